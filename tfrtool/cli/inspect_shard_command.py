@@ -1,0 +1,120 @@
+"""``tfrtool inspect shard``."""
+
+from __future__ import annotations
+
+import click
+
+from tfrtool.cli.options import debug_option, json_option
+from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.output import emit, emit_json
+from tfrtool.cli.summary_text import render_summary
+from tfrtool.errors import SchemaError, ShardError, UsageError, os_reason
+from tfrtool.examples.schema import Schema
+from tfrtool.inspection.json_output import summary_json
+from tfrtool.inspection.shard import InspectOptions, ShardSummary, inspect_shard
+from tfrtool.records.shards import find_shards
+
+__all__ = ["inspect_shard_command"]
+
+
+@click.command(
+    name="shard",
+    epilog="\b\nExamples:\n"
+    "  tfrtool inspect shard data/*.tfrecord* --limit 1\n"
+    "  tfrtool inspect shard train.tfrecord --feature image:string= --feature label:int64=-1\n"
+    "  tfrtool inspect shard train.tfrecord --record 17 --raw",
+)
+@click.argument("shards", nargs=-1, required=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="How many records to show of each shard.",
+)
+@click.option(
+    "--record", type=click.IntRange(min=0), metavar="I", help="Show the record with this index."
+)
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Show the serialized bytes as Python would print them, with offset, length and CRCs.",
+)
+@click.option(
+    "--feature",
+    "features",
+    multiple=True,
+    metavar="NAME:DTYPE[:SHAPE][=DEFAULT]",
+    help="Parse with this feature; again for each. DTYPE: string, int64, float32. "
+    "SHAPE: [] (the default), [3], [2,2] or [*].",
+)
+@click.option(
+    "--description",
+    metavar="FILE",
+    help='Parse with the feature_description in a JSON file: {"label": {"dtype": "int64", '
+    '"shape": [], "default": -1}}.',
+)
+@click.option(
+    "--no-payload-crc", is_flag=True, help="Don't check payload CRCs; lengths always are checked."
+)
+@json_option
+@debug_option
+def inspect_shard_command(
+    shards: tuple[str, ...],
+    limit: int,
+    record: int | None,
+    raw: bool,
+    features: tuple[str, ...],
+    description: str | None,
+    no_payload_crc: bool,
+    as_json: bool,
+) -> Outcome:
+    """Tell what is in TFRecord files, and show their first records.
+
+    For each shard: size, compression, records, what the payloads are, whether the CRCs hold, the
+    features, and the first records parsed. SHARDS: files, quoted globs and directories. Exit code
+    3 means that damage was found, or records that don't fit the description.
+    """
+    options = InspectOptions(
+        limit=limit,
+        record=record,
+        schema=_schema(features, description),
+        verify_payload=not no_payload_crc,
+    )
+    outcome, shown = Outcome.FINE, 0
+    for number, path in enumerate(find_shards(shards)):
+        summary = inspect_shard(path, options)
+        if as_json:
+            emit_json(summary_json(summary, raw=raw))
+        else:
+            emit(("\n" if number else "") + render_summary(summary, raw=raw))
+        shown += _shows(summary, record)
+        outcome = Outcome.DAMAGE if summary.faults else outcome
+    if record is not None and not shown:
+        raise ShardError(f"no record {record} in any of these shards", hint="they count from 0")
+    return outcome
+
+
+def _shows(summary: ShardSummary, record: int | None) -> bool:
+    """Return whether the record that was asked for is shown, or reported as damaged."""
+    return bool(summary.sample) or any(fault.record == record for fault in summary.faults)
+
+
+def _schema(features: tuple[str, ...], description: str | None) -> Schema | None:
+    if features and description is not None:
+        raise UsageError("--feature and --description exclude each other")
+    if features:
+        return Schema.parse(features)
+    if description is None:
+        return None
+    try:
+        with open(description, "rb") as file:  # noqa: PTH123 - a path as the user gave it
+            text = file.read()
+    except OSError as error:
+        raise UsageError(f"can't be read: {os_reason(error)}", path=description) from error
+    try:
+        return Schema.from_json(text)
+    except SchemaError as error:
+        error.path = description
+        raise

@@ -1,0 +1,28 @@
+"""Options that commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["DEBUG", "debug_option", "json_option"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEBUG = "--debug"
+
+
+def debug_option(command: Command) -> Command:
+    """Add ``--debug``, which may stand before or after the command's name; `main` looks for it."""
+    return click.option(
+        DEBUG, is_flag=True, expose_value=False, help="Show a traceback with an error."
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """Add ``--json``."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON Lines on stdout, and nothing else."
+    )(command)

@@ -1,0 +1,49 @@
+"""Printing: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+__all__ = ["emit", "emit_json", "human_bytes", "human_count", "warn"]
+
+
+def emit(text: str) -> None:
+    """Print a result. Where nobody reads any more (``| head``), the command ends quietly."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(0) from None
+
+
+def emit_json(data: Mapping[str, Any]) -> None:
+    """Print a result as one line of JSON, in ASCII."""
+    emit(json.dumps(data, allow_nan=False))
+
+
+def warn(message: str) -> None:
+    """Print a warning."""
+    click.echo(f"tfrtool: warning: {message}", err=True)
+
+
+def human_bytes(size: int) -> str:
+    """Return a size for people: "17 B", "23.4 KiB", "1.2 GiB"."""
+    if size < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1024 or unit == "TiB":
+            break
+    return f"{value:.1f} {unit}"
+
+
+def human_count(count: int, noun: str) -> str:
+    """Return a number with its noun: "1 record", "1,203 records"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,174 @@
+"""A shard's summary as text for people, in 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.errors import printable
+from tfrtool.examples.content import decode_text, describe_bytes
+from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.inference import FeatureStatistics
+from tfrtool.examples.parsing import ParsedValue
+from tfrtool.inspection.json_output import shortest_float
+from tfrtool.inspection.shard import Sample, ShardSummary
+from tfrtool.records.compression import Compression
+from tfrtool.records.framing import Fault, FaultKind
+
+__all__ = ["render_summary"]
+
+_WIDTH = 80
+_FAULTS_SHOWN = 10
+_NAMES = {
+    PayloadKind.EXAMPLE: "tf.train.Example",
+    PayloadKind.SEQUENCE_EXAMPLE: "tf.train.SequenceExample",
+    PayloadKind.EVENT: "TensorBoard events",
+    PayloadKind.UNKNOWN: "neither Example nor SequenceExample",
+    PayloadKind.EMPTY: "nothing",
+}
+
+
+def render_summary(summary: ShardSummary, *, raw: bool = False) -> str:
+    """Return the text that ``inspect shard`` prints for a shard, without a final newline."""
+    blocks = [_head(summary)]
+    if summary.faults:
+        blocks.append(_faults(summary.faults))
+    if summary.features:
+        blocks.append(_features(summary))
+    if summary.hidden:
+        blocks.append(
+            "\n".join(
+                f"  default hides: {printable(name)!r} is missing in "
+                f"{human_count(hidden.records, 'record')}, first in record {hidden.first}"
+                for name, hidden in summary.hidden.items()
+            )
+        )
+    blocks.extend(_sample(sample, raw) for sample in summary.sample)
+    return "\n\n".join(blocks)
+
+
+def _head(summary: ShardSummary) -> str:
+    shard = summary.shard
+    compression = (
+        "not compressed" if shard.compression is Compression.NONE else shard.compression.value
+    )
+    lines = [
+        printable(str(shard.path)),
+        f"  size      {human_bytes(shard.bytes)}, {compression}",
+        f"  records   {summary.records:,}",
+        f"  payload   {_NAMES[summary.payload]}, {human_bytes(summary.payload_bytes)}",
+        f"  CRCs      {_crcs(summary)}",
+    ]
+    return "\n".join(lines)
+
+
+def _crcs(summary: ShardSummary) -> str:
+    parse = sum(fault.kind is FaultKind.PARSE for fault in summary.faults)
+    damage = len(summary.faults) - parse
+    if damage:
+        return f"{human_count(damage, 'fault')}, see below"
+    if not summary.verified:
+        return "those of the lengths hold; those of the payloads were not checked"
+    return "all hold"
+
+
+def _faults(faults: Sequence[Fault]) -> str:
+    lines = []
+    for fault in faults[:_FAULTS_SHOWN]:
+        record = "" if fault.record is None else f" (record {fault.record})"
+        lines.append(f"  {fault.kind.value} at offset {fault.offset}{record}")
+        lines.append(f"      {printable(fault.message)}")
+    if len(faults) > _FAULTS_SHOWN:
+        more = human_count(len(faults) - _FAULTS_SHOWN, "fault")
+        lines.append(f"  ... and {more} more; --json lists them all")
+    return "\n".join(lines)
+
+
+def _features(summary: ShardSummary) -> str:
+    rows = [("feature", "dtype", "present", "values", "content")]
+    rows += [_feature_row(feature, summary.records) for feature in summary.features]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join(
+        "  "
+        + "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[4]]).rstrip()
+        for row in rows
+    )
+
+
+def _feature_row(feature: FeatureStatistics, records: int) -> tuple[str, str, str, str, str]:
+    if feature.dtype is None:
+        dtype = "never set"
+    else:
+        dtype = feature.dtype.value + (" (mixed)" if len(feature.dtypes) > 1 else "")
+    present = "all" if feature.present == records else f"{feature.present:,} of {records:,}"
+    values = _range(feature.min_length, feature.max_length)
+    if feature.is_list:
+        values += " steps"
+        if feature.min_step is not None and feature.max_step is not None:
+            values += f" of {_range(feature.min_step, feature.max_step)}"
+    return _fitted(feature.name, 36), dtype, present, values, feature.described_content or ""
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _sample(sample: Sample, raw: bool) -> str:
+    record = sample.record
+    title = f"  record {record.index} at offset {record.offset}, {len(record.payload):,} bytes"
+    if raw:
+        crcs = f"length CRC {record.length_crc:08x}, payload CRC {record.payload_crc:08x}"
+        return f"{title}, {crcs}\n{record.payload!r}"
+    if sample.parsed is None:
+        return f"{title}\n    {_value(record.payload, _WIDTH - 4)}"
+    lines = [title]
+    names = [*sample.parsed.values, *(misfit.name for misfit in sample.parsed.misfits)]
+    width = min(max((len(printable(name)) for name in names), default=0), 36)
+    for name, value in sample.parsed.values.items():
+        note = "  (default)" if name in sample.parsed.defaulted else ""
+        room = _WIDTH - width - 6 - len(note)
+        lines.append(f"    {_fitted(name, 36):{width}}  {_value(value, room)}{note}")
+    lines += [
+        f"    {_fitted(misfit.name, 36):{width}}  expected {misfit.expected}, found {misfit.found}"
+        for misfit in sample.parsed.misfits
+    ]
+    return "\n".join(lines)
+
+
+def _fitted(text: str, width: int) -> str:
+    text = printable(text)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _value(value: ParsedValue, room: int) -> str:
+    """Return a value as text in at most ``room`` columns."""
+    if isinstance(value, bytes):
+        return _bytes(value, room)
+    if isinstance(value, float):
+        return str(shortest_float(value))
+    if isinstance(value, int):
+        return str(value)
+    parts: list[str] = []
+    used = 2
+    for number, item in enumerate(value):
+        part = _value(item, max(room // 2, 20))
+        rest = f"... {len(value):,} in all"
+        if number and used + len(part) + 2 + len(rest) > room:
+            parts.append(rest)
+            break
+        parts.append(part)
+        used += len(part) + 2
+    return f"[{', '.join(parts)}]"
+
+
+def _bytes(value: bytes, room: int) -> str:
+    content = describe_bytes(value)
+    if content not in ("text", "binary", "empty"):
+        return f"<{content}, {len(value):,} bytes>"
+    # A text is cut before it is made printable: it may be as long as the file.
+    text = decode_text(value[: 4 * room]) if content == "text" else None
+    shown = repr(value[:room]) if text is None else repr(text[:room])
+    if len(shown) <= room and len(value) <= room:
+        return shown
+    note = f"... {len(value):,} bytes"
+    return shown[: max(room - len(note) - 1, 8)] + note

@@ -1,0 +1,5 @@
+"""``tfrtool train``."""
+
+import click
+
+train_command = click.Command("train")

@@ -1,0 +1,5 @@
+"""``tfrtool write``."""
+
+import click
+
+write_command = click.Command("write")

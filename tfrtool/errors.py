@@ -1,0 +1,141 @@
+"""Every error that tfrtool raises on purpose.
+
+The tree, with the exit code that the command line gives each class::
+
+    TfrtoolError               1   whatever stops the work
+    ├── UsageError             2   the request itself makes no sense
+    ├── SourceError            1   the images to write can't be found or used
+    ├── WriteError             1   a shard or its metadata can't be written
+    ├── ShardError             1   a shard can't be opened or read
+    │   └── CorruptShardError  1   a shard is damaged where that can't be tolerated
+    ├── DatasetError           1   a dataset's directory or metadata is unusable
+    ├── SchemaError            2   a feature description is malformed
+    └── WeightsError           1   a model's weights can't be loaded
+
+An error carries its facts as attributes, and ``str()`` composes them into one line, always in
+the same order: where, what, what was expected and found, what to do.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar
+
+__all__ = [
+    "CorruptShardError",
+    "DatasetError",
+    "SchemaError",
+    "ShardError",
+    "SourceError",
+    "TfrtoolError",
+    "UsageError",
+    "WeightsError",
+    "WriteError",
+]
+
+
+class TfrtoolError(Exception):
+    """Something that stops the work.
+
+    Attributes:
+        what: what went wrong, a clause without a full stop.
+        path: the file or directory concerned.
+        record: the record's index in its shard, from 0.
+        offset: where that record's header starts in the uncompressed stream, in bytes.
+        expected: what should have been there.
+        found: what was there.
+        hint: what the user can do about it.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        record: int | None = None,
+        offset: int | None = None,
+        expected: object = None,
+        found: object = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.path = None if path is None else os.fspath(path)
+        self.record = record
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = [] if self.path is None else [printable(self.path)]
+        if self.record is not None:
+            where.append(f"record {self.record}")
+        if self.offset is not None:
+            where.append(f"offset {self.offset}")
+        text = ": ".join([*([", ".join(where)] if where else []), self.what])
+        if self.expected is not None:
+            text += f": expected {self.expected}"
+        if self.found is not None:
+            text += f"{',' if self.expected is not None else ':'} found {self.found}"
+        if self.hint is not None:
+            text += f"; {self.hint}"
+        return " ".join(text.splitlines())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions pickle by their positional arguments; the facts travel as state.
+        return type(self), (self.what,), self.__dict__
+
+
+class UsageError(TfrtoolError):
+    """The request makes no sense, whatever the files hold."""
+
+    exit_code = 2
+
+
+class SourceError(TfrtoolError):
+    """The images to write can't be found, read or used."""
+
+
+class WriteError(TfrtoolError):
+    """A shard or its metadata can't be written."""
+
+
+class ShardError(TfrtoolError):
+    """A shard can't be opened or read."""
+
+
+class CorruptShardError(ShardError):
+    """A shard is damaged where damage can't be tolerated."""
+
+
+class DatasetError(TfrtoolError):
+    """A dataset's directory or its metadata is unusable."""
+
+
+class SchemaError(TfrtoolError):
+    """A feature description is malformed."""
+
+    exit_code = 2
+
+
+class WeightsError(TfrtoolError):
+    """A model's weights can't be loaded."""
+
+
+def printable(text: str) -> str:
+    """Return ``text`` so that it prints on one line in any terminal.
+
+    File names may hold line breaks, escape sequences, and bytes that are no UTF-8.
+    """
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def os_reason(error: OSError) -> str:
+    """Return what the operating system said, without the errno and the path."""
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,1 @@
+"""Meaning: Example and SequenceExample, Schema, and TFDS metadata."""

@@ -1,0 +1,215 @@
+"""Payloads as tf.train.Example and tf.train.SequenceExample: what they are, and what they hold."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from google.protobuf.message import DecodeError
+
+from tfrtool.examples.proto import example_pb2 as pb
+
+__all__ = [
+    "DType",
+    "Example",
+    "Feature",
+    "PayloadKind",
+    "Value",
+    "classify_payload",
+    "decode_example",
+    "encode_example",
+    "feature_name",
+]
+
+Value = bytes | int | float
+
+
+class DType(enum.Enum):
+    """The three types of value that a tf.train.Feature can hold; the values are TensorFlow's."""
+
+    STRING = "string"
+    INT64 = "int64"
+    FLOAT32 = "float32"
+
+
+class PayloadKind(enum.Enum):
+    """What the payloads of a shard are; the values are part of the JSON output."""
+
+    EXAMPLE = "example"
+    SEQUENCE_EXAMPLE = "sequence_example"
+    EVENT = "event"
+    UNKNOWN = "unknown"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """One feature's values.
+
+    Attributes:
+        dtype: their type; None where the message sets no kind, which is one of the two ways in
+            which a value can be missing.
+        values: bytes, ints or floats, all of them of that type.
+    """
+
+    dtype: DType | None
+    values: Sequence[Value]
+
+    def __post_init__(self) -> None:
+        if self.dtype is None and len(self.values):
+            raise ValueError("a feature without a kind has no values")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A tf.train.Example, or a tf.train.SequenceExample where there are feature lists.
+
+    Attributes:
+        features: features by name; a SequenceExample's context.
+        feature_lists: a SequenceExample's lists of features by name.
+    """
+
+    features: Mapping[str, Feature]
+    feature_lists: Mapping[str, Sequence[Feature]] = field(default_factory=dict)
+
+
+_DTYPES = {
+    "bytes_list": DType.STRING,
+    "float_list": DType.FLOAT32,
+    "int64_list": DType.INT64,
+}
+_LISTS = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+def feature_name(key: bytes) -> str:
+    """Return a key of a feature map as text; bytes that are no UTF-8 are escaped."""
+    return key.decode("utf-8", "backslashreplace")
+
+
+def feature_values(message: pb.Feature) -> tuple[DType | None, Sequence[Value]]:
+    """Return the type of a feature message, and its values without copying them."""
+    kind = message.WhichOneof("kind")
+    if kind is None:
+        return None, ()
+    return _DTYPES[kind], getattr(message, kind).value
+
+
+def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> Example:
+    """Decode a payload that is known to be an Example or a SequenceExample.
+
+    Of a key that comes twice the last value counts, as for every protobuf map.
+
+    Raises:
+        ValueError: the bytes are no such message.
+    """
+    message = parse_message(payload, kind)
+    if isinstance(message, pb.SequenceExample):
+        return Example(
+            features=_features(message.context),
+            feature_lists={
+                feature_name(entry.key): [_feature(step) for step in entry.value.feature]
+                for entry in message.feature_lists.feature_list
+            },
+        )
+    return Example(features=_features(message.features))
+
+
+def parse_message(payload: bytes, kind: PayloadKind) -> pb.Example | pb.SequenceExample:
+    """Parse a payload into our own message.
+
+    Raises:
+        ValueError: the bytes are no such message.
+    """
+    sequence = kind is PayloadKind.SEQUENCE_EXAMPLE
+    try:
+        if sequence:
+            return pb.SequenceExample.FromString(payload)
+        return pb.Example.FromString(payload)
+    except DecodeError as error:
+        name = "SequenceExample" if sequence else "Example"
+        raise ValueError(f"its {len(payload)} bytes are no tf.train.{name}") from error
+
+
+def _features(message: pb.Features) -> dict[str, Feature]:
+    return {feature_name(entry.key): _feature(entry.value) for entry in message.feature}
+
+
+def _feature(message: pb.Feature) -> Feature:
+    dtype, values = feature_values(message)
+    return Feature(dtype=dtype, values=tuple(values))
+
+
+def encode_example(features: Mapping[str, Feature]) -> bytes:
+    """Serialize features as a tf.train.Example, always into the same bytes.
+
+    Keys are in the order of their UTF-8 bytes, which is what protobuf's deterministic
+    serialization of ``tf.train.Example`` gives.
+    """
+    message = pb.Example()
+    for name in sorted(features, key=str.encode):
+        entry = message.features.feature.add()
+        entry.key = name.encode()
+        entry.value.SetInParent()
+        feature = features[name]
+        if feature.dtype is not None:
+            values = getattr(entry.value, _LISTS[feature.dtype])
+            values.SetInParent()
+            values.value.extend(feature.values)
+    return message.SerializeToString(deterministic=True)
+
+
+def classify_payload(payload: bytes) -> PayloadKind:
+    """Tell what a payload is from its content.
+
+    Protobuf has no type names on the wire, and other messages often parse as an Example by luck.
+    What is accepted here has no field that the message type doesn't know, names that are text,
+    and a value beside each name. An ExampleListWithContext, which parses as a SequenceExample
+    with serialized bytes for names and no values, is therefore UNKNOWN.
+    """
+    if not payload:
+        return PayloadKind.EMPTY
+    try:
+        # An Example is a SequenceExample without feature lists, to the byte.
+        message = pb.SequenceExample.FromString(payload)
+    except DecodeError:
+        message = None
+    if message is not None and knows_all_fields(message):
+        named: list[pb.FeatureEntry | pb.FeatureListEntry] = [
+            *message.context.feature,
+            *message.feature_lists.feature_list,
+        ]
+        if not all(entry.HasField("value") and is_plausible_name(entry.key) for entry in named):
+            return PayloadKind.UNKNOWN
+        sequence = message.HasField("feature_lists")
+        return PayloadKind.SEQUENCE_EXAMPLE if sequence else PayloadKind.EXAMPLE
+    return PayloadKind.EVENT if _is_event(payload) else PayloadKind.UNKNOWN
+
+
+def knows_all_fields(message: pb.SequenceExample | pb.Event) -> bool:
+    """Return whether a parsed message holds no unknown field, at any depth; they are dropped."""
+    size = message.ByteSize()
+    message.DiscardUnknownFields()
+    return bool(message.ByteSize() == size)
+
+
+def is_plausible_name(key: bytes) -> bool:
+    """Return whether ``key`` may be a feature's name: text in UTF-8 or in some older encoding."""
+    try:
+        return key.decode("utf-8").isprintable()
+    except UnicodeDecodeError:
+        return not any(value < 0x20 or value == 0x7F for value in key)
+
+
+def _is_event(payload: bytes) -> bool:
+    try:
+        event = pb.Event.FromString(payload)
+    except DecodeError:
+        return False
+    # Every event of a log has the time of its writing, in seconds since 1970.
+    return (
+        knows_all_fields(event)
+        and 0 < event.wall_time < 1e11
+        and event.step >= 0
+        and (event.WhichOneof("what") is not None or event.step > 0)
+    )

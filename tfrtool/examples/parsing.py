@@ -1,0 +1,112 @@
+"""Parsing an Example with a Schema, as ``tf.io.parse_single_example`` does it, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tfrtool.examples.example import Example, Feature, Value
+from tfrtool.examples.schema import FeatureSpec, Schema
+
+__all__ = ["Misfit", "Parsed", "ParsedValue", "parse_example"]
+
+ParsedValue = Value | Sequence[Value] | Sequence[Sequence[Value]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """Why a feature does not fit its spec.
+
+    Attributes:
+        name: the feature's name.
+        expected: what the schema wants.
+        found: what the record holds.
+    """
+
+    name: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"feature {self.name!r}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A record, parsed with a schema.
+
+    Attributes:
+        values: by feature name: a value for the shape ``[]``, a list of values in row-major order
+            for any other, a list of those for a feature list.
+        misfits: what makes TensorFlow refuse the record.
+        defaulted: the features that are missing and that a default stands in for.
+    """
+
+    values: Mapping[str, ParsedValue]
+    misfits: tuple[Misfit, ...]
+    defaulted: tuple[str, ...]
+
+
+def parse_example(example: Example, schema: Schema) -> Parsed:
+    """Parse one record.
+
+    The rules are those of ``tf.io.parse_single_example``: a feature without a kind counts as
+    missing; a wrong dtype or number of values is an error even where there is a default.
+    """
+    values: dict[str, ParsedValue] = {}
+    misfits: list[Misfit] = []
+    defaulted: list[str] = []
+    for spec in schema:
+        if spec.is_list:
+            steps = example.feature_lists.get(spec.name, ())
+            problem = None
+            for number, step in enumerate(steps):
+                problem = _misfit(spec, step)
+                if problem is not None:
+                    problem = Misfit(
+                        name=f"{spec.name}[{number}]",
+                        expected=problem.expected,
+                        found=problem.found,
+                    )
+                    break
+            if problem is None:
+                values[spec.name] = [_shaped(spec, step.values) for step in steps]  # type: ignore[assignment]
+        else:
+            feature = example.features.get(spec.name)
+            if feature is None or feature.dtype is None:
+                if spec.default is not None:
+                    values[spec.name] = _shaped(spec, spec.default)
+                    defaulted.append(spec.name)
+                    continue
+                if spec.size is None:
+                    values[spec.name] = ()
+                    continue
+            problem = _misfit(spec, feature)
+            if problem is None and feature is not None:
+                values[spec.name] = _shaped(spec, feature.values)
+        if problem is not None:
+            misfits.append(problem)
+    return Parsed(values=values, misfits=tuple(misfits), defaulted=tuple(defaulted))
+
+
+def _shaped(spec: FeatureSpec, values: Sequence[Value]) -> Value | Sequence[Value]:
+    return values[0] if spec.shape == () else values
+
+
+def _misfit(spec: FeatureSpec, feature: Feature | None) -> Misfit | None:
+    size = spec.size
+    if size is None:
+        expected = f"any number of {spec.dtype.value} values"
+    else:
+        expected = f"{size} {spec.dtype.value} value{'' if size == 1 else 's'}"
+    if feature is None:
+        return Misfit(name=spec.name, expected=expected, found="no such feature")
+    count = len(feature.values)
+    if feature.dtype is None:
+        if size is None:
+            return None
+        return Misfit(name=spec.name, expected=expected, found="a feature without a value")
+    if feature.dtype is not spec.dtype or (size is not None and count != size):
+        found = f"{count} {feature.dtype.value} value{'' if count == 1 else 's'}"
+        return Misfit(name=spec.name, expected=expected, found=found)
+    return None

@@ -1,0 +1,1 @@
+"""Generated code for the messages in TFRecord files; see example.proto."""

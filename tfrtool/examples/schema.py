@@ -1,0 +1,290 @@
+"""Schema: what TensorFlow calls a feature_description, with its notations."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from tfrtool.errors import SchemaError
+from tfrtool.examples.example import DType, Value
+
+__all__ = ["FeatureSpec", "Schema"]
+
+_NOTATION = re.compile(
+    r"(?P<name>.+?):(?P<dtype>[a-z0-9]+)(?::(?P<shape>\[[^\]]*\]))?(?:=(?P<default>.*))?", re.DOTALL
+)
+_FORM = "NAME:DTYPE[:SHAPE][=DEFAULT], such as label:int64=-1 or box:float32:[4]"
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureSpec:
+    """How one feature is to be parsed.
+
+    Attributes:
+        name: the feature's name.
+        dtype: the type of its values.
+        shape: its dimensions, ``()`` for a scalar; None for any number of values, in one dimension.
+        default: the values that stand in where the feature is missing, in row-major order; None
+            where a missing feature is an error (with a shape) or no values (without).
+        is_list: whether it is a feature list of a SequenceExample, each step with this shape.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...] | None = ()
+    default: tuple[Value, ...] | None = None
+    is_list: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise SchemaError("a feature needs a name", expected=_FORM)
+        if self.shape is not None and any(size < 0 for size in self.shape):
+            raise SchemaError(
+                f"the shape of {self.name!r} is impossible",
+                expected="sizes of at least 0",
+                found=list(self.shape),
+            )
+        if self.default is None:
+            return
+        if self.size is None or self.is_list:
+            what = "a feature list" if self.is_list else "any number of values"
+            raise SchemaError(f"{self.name!r} takes no default, for it has {what}")
+        if len(self.default) != self.size:
+            raise SchemaError(
+                f"the default of {self.name!r} does not fill its shape",
+                expected=f"{self.size} values",
+                found=len(self.default),
+            )
+        for value in self.default:
+            _check_value(self.name, self.dtype, value)
+
+    @property
+    def size(self) -> int | None:
+        """How many values it has; None for any number."""
+        return None if self.shape is None else math.prod(self.shape)
+
+    @classmethod
+    def parse(cls, notation: str) -> FeatureSpec:
+        """Read ``NAME:DTYPE[:SHAPE][=DEFAULT]``, the notation of ``--feature``.
+
+        Raises:
+            SchemaError: it is something else.
+        """
+        match = _NOTATION.fullmatch(notation)
+        if match is None:
+            raise SchemaError("not a feature", expected=_FORM, found=repr(notation))
+        name, dtype = match["name"], _dtype(match["name"], match["dtype"])
+        shape = _parse_shape(name, match["shape"])
+        text = match["default"]
+        if text is None:
+            return cls(name=name, dtype=dtype, shape=shape)
+        size = 1 if shape is None else math.prod(shape)
+        # A scalar's text is taken whole, commas and all; one value fills a whole shape.
+        pieces = [text] if shape == () else text.split(",")
+        values = tuple(_parse_value(name, dtype, piece) for piece in pieces)
+        if len(values) == 1:
+            values *= size
+        return cls(name=name, dtype=dtype, shape=shape, default=values)
+
+    def __str__(self) -> str:
+        text = f"{self.name}:{self.dtype.value}"
+        if self.shape != ():
+            text += ":[*]" if self.shape is None else f":[{','.join(map(str, self.shape))}]"
+        if self.default is not None:
+            text += "=" + ",".join(_format_value(value) for value in self.default)
+        return text
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as the value that `Schema.from_json` takes under the feature's name."""
+        data: dict[str, Any] = {
+            "dtype": self.dtype.value,
+            "shape": ["*"] if self.shape is None else list(self.shape),
+        }
+        if self.default is not None:
+            values = [_json_value(value) for value in self.default]
+            data["default"] = values[0] if self.shape == () else values
+        if self.is_list:
+            data["list"] = True
+        return data
+
+    @classmethod
+    def from_json(cls, name: str, data: object) -> FeatureSpec:
+        """Read what `to_json` returns.
+
+        Raises:
+            SchemaError: it is something else.
+        """
+        if not isinstance(data, Mapping):
+            raise SchemaError(f"{name!r} is not described", expected="a JSON object", found=data)
+        unknown = set(data) - {"dtype", "shape", "default", "list"}
+        if unknown:
+            raise SchemaError(f"{name!r} has keys that mean nothing", found=sorted(unknown))
+        shape = data.get("shape", [])
+        sizes: tuple[int, ...] | None
+        if shape == ["*"]:
+            sizes = None
+        elif isinstance(shape, list) and all(type(size) is int for size in shape):
+            sizes = tuple(shape)
+        else:
+            raise SchemaError(
+                f"the shape of {name!r} is not one",
+                expected='a list of integers or ["*"]',
+                found=shape,
+            )
+        dtype = _dtype(name, data.get("dtype"))
+        default = data.get("default")
+        if default is not None:
+            values = default if isinstance(default, list) else [default]
+            if len(values) == 1 and sizes is not None:
+                values = values * math.prod(sizes)
+            default = tuple(_from_json_value(name, dtype, value) for value in values)
+        return cls(
+            name=name, dtype=dtype, shape=sizes, default=default, is_list=bool(data.get("list"))
+        )
+
+    def to_tf(self, tf: ModuleType) -> Any:
+        """Return the spec as the value of a ``tf.io`` feature_description.
+
+        A fixed shape becomes ``FixedLenFeature``; any number of values ``VarLenFeature``, a sparse
+        tensor; a feature list ``FixedLenSequenceFeature`` or ``VarLenFeature``.
+
+        Args:
+            tf: the tensorflow module; this room doesn't import it.
+        """
+        dtype = {DType.STRING: tf.string, DType.INT64: tf.int64, DType.FLOAT32: tf.float32}[
+            self.dtype
+        ]
+        if self.shape is None:
+            return tf.io.VarLenFeature(dtype)
+        if self.is_list:
+            return tf.io.FixedLenSequenceFeature(list(self.shape), dtype)
+        if self.default is None:
+            return tf.io.FixedLenFeature(list(self.shape), dtype)
+        default: Any = self.default[0] if self.shape == () else list(self.default)
+        return tf.io.FixedLenFeature(list(self.shape), dtype, default_value=default)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A feature_description: one spec for each feature, by name.
+
+    Attributes:
+        specs: the specs; no name comes twice, except once in a context and once as a list.
+    """
+
+    specs: tuple[FeatureSpec, ...]
+
+    def __post_init__(self) -> None:
+        seen: set[tuple[str, bool]] = set()
+        for spec in self.specs:
+            if (spec.name, spec.is_list) in seen:
+                raise SchemaError(f"{spec.name!r} is described twice")
+            seen.add((spec.name, spec.is_list))
+
+    def __iter__(self) -> Iterator[FeatureSpec]:
+        return iter(self.specs)
+
+    def __len__(self) -> int:
+        return len(self.specs)
+
+    @classmethod
+    def parse(cls, notations: Iterable[str]) -> Schema:
+        """Read features in the notation of ``--feature``.
+
+        Raises:
+            SchemaError: one of them is malformed, or comes twice.
+        """
+        return cls(tuple(FeatureSpec.parse(notation) for notation in notations))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Schema:
+        """Read a JSON object with a description under each feature's name.
+
+        Raises:
+            SchemaError: it is something else.
+        """
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise SchemaError(f"not JSON ({error})") from error
+        if not isinstance(data, dict):
+            raise SchemaError("not a feature description", expected="a JSON object")
+        return cls(tuple(FeatureSpec.from_json(name, item) for name, item in data.items()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads, as plain JSON values."""
+        return {spec.name: spec.to_json() for spec in self.specs}
+
+    def to_feature_description(self, tf: ModuleType) -> dict[str, Any]:
+        """Return the context's features as ``tf.io.parse_single_example`` takes them."""
+        return {spec.name: spec.to_tf(tf) for spec in self.specs if not spec.is_list}
+
+    def to_sequence_description(self, tf: ModuleType) -> dict[str, Any]:
+        """Return the feature lists as ``tf.io.parse_single_sequence_example`` takes them."""
+        return {spec.name: spec.to_tf(tf) for spec in self.specs if spec.is_list}
+
+
+def _dtype(name: str, text: object) -> DType:
+    try:
+        return DType(text)
+    except ValueError:
+        raise SchemaError(
+            f"{name!r} has no such dtype", expected="string, int64 or float32", found=text
+        ) from None
+
+
+def _parse_shape(name: str, text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return ()
+    inside = text[1:-1].strip()
+    if inside == "*":
+        return None
+    if not inside:
+        return ()
+    sizes = [size.strip() for size in inside.split(",")]
+    if not all(size.isascii() and size.isdigit() and len(size) < 10 for size in sizes):
+        raise SchemaError(
+            f"the shape of {name!r} is not one", expected="[], [3], [2,2] or [*]", found=text
+        )
+    return tuple(int(size) for size in sizes)
+
+
+def _parse_value(name: str, dtype: DType, text: str) -> Value:
+    if dtype is DType.STRING:
+        return text.encode("utf-8", "surrogateescape")
+    try:
+        return int(text) if dtype is DType.INT64 else float(text)
+    except ValueError:
+        raise SchemaError(
+            f"the default of {name!r} is no {dtype.value}", found=repr(text)
+        ) from None
+
+
+def _check_value(name: str, dtype: DType, value: Value) -> None:
+    wanted = {DType.STRING: bytes, DType.INT64: int, DType.FLOAT32: float}[dtype]
+    if type(value) is not wanted or (isinstance(value, int) and value not in _INT64):
+        raise SchemaError(f"the default of {name!r} is no {dtype.value}", found=repr(value))
+
+
+def _format_value(value: Value) -> str:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else repr(value)
+
+
+def _json_value(value: Value) -> Any:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+
+
+def _from_json_value(name: str, dtype: DType, value: object) -> Value:
+    if dtype is DType.STRING and isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    if dtype is DType.FLOAT32 and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if dtype is DType.INT64 and type(value) is int:
+        return value
+    raise SchemaError(f"the default of {name!r} is no {dtype.value}", found=repr(value))

@@ -1,0 +1,1 @@
+"""One image: probe, audit, normalise. The only home of Pillow."""

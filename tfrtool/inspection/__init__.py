@@ -1,0 +1,1 @@
+"""From shards to a summary. TensorFlow and numpy stay out of here."""

@@ -1,0 +1,235 @@
+"""Looking into one shard: its records, its CRCs, its features, and the first records parsed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tfrtool.errors import ShardError, os_reason
+from tfrtool.examples.example import (
+    PayloadKind,
+    classify_payload,
+    decode_example,
+)
+from tfrtool.examples.inference import FeatureStatistics, SchemaFold
+from tfrtool.examples.parsing import Parsed, parse_example
+from tfrtool.examples.schema import Schema
+from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.shards import Shard
+
+__all__ = ["Hidden", "InspectOptions", "Sample", "ShardSummary", "inspect_shard"]
+
+_PROBATION = 64
+"""Records after which a shard's payload kind is settled, by majority."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectOptions:
+    """What to look at.
+
+    Attributes:
+        limit: how many records to parse and show, from the first on.
+        record: the index of the one record to show instead.
+        schema: parse with this; None parses with what is inferred.
+        verify_payload: whether payload CRCs are checked.
+    """
+
+    limit: int = 3
+    record: int | None = None
+    schema: Schema | None = None
+    verify_payload: bool = True
+
+    def __post_init__(self) -> None:
+        if self.limit < 0:
+            raise ValueError(f"limit is at least 0, not {self.limit}")
+        if self.record is not None and self.record < 0:
+            raise ValueError(f"record is at least 0, not {self.record}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A record that is shown.
+
+    Attributes:
+        record: the record itself.
+        kind: what its payload is.
+        parsed: its features, parsed; None where it is neither Example nor SequenceExample.
+    """
+
+    record: Record
+    kind: PayloadKind
+    parsed: Parsed | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hidden:
+    """Missing values that a schema's default would stand in for, in silence.
+
+    Attributes:
+        records: how many records miss the feature.
+        first: the index of the first of them.
+    """
+
+    records: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardSummary:
+    """What one shard holds.
+
+    Attributes:
+        shard: the file, its size and its compression.
+        records: how many whole records it has.
+        payload: what they are.
+        payload_bytes: how many bytes all payloads have together, without frames.
+        features: what was seen of each feature.
+        faults: all damage, in the order of the file.
+        sample: the records that were asked for.
+        schema: what they were parsed with.
+        hidden: by feature name, values that a default hides.
+        verified: whether payload CRCs were checked.
+    """
+
+    shard: Shard
+    records: int
+    payload: PayloadKind
+    payload_bytes: int
+    features: tuple[FeatureStatistics, ...]
+    faults: tuple[Fault, ...]
+    sample: tuple[Sample, ...]
+    schema: Schema
+    hidden: Mapping[str, Hidden] = field(default_factory=dict)
+    verified: bool = True
+
+
+def inspect_shard(path: Path, options: InspectOptions = InspectOptions()) -> ShardSummary:
+    """Read the whole of a shard, and tell what is in it.
+
+    Memory is bounded by the longest record and by the records that are shown.
+
+    Raises:
+        ShardError: the file can't be opened or read. Damage is no error: it is in the faults.
+    """
+    shard = Shard.at(path)
+    inspection = _Inspection(options)
+    reading = ReadOptions(compression=shard.compression, verify_payload=options.verify_payload)
+    try:
+        with path.open("rb") as file:
+            for item in read_records(file, reading):
+                inspection.add(item)
+    except OSError as error:
+        raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+    return inspection.summary(shard)
+
+
+class _Inspection:
+    """A fold over the records and faults of one shard."""
+
+    def __init__(self, options: InspectOptions) -> None:
+        self._options = options
+        self._kinds: Counter[PayloadKind] = Counter()
+        self._fold = SchemaFold()
+        self._records = 0
+        self._bytes = 0
+        self._faults: list[Fault] = []
+        self._strangers: list[Fault] = []  # records of no Example, until a majority is known
+        self._shown: list[Record] = []
+        self._hidden: dict[str, Hidden] = {}
+
+    def add(self, item: Record | Fault) -> None:
+        if isinstance(item, Fault):
+            self._faults.append(item)
+            return
+        self._records += 1
+        self._bytes += len(item.payload)
+        wanted = self._options.record
+        if item.index == wanted or (wanted is None and len(self._shown) < self._options.limit):
+            self._shown.append(item)
+        probation = self._records <= _PROBATION
+        if not probation and not self._holds_examples:
+            return
+        fits = self._fold.add(item.payload, strict=probation)
+        if probation:
+            self._kinds[self._kind(item.payload, fits)] += 1
+        if not fits:
+            self._strangers.append(_misfit(item, "no tf.train.Example or SequenceExample"))
+        elif self._options.schema is not None:
+            self._fit(item, self._options.schema)
+
+    @property
+    def _holds_examples(self) -> bool:
+        """Whether at least half of the payloads are examples; those that are empty may be."""
+        others = self._kinds[PayloadKind.EVENT] + self._kinds[PayloadKind.UNKNOWN]
+        return self._kinds[PayloadKind.EXAMPLE] >= others
+
+    @staticmethod
+    def _kind(payload: bytes, fits: bool) -> PayloadKind:
+        if not payload:
+            return PayloadKind.EMPTY
+        return PayloadKind.EXAMPLE if fits else classify_payload(payload)
+
+    @property
+    def _payload(self) -> PayloadKind:
+        known = +self._kinds
+        if not known or set(known) == {PayloadKind.EMPTY}:
+            return PayloadKind.EMPTY
+        if self._holds_examples:
+            sequences = self._fold.sequences
+            return PayloadKind.SEQUENCE_EXAMPLE if sequences else PayloadKind.EXAMPLE
+        events = self._kinds[PayloadKind.EVENT]
+        return (
+            PayloadKind.EVENT
+            if events >= self._kinds[PayloadKind.UNKNOWN]
+            else (PayloadKind.UNKNOWN)
+        )
+
+    def _fit(self, record: Record, schema: Schema) -> None:
+        parsed = parse_example(decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE), schema)
+        if parsed.misfits:
+            reasons = "; ".join(map(str, parsed.misfits))
+            self._faults.append(_misfit(record, reasons))
+        for name in parsed.defaulted:
+            before = self._hidden.get(name)
+            self._hidden[name] = (
+                Hidden(records=1, first=record.index)
+                if before is None
+                else Hidden(records=before.records + 1, first=before.first)
+            )
+
+    def summary(self, shard: Shard) -> ShardSummary:
+        payload = self._payload
+        examples = payload in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
+        faults = [*self._faults, *(self._strangers if examples else ())]
+        schema = self._options.schema
+        if schema is None:
+            schema = self._fold.schema() if examples else Schema(())
+        return ShardSummary(
+            shard=shard,
+            records=self._records,
+            payload=payload,
+            payload_bytes=self._bytes,
+            features=self._fold.features() if examples else (),
+            faults=tuple(sorted(faults, key=lambda fault: fault.offset)),
+            sample=tuple(_sample(record, payload, schema) for record in self._shown),
+            schema=schema,
+            hidden=self._hidden,
+            verified=self._options.verify_payload,
+        )
+
+
+def _misfit(record: Record, reason: str) -> Fault:
+    return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=reason)
+
+
+def _sample(record: Record, payload: PayloadKind, schema: Schema) -> Sample:
+    if payload not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+        return Sample(record=record, kind=payload, parsed=None)
+    try:
+        example = decode_example(record.payload, payload)
+    except ValueError:
+        return Sample(record=record, kind=PayloadKind.UNKNOWN, parsed=None)
+    return Sample(record=record, kind=payload, parsed=parse_example(example, schema))

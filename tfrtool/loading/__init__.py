@@ -1,0 +1,1 @@
+"""From a dataset on disk to tf.data."""

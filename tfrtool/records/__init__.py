@@ -1,0 +1,1 @@
+"""Bytes: framing, CRCs, compression, shard names and the streaming reader."""

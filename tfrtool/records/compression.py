@@ -1,0 +1,136 @@
+"""Compression of whole TFRecord files: told from their bytes, and undone as a stream."""
+
+from __future__ import annotations
+
+import enum
+import io
+import zlib
+from typing import BinaryIO
+
+from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.framing import HEADER, HEADER_SIZE, LENGTH
+
+__all__ = ["Compression", "Inflater", "detect_compression", "holds_header"]
+
+_INPUT_BLOCK = 64 * 1024
+_GZIP_MAGIC = b"\x1f\x8b\x08"  # RFC 1952: ID1, ID2 and the only method in use, deflate.
+
+
+class Compression(enum.Enum):
+    """How a shard's bytes are compressed, as a whole; the values are those of the CLI."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    ZLIB = "zlib"
+
+
+def holds_header(head: bytes) -> bool:
+    """Return whether ``head`` starts with a length and the CRC that belongs to it."""
+    if len(head) < HEADER_SIZE:
+        return False
+    length, crc = HEADER.unpack_from(head)
+    return bool(masked_crc32c(LENGTH.pack(length)) == crc)
+
+
+def detect_compression(file: BinaryIO) -> Compression:
+    """Tell a shard's compression from its first bytes, without moving ``file``.
+
+    The CRC of a first record's length is asked before any magic number: an uncompressed shard
+    whose first record has 559,903 bytes starts with gzip's ``1f 8b 08 00``.
+    """
+    head = _peek(file)
+    if holds_header(head):
+        return Compression.NONE
+    if head.startswith(_GZIP_MAGIC):
+        return Compression.GZIP
+    # RFC 1950: deflate with a window of 32 KiB or less, and a header that is a multiple of 31.
+    if len(head) >= 2 and head[0] & 0x8F == 0x08 and (head[0] << 8 | head[1]) % 31 == 0:
+        return Compression.ZLIB
+    return Compression.NONE
+
+
+def _peek(file: BinaryIO) -> bytes:
+    if isinstance(file, io.BufferedReader):
+        return file.peek(HEADER_SIZE)[:HEADER_SIZE]
+    position = file.tell()
+    head = file.read(HEADER_SIZE)
+    file.seek(position)
+    return head
+
+
+class Inflater:
+    """The uncompressed bytes of a gzip or zlib file, a piece at a time.
+
+    A gzip file may have several members, as bgzip and ``cat a.gz b.gz`` make them.
+
+    Attributes:
+        failure: why the stream ended before its proper end, or None. Bytes that came before the
+            damage have all been given out by then.
+    """
+
+    def __init__(self, file: BinaryIO, compression: Compression) -> None:
+        self._file = file
+        self._gzip = compression is Compression.GZIP
+        self._wbits = 31 if self._gzip else 15
+        self._inflate = zlib.decompressobj(self._wbits)
+        self._input = b""
+        self._finished = False
+        self.failure: str | None = None
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` bytes, and none only at the end of the stream."""
+        while not self._finished:
+            if self._inflate.eof and not self._next_member():
+                break
+            if not self._input:
+                self._input = self._file.read(_INPUT_BLOCK)
+                if not self._input:
+                    self._end(f"the {self._name} data is cut short, before its end marker")
+                    break
+            # zlib throws away what it made in a call that fails; the copy gets it back.
+            before = self._inflate.copy()
+            try:
+                output = self._inflate.decompress(self._input, size)
+            except zlib.error:
+                return self._rescue(before)
+            self._input = self._inflate.unconsumed_tail
+            if output:
+                return output
+        return b""
+
+    @property
+    def _name(self) -> str:
+        return "gzip" if self._gzip else "zlib"
+
+    def _next_member(self) -> bool:
+        rest = self._inflate.unused_data or self._file.read(_INPUT_BLOCK)
+        if not rest:
+            self._end(None)
+            return False
+        if len(rest) < len(_GZIP_MAGIC):
+            rest += self._file.read(_INPUT_BLOCK)
+        if not self._gzip or not rest.startswith(_GZIP_MAGIC):
+            self._end(f"there are bytes after the end of the {self._name} data")
+            return False
+        self._inflate = zlib.decompressobj(self._wbits)
+        self._input = rest
+        return True
+
+    def _rescue(self, inflate: zlib._Decompress) -> bytes:
+        pieces = []
+        for value in self._input:
+            try:
+                pieces.append(inflate.decompress(bytes((value,))))
+            except zlib.error as error:
+                self._end(f"the {self._name} data is damaged ({_zlib_reason(error)})")
+                break
+        return b"".join(pieces)
+
+    def _end(self, failure: str | None) -> None:
+        self._finished = True
+        self.failure = failure
+
+
+def _zlib_reason(error: zlib.error) -> str:
+    # "Error -3 while decompressing data: incorrect header check"
+    return str(error).rpartition(": ")[2]

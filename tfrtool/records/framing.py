@@ -1,0 +1,114 @@
+"""The frame around each payload of a TFRecord file, and what is found when one is read.
+
+A record is ``uint64 length | uint32 masked CRC of the length | payload | uint32 masked CRC of the
+payload``, all little-endian (TensorFlow, ``tensorflow/core/lib/io/record_writer.h``). A file is
+records and nothing else: no header, footer, count or index.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+
+from tfrtool.records.crc import masked_crc32c
+
+__all__ = [
+    "FOOTER_SIZE",
+    "FRAME_SIZE",
+    "HEADER_SIZE",
+    "Fault",
+    "FaultKind",
+    "Record",
+    "frame",
+    "header",
+]
+
+HEADER_SIZE = 12
+"""Bytes before the payload: its length and the length's masked CRC."""
+
+FOOTER_SIZE = 4
+"""Bytes after the payload: its masked CRC."""
+
+FRAME_SIZE = HEADER_SIZE + FOOTER_SIZE
+"""Bytes that a record takes beyond its payload."""
+
+LENGTH = struct.Struct("<Q")
+CRC = struct.Struct("<I")
+HEADER = struct.Struct("<QI")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One whole record of a shard, as the reader found it.
+
+    The reader makes one for each record of a file, so that this noun, unlike the others, is
+    checked by its maker and not again here.
+
+    Attributes:
+        index: position in the shard, from 0; a damaged stretch before it counts as one record.
+        offset: where its header starts in the uncompressed stream, in bytes.
+        payload: the serialized bytes, without the frame.
+        payload_crc: the masked CRC-32C that the file stores for the payload.
+    """
+
+    index: int
+    offset: int
+    payload: bytes
+    payload_crc: int
+
+    @property
+    def length_crc(self) -> int:
+        """The masked CRC-32C of the length, as the file stores it."""
+        return masked_crc32c(LENGTH.pack(len(self.payload)))
+
+
+class FaultKind(enum.Enum):
+    """What can be wrong with a shard or a dataset; the values are part of the JSON output."""
+
+    LENGTH_CRC = "length-crc"
+    PAYLOAD_CRC = "payload-crc"
+    TRUNCATED = "truncated"
+    TRAILING_BYTES = "trailing-bytes"
+    OVERSIZED_LENGTH = "oversized-length"
+    DECOMPRESSION = "decompression"
+    NOT_TFRECORD = "not-tfrecord"
+    EMPTY = "empty"
+    PARSE = "parse"
+    COUNT = "count"
+    MISSING_SHARD = "missing-shard"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Damage found in a shard.
+
+    Attributes:
+        kind: what sort of damage.
+        offset: where the header of the record concerned starts in the uncompressed stream, in
+            bytes.
+        record: that record's index, or None where it can't be known.
+        message: what was expected and what was found, in one line.
+    """
+
+    kind: FaultKind
+    offset: int
+    record: int | None
+    message: str
+
+    def __post_init__(self) -> None:
+        if self.offset < 0:
+            raise ValueError(f"a fault's offset is at least 0, not {self.offset}")
+        if self.record is not None and self.record < 0:
+            raise ValueError(f"a fault's record is at least 0, not {self.record}")
+
+
+def header(length: int) -> bytes:
+    """Return the 12 bytes that stand before a payload of ``length`` bytes."""
+    packed = LENGTH.pack(length)
+    return packed + CRC.pack(masked_crc32c(packed))
+
+
+def frame(payload: bytes) -> bytes:
+    """Return ``payload`` as one record: 16 bytes longer, ready to be appended to a shard."""
+    return header(len(payload)) + payload + CRC.pack(masked_crc32c(payload))

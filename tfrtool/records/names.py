@@ -1,0 +1,112 @@
+"""Shard names: one template that formats and parses."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tfrtool.errors import UsageError
+
+__all__ = ["ShardName", "check_dataset_name", "check_split_name", "check_version", "is_shard_name"]
+
+_DATASET = re.compile(r"[a-zA-Z]\w*", re.ASCII)
+_SPLIT = re.compile(r"\w+", re.ASCII)
+_VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
+_TEMPLATE = re.compile(
+    r"(?P<dataset>[a-zA-Z]\w*)-(?P<split>\w+)\.tfrecord-(?P<index>\d{5,})-of-(?P<count>\d{5,})",
+    re.ASCII,
+)
+_NUMBERED = re.compile(r"-\d{5,}-of-\d{5,}", re.ASCII)
+_EVENTS = re.compile(r"events\.out\.tfevents\.")
+_NEVER = (".json", ".jsonl", ".txt", ".md", ".idx", ".spec", ".csv", ".pbtxt", ".html", ".tmp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardName:
+    """The name of one shard file, in the way of TFDS: ``cats-train.tfrecord-00000-of-00008``.
+
+    Attributes:
+        dataset: the dataset's name, an ASCII letter followed by letters, digits and underscores.
+            A hyphen would end it: TFDS reads ``cats-vs-dogs-train`` as dataset "cats".
+        split: the split's name, ASCII letters, digits and underscores.
+        index: the shard's number, from 0.
+        count: how many shards the split has.
+    """
+
+    dataset: str
+    split: str
+    index: int
+    count: int
+
+    def __post_init__(self) -> None:
+        check_dataset_name(self.dataset)
+        check_split_name(self.split)
+        if not 0 <= self.index < self.count:
+            raise ValueError(f"a shard's index is 0 to {self.count - 1}, not {self.index}")
+
+    def __str__(self) -> str:
+        return f"{self.dataset}-{self.split}.tfrecord-{self.index:05d}-of-{self.count:05d}"
+
+    @classmethod
+    def parse(cls, name: str) -> ShardName | None:
+        """Return what ``name`` says, or None if it is no name of this form."""
+        match = _TEMPLATE.fullmatch(name)
+        if match is None or int(match["index"]) >= int(match["count"]):
+            return None
+        parsed = cls(
+            dataset=match["dataset"],
+            split=match["split"],
+            index=int(match["index"]),
+            count=int(match["count"]),
+        )
+        return parsed if str(parsed) == name else None
+
+
+def is_shard_name(name: str) -> bool:
+    """Return whether a file of this name, found in a directory, is taken for a shard."""
+    if name.startswith(".") or name.lower().endswith(_NEVER):
+        return False
+    return (
+        ".tfrecord" in name or _NUMBERED.search(name) is not None or _EVENTS.match(name) is not None
+    )
+
+
+def check_dataset_name(name: str) -> str:
+    """Return ``name`` if TFDS takes it for a dataset's name.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if _DATASET.fullmatch(name) is None:
+        raise UsageError(
+            "not a name for a dataset",
+            expected="a letter, then letters, digits and underscores",
+            found=repr(name),
+        )
+    return name
+
+
+def check_split_name(name: str) -> str:
+    """Return ``name`` if it can be a split's name.
+
+    Raises:
+        UsageError: it can't.
+    """
+    if _SPLIT.fullmatch(name) is None or name == "all":
+        raise UsageError(
+            "not a name for a split",
+            expected="letters, digits and underscores, and not 'all'",
+            found=repr(name),
+        )
+    return name
+
+
+def check_version(version: str) -> str:
+    """Return ``version`` if it has the form X.Y.Z.
+
+    Raises:
+        UsageError: it has another.
+    """
+    if _VERSION.fullmatch(version) is None:
+        raise UsageError("not a version", expected="three numbers, X.Y.Z", found=repr(version))
+    return version

@@ -1,0 +1,296 @@
+"""One streaming reader of TFRecord files, for inspection, verification, loading and recovery."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tfrtool.records.compression import Compression, Inflater, detect_compression
+from tfrtool.records.crc import crc32c, mask
+from tfrtool.records.decoys import describe_content
+from tfrtool.records.framing import (
+    CRC,
+    FOOTER_SIZE,
+    FRAME_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH,
+    Fault,
+    FaultKind,
+    Record,
+)
+from tfrtool.records.resync import LOOKAHEAD, Landing, find_next_record, records_up_to
+from tfrtool.records.window import BLOCK_SIZE, Source, Window
+
+__all__ = ["MAX_RECORD_BYTES", "ReadOptions", "read_records"]
+
+MAX_RECORD_BYTES = 2**31 - 1
+"""The longest payload that is believed in: protobuf's own limit for a serialized message."""
+
+_PLAUSIBLE_CUT = 64 * 1024 * 1024
+"""Below this, 4 to 8 stray bytes at the end of a shard are read as a length that was cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How a shard is read.
+
+    Attributes:
+        compression: how the file is compressed; None finds out from its bytes.
+        verify_payload: whether payload CRCs are checked. Length CRCs always are.
+        max_record_bytes: payloads longer than this, in bytes, are faults.
+    """
+
+    compression: Compression | None = None
+    verify_payload: bool = True
+    max_record_bytes: int = MAX_RECORD_BYTES
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_record_bytes < 2**32:
+            raise ValueError(f"max_record_bytes is 0 to 2**32 - 1, not {self.max_record_bytes}")
+
+
+def read_records(file: BinaryIO, options: ReadOptions = ReadOptions()) -> Iterator[Record | Fault]:
+    """Read a shard from the position of ``file`` to its end.
+
+    A length is believed only after its CRC. After damage, reading goes on at the next place where
+    the CRCs hold, so that a damaged record is one fault and costs no other record. Memory is
+    bounded by the longest record that is really there, plus a block (and 16 MiB after damage).
+
+    Args:
+        file: a binary file, owned and closed by the caller.
+        options: what is checked, and how the bytes are compressed.
+
+    Yields:
+        Records and faults, in the order of the file. A shard without any record yields one fault.
+
+    Raises:
+        OSError: the file can't be read.
+    """
+    compression = options.compression or detect_compression(file)
+    return _Reader(file, compression, options).read()
+
+
+class _Reader:
+    def __init__(self, file: BinaryIO, compression: Compression, options: ReadOptions) -> None:
+        self._inflater: Inflater | None = None
+        self._size: int | None = None
+        source: Source = file
+        if compression is Compression.NONE:
+            self._size = _bytes_left(file)
+        else:
+            source = self._inflater = Inflater(file, compression)
+        self._window = Window(source)
+        self._limit = options.max_record_bytes
+        self._verify = options.verify_payload
+        self._index = 0
+        self._certain = True  # whether `_index` is known to be the index in the file
+
+    def read(self) -> Iterator[Record | Fault]:
+        window = self._window
+        offset = 0
+        if window.load(0, 1) == 0:
+            yield self._nothing()
+            return
+        while True:
+            # The hot path: one pass a record, over bytes that are mostly held already.
+            data = window.data
+            position = offset - window.start
+            if len(data) - position < HEADER_SIZE:
+                held = window.load(offset, HEADER_SIZE)
+                if held < HEADER_SIZE:
+                    yield from self._tail(offset, held)
+                    return
+                data = window.data
+                position = offset - window.start
+            length, length_crc = HEADER.unpack_from(data, position)
+            body = position + HEADER_SIZE
+            if mask(crc32c(data[position : position + 8])) != length_crc:
+                fault, landing = self._bad_length(offset)
+            elif length > self._limit:
+                fault, landing = self._oversized(offset, length)
+            else:
+                end = body + length
+                if len(data) < end + FOOTER_SIZE:
+                    if not self._load_record(offset, length):
+                        fault, landing = self._truncated(offset, length)
+                        yield fault
+                        if landing is None:
+                            return
+                        offset = self._land(landing)
+                        continue
+                    data = window.data
+                    body = offset - window.start + HEADER_SIZE
+                    end = body + length
+                payload = data[body:end]
+                (payload_crc,) = CRC.unpack_from(data, end)
+                if not self._verify or mask(crc32c(payload)) == payload_crc:
+                    yield Record(
+                        index=self._index,
+                        offset=offset,
+                        payload=payload,
+                        payload_crc=payload_crc,
+                    )
+                    self._index += 1
+                    offset += FRAME_SIZE + length
+                    continue
+                fault, landing = self._bad_payload(offset, payload, payload_crc)
+            yield fault
+            if landing is None:
+                return
+            offset = self._land(landing)
+
+    def _land(self, landing: Landing) -> int:
+        self._index += 1
+        self._certain &= landing.proven
+        return landing.offset
+
+    def _load_record(self, offset: int, length: int) -> bool:
+        size = FRAME_SIZE + length
+        if self._size is not None and offset + size > self._size:
+            return False
+        return self._window.load(offset, size) >= size
+
+    def _fault(
+        self, kind: FaultKind, offset: int, message: str, *, in_record: bool = True
+    ) -> Fault:
+        record = self._index if in_record and self._certain else None
+        return Fault(kind=kind, offset=offset, record=record, message=message)
+
+    def _lost_to(self, fault: Fault) -> Fault:
+        """Name the compression as the cause where nothing more comes out of it."""
+        if self._inflater is None or self._inflater.failure is None:
+            return fault
+        return Fault(
+            kind=FaultKind.DECOMPRESSION,
+            offset=fault.offset,
+            record=fault.record,
+            message=self._inflater.failure,
+        )
+
+    def _nothing(self) -> Fault:
+        if self._inflater is None:
+            message = "the file is empty: it has no bytes and no records"
+            return self._fault(FaultKind.EMPTY, 0, message, in_record=False)
+        fault = self._fault(
+            FaultKind.EMPTY, 0, "the file uncompresses to nothing: no records", in_record=False
+        )
+        return self._lost_to(fault)
+
+    def _tail(self, offset: int, held: int) -> Iterator[Fault]:
+        """Tell what is wrong with an end that is too short for a header, if anything is."""
+        rest = self._window.view(offset, offset + held)
+        failure = None if self._inflater is None else self._inflater.failure
+        if failure is not None:
+            yield self._fault(FaultKind.DECOMPRESSION, offset, failure, in_record=held > 0)
+        elif not rest:
+            return
+        elif _is_cut_header(rest):
+            message = f"the file ends in a header: expected {HEADER_SIZE} bytes, found {held}"
+            yield self._fault(FaultKind.TRUNCATED, offset, message)
+        elif offset == 0:
+            yield self._not_tfrecord(rest)
+        else:
+            noun = "bytes" if held > 1 else "byte"
+            message = f"expected a header or the end after the last record, found {held} {noun}"
+            yield self._fault(FaultKind.TRAILING_BYTES, offset, message, in_record=False)
+
+    def _bad_length(self, offset: int) -> tuple[Fault, Landing | None]:
+        window = self._window
+        window.load(offset, BLOCK_SIZE)
+        head = window.view(offset, min(offset + BLOCK_SIZE, window.end))
+        length, stored = HEADER.unpack_from(head)
+        landing = find_next_record(window, offset, offset + 1, self._limit)
+        if landing is None and offset == 0 and self._index == 0:
+            return self._lost_to(self._not_tfrecord(head)), None
+        if landing is None and not head.strip(b"\0"):
+            message = "zero bytes after the last record: expected a header or the end"
+            return self._fault(FaultKind.TRAILING_BYTES, offset, message, in_record=False), None
+        computed = mask(crc32c(LENGTH.pack(length)))
+        message = (
+            f"the CRC of the length does not hold: expected {stored:08x} as stored, "
+            f"found {computed:08x} for the length {length}"
+        )
+        fault = self._fault(FaultKind.LENGTH_CRC, offset, message)
+        return (self._lost_to(fault) if landing is None else fault), landing
+
+    def _oversized(self, offset: int, length: int) -> tuple[Fault, Landing | None]:
+        message = (
+            f"the length {length} is not believable, though its CRC holds: "
+            f"expected at most {self._limit} bytes"
+        )
+        fault = self._fault(FaultKind.OVERSIZED_LENGTH, offset, message)
+        landing = find_next_record(self._window, offset, offset + HEADER_SIZE, self._limit)
+        return fault, landing
+
+    def _truncated(self, offset: int, length: int) -> tuple[Fault, Landing | None]:
+        landing = find_next_record(self._window, offset, offset + HEADER_SIZE, self._limit)
+        end = self._window.end if self._size is None else self._size
+        message = (
+            f"the record is cut short: expected {length + FRAME_SIZE} bytes from here on, "
+            f"found {end - offset}"
+        )
+        fault = self._fault(FaultKind.TRUNCATED, offset, message)
+        return (self._lost_to(fault) if landing is None else fault), landing
+
+    def _bad_payload(
+        self, offset: int, payload: bytes, stored: int
+    ) -> tuple[Fault, Landing | None]:
+        window = self._window
+        message = (
+            f"the CRC of the payload does not hold: expected {stored:08x} as stored, "
+            f"found {mask(crc32c(payload)):08x} for its {len(payload)} bytes"
+        )
+        fault = self._fault(FaultKind.PAYLOAD_CRC, offset, message)
+        end = offset + FRAME_SIZE + len(payload)
+        window.pinned = offset
+        held = window.load(end, HEADER_SIZE)
+        whole = held == 0 or (held >= HEADER_SIZE and self._header_at(end))
+        if not whole and held >= HEADER_SIZE:
+            # Two damaged records in a row, or bytes that were put in or taken out of this one?
+            landing = find_next_record(window, end, end + 1, self._limit, reach=LOOKAHEAD)
+            whole = landing is not None and landing.proven
+        inside = records_up_to(window, offset + HEADER_SIZE, end, self._limit) if whole else None
+        window.pinned = None
+        if inside is not None:
+            return fault, Landing(offset=inside, proven=True)
+        if whole:
+            return fault, Landing(offset=end, proven=True)
+        landing = find_next_record(window, offset, offset + HEADER_SIZE, self._limit)
+        return (self._lost_to(fault) if landing is None else fault), landing
+
+    def _header_at(self, offset: int) -> bool:
+        length, crc = HEADER.unpack_from(self._window.data, offset - self._window.start)
+        return bool(mask(crc32c(LENGTH.pack(length))) == crc)
+
+    def _not_tfrecord(self, head: bytes) -> Fault:
+        content = describe_content(head)
+        message = "not a TFRecord file: expected a length and its CRC"
+        if self._inflater is not None:
+            content = f"compressed {content}"
+        return self._fault(
+            FaultKind.NOT_TFRECORD, 0, f"{message}, found {content}", in_record=False
+        )
+
+
+def _bytes_left(file: BinaryIO) -> int | None:
+    """Return how many bytes lie between the position of ``file`` and its end, if that is known."""
+    if isinstance(file, io.BytesIO):
+        return len(file.getbuffer()) - file.tell()
+    try:
+        status = os.fstat(file.fileno())
+        return status.st_size - file.tell() if stat.S_ISREG(status.st_mode) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _is_cut_header(rest: bytes) -> bool:
+    """Return whether 1 to 11 bytes look like the start of a header, and not like stray bytes."""
+    length = int.from_bytes(rest[:8], "little")
+    if len(rest) > 8:
+        return CRC.pack(mask(crc32c(rest[:8]))).startswith(rest[8:])
+    return len(rest) >= 4 and 0 < length < _PLAUSIBLE_CUT

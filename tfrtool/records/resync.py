@@ -1,0 +1,154 @@
+"""Finding the next record after damage.
+
+TFRecord has no sync markers; what can be recognised is a header, by the CRC of its length. Almost
+no place needs that CRC to be computed: a length below 2**32 has four zero bytes in its upper
+half, so that only the neighbourhood of runs of zeros is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tfrtool.records.crc import crc32c, extend_crc32c, mask
+from tfrtool.records.framing import CRC, FOOTER_SIZE, FRAME_SIZE, HEADER, HEADER_SIZE
+from tfrtool.records.window import BLOCK_SIZE, Window
+
+__all__ = ["LOOKAHEAD", "Landing", "find_next_record", "record_at", "records_up_to"]
+
+LOOKAHEAD = 16 * 1024 * 1024
+"""Bytes searched beyond a whole record for a better place to go on from.
+
+A payload may itself hold records, so that the first record found after a damaged header may lie
+inside the damaged record. The place where the damaged record's own payload CRC holds is better.
+"""
+
+_ZEROS = re.compile(rb"\x00{4,}")
+_ZERO_LENGTH = HEADER.pack(0, mask(crc32c(bytes(8))))
+_FOUR_GIB = 1 << 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """Where to go on after damage.
+
+    Attributes:
+        offset: where a whole record starts, or the end of the stream.
+        proven: whether exactly one record lies between the damage and here, because its payload
+            and the CRC behind it fit together.
+    """
+
+    offset: int
+    proven: bool
+
+
+def headers(data: bytes, start: int) -> Iterator[int]:
+    """Yield every position in ``data`` from ``start`` on where a length and its CRC stand.
+
+    Lengths of 4 GiB and more are not looked for.
+    """
+    last = len(data) - HEADER_SIZE
+    for zeros in _ZEROS.finditer(data, start):
+        first, end = zeros.span()
+        # The lower half of the length is not zero, so the run starts within or behind it ...
+        for position in range(max(first - 4, start), min(first, end - 7, last + 1)):
+            length, crc = HEADER.unpack_from(data, position)
+            if length < _FOUR_GIB and mask(crc32c(data[position : position + 8])) == crc:
+                yield position
+        # ... or all of it is zero, and the run ends with it, for its CRC starts with 0x29.
+        position = end - 8
+        if start <= position <= last and data.startswith(_ZERO_LENGTH, position):
+            yield position
+
+
+def find_next_record(
+    window: Window, damaged: int, start: int, limit: int, reach: int | None = None
+) -> Landing | None:
+    """Find where to go on after a record whose length can't be believed.
+
+    Args:
+        window: the stream.
+        damaged: where the damaged record's header starts.
+        start: the first offset to look at, above ``damaged``.
+        limit: the longest payload to believe in, in bytes.
+        reach: how many bytes to search; None searches to the end.
+
+    Returns:
+        The end of the damaged record, where that can be proven; else the next whole record; None
+        where there is neither. The window still holds the bytes from there on.
+    """
+    body = damaged + HEADER_SIZE
+    crc, covered = 0, body  # the CRC of the stream from `body` to `covered`
+    first: int | None = None
+    position = start
+    outer = window.pinned
+    try:
+        while True:
+            kept = (outer, covered, first)
+            window.pinned = min(offset for offset in kept if offset is not None)
+            held = window.load(position, BLOCK_SIZE)
+            data, origin = window.data, window.start
+            for place in headers(data, position - origin):
+                candidate = origin + place
+                if candidate - FOOTER_SIZE >= body:
+                    upto = candidate - FOOTER_SIZE
+                    crc = extend_crc32c(crc, data[covered - origin : upto - origin])
+                    covered = upto
+                    if mask(crc) == CRC.unpack_from(data, upto - origin)[0]:
+                        return Landing(offset=candidate, proven=True)
+                if first is None and record_at(window, candidate, limit):
+                    first = candidate
+            if held < BLOCK_SIZE:
+                end = window.end
+                if end - FOOTER_SIZE >= body:
+                    crc = extend_crc32c(crc, window.view(covered, end - FOOTER_SIZE))
+                    if mask(crc) == CRC.unpack(window.view(end - FOOTER_SIZE, end))[0]:
+                        return Landing(offset=end, proven=True)
+                break
+            if first is not None and position > first + LOOKAHEAD:
+                break
+            if reach is not None and position > start + reach:
+                break
+            # A header may lie across the edge of the block.
+            position += held - (HEADER_SIZE - 1)
+            if position - FOOTER_SIZE > covered:
+                crc = extend_crc32c(crc, window.view(covered, position - FOOTER_SIZE))
+                covered = position - FOOTER_SIZE
+    finally:
+        window.pinned = outer
+    return None if first is None else Landing(offset=first, proven=False)
+
+
+def records_up_to(window: Window, start: int, end: int, limit: int) -> int | None:
+    """Find the first of a chain of whole records that ends at ``end`` exactly.
+
+    Where bytes were taken out of a payload, its length reaches into the records that follow it,
+    and may end between two of them by chance. Records that a payload holds can't do that: the
+    payload's own CRC stands between them and its end. The window must hold all from ``start`` on.
+    """
+    seen: set[int] = set()
+    for place in headers(window.view(start, end), 0):
+        first = offset = start + place
+        while offset < end and offset not in seen and record_at(window, offset, limit):
+            seen.add(offset)
+            (length, _) = HEADER.unpack_from(window.data, offset - window.start)
+            offset += FRAME_SIZE + length
+        if offset == end:
+            return first
+    return None
+
+
+def record_at(window: Window, offset: int, limit: int) -> bool:
+    """Return whether a whole record, both CRCs included, starts at ``offset``."""
+    if window.load(offset, HEADER_SIZE) < HEADER_SIZE:
+        return False
+    length, crc = HEADER.unpack_from(window.data, offset - window.start)
+    if mask(crc32c(window.view(offset, offset + 8))) != crc or length > limit:
+        return False
+    size = FRAME_SIZE + length
+    if window.load(offset, size) < size:
+        return False
+    end = offset + HEADER_SIZE + length
+    stored = CRC.unpack(window.view(end, end + FOOTER_SIZE))[0]
+    return bool(mask(crc32c(window.view(offset + HEADER_SIZE, end))) == stored)

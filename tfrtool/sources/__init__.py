@@ -1,0 +1,1 @@
+"""Where the items of a dataset come from."""

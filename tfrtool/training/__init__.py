@@ -1,0 +1,1 @@
+"""From tf.data to a model and its history."""
