@@ -1,0 +1,185 @@
+"""The files that make a directory of shards a TFDS dataset (tensorflow-datasets 4.9.10)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import DatasetError, os_reason
+
+__all__ = [
+    "DATASET_INFO",
+    "FEATURES",
+    "LABELS",
+    "DatasetInfo",
+    "SplitInfo",
+    "features_json",
+    "read_class_names",
+    "read_dataset_info",
+]
+
+DATASET_INFO = "dataset_info.json"
+FEATURES = "features.json"
+LABELS = "label.labels.txt"
+
+_PACKAGE = "tensorflow_datasets.core.features"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitInfo:
+    """A split, as dataset_info.json describes it.
+
+    Attributes:
+        name: its name.
+        shard_lengths: how many records each of its shards has, in order.
+        bytes: the payloads' size in all, without frames.
+    """
+
+    name: str
+    shard_lengths: tuple[int, ...]
+    bytes: int
+
+    def __post_init__(self) -> None:
+        if any(length < 0 for length in self.shard_lengths) or self.bytes < 0:
+            raise ValueError(f"split {self.name!r} has a negative size")
+
+    @property
+    def records(self) -> int:
+        """How many records it has in all."""
+        return sum(self.shard_lengths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetInfo:
+    """A dataset, as dataset_info.json describes it.
+
+    Attributes:
+        name: its name.
+        version: its version, X.Y.Z.
+        splits: its splits.
+        image_feature: the feature that is a model's input, by `supervisedKeys`; None if unsaid.
+        label_feature: the feature that is its target.
+    """
+
+    name: str
+    version: str
+    splits: tuple[SplitInfo, ...]
+    image_feature: str | None = "image"
+    label_feature: str | None = "label"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the contents of dataset_info.json.
+
+        64-bit integers are strings, as protobuf's JSON has them. Keys that TFDS doesn't know make
+        it fail; hence nothing of our own is in here.
+        """
+        items = [{"featureKey": self.image_feature}, {"featureKey": self.label_feature}]
+        return {
+            "fileFormat": "tfrecord",
+            "name": self.name,
+            "splits": [
+                {
+                    "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+                    "name": split.name,
+                    "numBytes": str(split.bytes),
+                    "shardLengths": [str(length) for length in split.shard_lengths],
+                }
+                for split in self.splits
+            ],
+            "supervisedKeys": {"tuple": {"items": items}},
+            "version": self.version,
+        }
+
+
+def features_json(class_count: int) -> dict[str, Any]:
+    """Return the contents of features.json for images, their names, and a class label.
+
+    Args:
+        class_count: the number of classes.
+    """
+    return {
+        "pythonClassName": f"{_PACKAGE}.features_dict.FeaturesDict",
+        "featuresDict": {
+            "features": {
+                "image": {
+                    "pythonClassName": f"{_PACKAGE}.image_feature.Image",
+                    "image": {
+                        "dtype": "uint8",
+                        "shape": {"dimensions": ["-1", "-1", "3"]},
+                        "encodingFormat": "jpeg",
+                    },
+                },
+                "image/filename": {
+                    "pythonClassName": f"{_PACKAGE}.text_feature.Text",
+                    "text": {},
+                },
+                "label": {
+                    "pythonClassName": f"{_PACKAGE}.class_label_feature.ClassLabel",
+                    "classLabel": {"numClasses": str(class_count)},
+                },
+            }
+        },
+    }
+
+
+def read_dataset_info(directory: Path) -> DatasetInfo | None:
+    """Read dataset_info.json in ``directory``; None if there is no such file.
+
+    Raises:
+        DatasetError: it can't be read, or is not what TFDS writes.
+    """
+    path = directory / DATASET_INFO
+    try:
+        data = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"not JSON ({error})", path=path) from error
+    try:
+        return _dataset_info(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DatasetError(f"not as TFDS writes it ({error!r})", path=path) from error
+
+
+def _dataset_info(data: Mapping[str, Any]) -> DatasetInfo:
+    keys: list[str | None] = [None, None]
+    items = data.get("supervisedKeys", {}).get("tuple", {}).get("items", [])
+    if isinstance(items, Sequence) and len(items) == 2:
+        keys = [item.get("featureKey") for item in items]
+    return DatasetInfo(
+        name=str(data["name"]),
+        version=str(data.get("version", "1.0.0")),
+        splits=tuple(
+            SplitInfo(
+                name=str(split["name"]),
+                shard_lengths=tuple(int(length) for length in split.get("shardLengths", ())),
+                bytes=int(split.get("numBytes", 0)),
+            )
+            for split in data.get("splits", ())
+        ),
+        image_feature=keys[0],
+        label_feature=keys[1],
+    )
+
+
+def read_class_names(directory: Path, label_feature: str) -> tuple[str, ...] | None:
+    """Read the class names of a label feature; None if there is no such file.
+
+    Raises:
+        DatasetError: the file can't be read, or is no UTF-8.
+    """
+    path = directory / f"{label_feature.replace('/', '_')}.labels.txt"
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
+    except UnicodeDecodeError as error:
+        raise DatasetError("not UTF-8", path=path, offset=error.start) from error
+    return tuple(line.strip() for line in text.splitlines() if line.strip())

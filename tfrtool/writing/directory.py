@@ -1,0 +1,135 @@
+"""The dataset's directory: nothing half-written is ever in it under a final name."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import UsageError, WriteError, os_reason
+from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS
+from tfrtool.records.names import ShardName
+
+__all__ = ["REPORT", "STAGING", "publish", "staging_directory"]
+
+STAGING = ".tfrtool-incomplete"
+"""The folder in a dataset's directory that shards are written in, until all of them are whole."""
+
+REPORT = "write_report.json"
+_METADATA = (FEATURES, DATASET_INFO, LABELS, REPORT)
+
+
+@contextlib.contextmanager
+def staging_directory(dataset: Path, *, overwrite: bool) -> Iterator[Path]:
+    """Give a folder to write in, on the same file system as ``dataset``; take it away at the end.
+
+    Args:
+        dataset: the dataset's directory; it is made if it isn't there, and taken away again if
+            nothing came of it.
+        overwrite: whether a dataset that tfrtool wrote there may be replaced.
+
+    Raises:
+        UsageError: something is there already, and not to be overwritten.
+        WriteError: the directory can't be made or written to.
+    """
+    made = _check_target(dataset, overwrite)
+    staging = dataset / STAGING
+    try:
+        dataset.mkdir(parents=True, exist_ok=True)
+        if overwrite:
+            shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+    except OSError as error:
+        raise WriteError(f"can't be written to: {os_reason(error)}", path=dataset) from error
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        if made:
+            with contextlib.suppress(OSError):
+                dataset.rmdir()
+
+
+def _check_target(dataset: Path, overwrite: bool) -> bool:
+    """Return whether the directory isn't there yet; raise if it may not be written to."""
+    try:
+        names = {entry.name for entry in dataset.iterdir()}
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        raise UsageError("is a file; a dataset is a directory", path=dataset) from None
+    except OSError as error:
+        raise WriteError(f"can't be read: {os_reason(error)}", path=dataset) from error
+    if not names:
+        return False
+    if not overwrite:
+        what = "an interrupted write was left here" if names == {STAGING} else "is not empty"
+        raise UsageError(what, path=dataset, hint="--overwrite replaces what tfrtool wrote there")
+    if REPORT not in names and names != {STAGING}:
+        raise UsageError(
+            f"holds files that tfrtool did not write ({min(names - {STAGING})})",
+            path=dataset,
+            hint="choose another directory; --overwrite replaces only what tfrtool wrote",
+        )
+    return False
+
+
+def publish(
+    dataset: Path, staging: Path, shards: list[ShardName], metadata: Mapping[str, str]
+) -> None:
+    """Give whole shards their final names, drop those of a dataset before, and add the metadata.
+
+    Metadata comes last and the report the very last: where it is, all the rest is.
+
+    Raises:
+        WriteError: the disk is full, or fails otherwise.
+    """
+    try:
+        for name, text in metadata.items():
+            _write_synced(staging / name, text)
+        stale = _shards_before(dataset) - {str(shard) for shard in shards}
+        for name in _METADATA:
+            (dataset / name).unlink(missing_ok=True)
+        for shard in shards:
+            os.replace(staging / str(shard), dataset / str(shard))  # noqa: PTH105
+        for name in stale:
+            (dataset / name).unlink(missing_ok=True)
+        for name in sorted(metadata, key=_METADATA.index):
+            os.replace(staging / name, dataset / name)  # noqa: PTH105
+        _sync_directory(dataset)
+    except OSError as error:
+        raise WriteError(
+            f"can't be written: {os_reason(error)}", path=error.filename or dataset
+        ) from error
+
+
+def _shards_before(dataset: Path) -> set[str]:
+    """Return the names of the shards that the report of an earlier write lists."""
+    try:
+        report: Any = json.loads((dataset / REPORT).read_bytes())
+        names = {shard["path"] for split in report["splits"].values() for shard in split["shards"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return set()
+    # The report may have been edited: only what is a shard's name, and so no path, is believed.
+    return {name for name in names if isinstance(name, str) and ShardName.parse(name) is not None}
+
+
+def _write_synced(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(directory: Path) -> None:
+    if os.name == "nt":
+        return  # there, a directory can't be opened
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,143 @@
+"""What to write, and how."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tfrtool.errors import UsageError
+from tfrtool.records.compression import Compression
+from tfrtool.records.names import check_dataset_name, check_split_name, check_version
+
+__all__ = ["DEFAULT_SHARD_BYTES", "SplitShare", "WriteOptions", "dataset_identity", "parse_splits"]
+
+DEFAULT_SHARD_BYTES = 128 * 1024 * 1024
+"""Large enough to read in one stream, small enough for many readers: 100 to 200 MB is the advice
+of TensorFlow's data-performance guide and of TFX."""
+
+_NAME_AND_VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)", re.ASCII)
+_SEEDS = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitShare:
+    """How much of a source goes into a split.
+
+    Attributes:
+        name: the split's name.
+        fraction: its part of each class, above 0 and up to 1.
+    """
+
+    name: str
+    fraction: float
+
+    def __post_init__(self) -> None:
+        check_split_name(self.name)
+        if not 0 < self.fraction <= 1:
+            raise UsageError(
+                f"the fraction of split {self.name!r} is impossible",
+                expected="a number above 0 and up to 1",
+                found=self.fraction,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What to write, and how.
+
+    Attributes:
+        source: a directory of class folders.
+        dataset: the directory to write to.
+        name: the dataset's name, as TFDS takes it.
+        version: its version, X.Y.Z.
+        splits: the splits; their fractions add up to 1.
+        shards: how many shards each split gets; None goes by `shard_bytes`.
+        shard_bytes: the most payload that a shard should hold, in bytes.
+        seed: decides the splits and the order of records.
+        shuffle: whether records are shuffled; else they are in the order of their keys.
+        compression: of the shards.
+        skip_bad: whether bad images are left out and listed, or end the work.
+        overwrite: whether a dataset that tfrtool wrote is replaced.
+        workers: how many threads work at a time.
+    """
+
+    source: Path
+    dataset: Path
+    name: str = "dataset"
+    version: str = "1.0.0"
+    splits: tuple[SplitShare, ...] = (SplitShare(name="train", fraction=1.0),)
+    shards: int | None = None
+    shard_bytes: int = DEFAULT_SHARD_BYTES
+    seed: int = 0
+    shuffle: bool = True
+    compression: Compression = Compression.NONE
+    skip_bad: bool = True
+    overwrite: bool = False
+    workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    def __post_init__(self) -> None:
+        check_dataset_name(self.name)
+        check_version(self.version)
+        names = [split.name for split in self.splits]
+        if len(set(names)) != len(names):
+            raise UsageError("a split is given twice", found=", ".join(names))
+        total = math.fsum(split.fraction for split in self.splits)
+        if not math.isclose(total, 1, abs_tol=1e-6):
+            raise UsageError(
+                "the splits must share all of the images",
+                expected="fractions that add up to 1",
+                found=f"{total:g}",
+            )
+        if self.shards is not None and not 0 < self.shards < 100_000:
+            raise UsageError(
+                "impossible number of shards", expected="1 to 99,999", found=self.shards
+            )
+        if self.shard_bytes < 1:
+            raise UsageError("impossible shard size", expected="1 byte at least")
+        if self.workers < 1:
+            raise UsageError("impossible number of workers", expected="1 at least")
+        if self.seed not in _SEEDS:
+            raise UsageError("impossible seed", expected="a 64-bit integer", found=self.seed)
+
+
+def parse_splits(notations: Iterable[str]) -> tuple[SplitShare, ...]:
+    """Read ``NAME=FRACTION`` again and again; none at all means everything in ``train``.
+
+    Raises:
+        UsageError: one of them is malformed.
+    """
+    shares = []
+    for notation in notations:
+        name, equals, fraction = notation.partition("=")
+        try:
+            if not equals:
+                raise ValueError
+            shares.append(SplitShare(name=name, fraction=float(fraction)))
+        except ValueError:
+            raise UsageError(
+                "not a split", expected="NAME=FRACTION, such as train=0.8", found=repr(notation)
+            ) from None
+    return tuple(shares) or (SplitShare(name="train", fraction=1.0),)
+
+
+def dataset_identity(
+    dataset: Path, name: str | None = None, version: str | None = None
+) -> tuple[str, str]:
+    """Return the name and version of a dataset, from its path where they are not given.
+
+    A path that ends in ``NAME/X.Y.Z`` says both; else its last folder, made a valid name, is the
+    name, and the version is 1.0.0.
+    """
+    path = Path(os.path.abspath(dataset))  # noqa: PTH100 - links are not to be resolved
+    folder = path.name
+    if _NAME_AND_VERSION.fullmatch(folder) and path.parent.name:
+        version, folder = version or folder, path.parent.name
+    if name is None:
+        name = re.sub(r"\W+", "_", folder, flags=re.ASCII).strip("_")
+        if not name or not name[0].isalpha():
+            name = f"dataset_{name}".rstrip("_")
+    return name, version or "1.0.0"

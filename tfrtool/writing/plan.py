@@ -1,0 +1,161 @@
+"""Planning: which record goes into which shard of which split, fixed by keys and a seed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+from tfrtool.errors import UsageError, WriteError
+from tfrtool.records.compression import Compression
+from tfrtool.records.names import ShardName
+from tfrtool.sources.items import Item
+from tfrtool.writing.options import SplitShare, WriteOptions
+
+__all__ = ["PlannedItem", "ShardResult", "ShardTask", "plan_shards", "shard_boundaries", "split_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedItem:
+    """An item that passed the audit.
+
+    Attributes:
+        item: the item.
+        conversion: why its bytes are to be encoded anew; None keeps them.
+    """
+
+    item: Item
+    conversion: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardTask:
+    """All that is needed to write one shard, wherever it is done.
+
+    Attributes:
+        name: the shard's name.
+        path: the file to write.
+        compression: of that file.
+        items: its records, in order.
+        labels: the number of each class.
+    """
+
+    name: ShardName
+    path: Path
+    compression: Compression
+    items: tuple[PlannedItem, ...]
+    labels: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardResult:
+    """What became of a shard.
+
+    Attributes:
+        name: the shard's name.
+        records: how many records it has.
+        bytes: the file's size.
+        payload_bytes: the payloads' size, without frames and before compression.
+        sha256: the file's digest, in hexadecimal.
+        labels: how many records of each class.
+    """
+
+    name: ShardName
+    records: int
+    bytes: int
+    payload_bytes: int
+    sha256: str
+    labels: Mapping[str, int]
+
+
+def plan_shards(
+    items: Sequence[PlannedItem], labels: Sequence[str], options: WriteOptions, directory: Path
+) -> tuple[ShardTask, ...]:
+    """Distribute items over splits and shards.
+
+    The plan depends on the keys, their sizes, the options and the seed, and on nothing else.
+
+    Args:
+        items: what is to be written, in any order.
+        labels: the class names, in the order of their numbers.
+        options: splits, number or size of shards, seed, order.
+        directory: where the shards are to be written.
+
+    Raises:
+        WriteError: a split would get no image.
+        UsageError: a split would get fewer images than shards.
+    """
+    numbers = {label: number for number, label in enumerate(labels)}
+    tasks: list[ShardTask] = []
+    by_split: dict[str, list[PlannedItem]] = {share.name: [] for share in options.splits}
+    for planned in items:
+        by_split[split_of(planned.item.key, options.splits, options.seed)].append(planned)
+    for share in options.splits:
+        members = by_split[share.name]
+        if not members:
+            raise WriteError(
+                f"split {share.name!r} would get none of the {len(items)} images",
+                hint="give it a larger fraction, or another seed",
+            )
+        if options.shuffle:
+            members.sort(key=lambda planned: _hash("order", options.seed, planned.item.key))
+        else:
+            members.sort(key=lambda planned: planned.item.key)
+        bounds = shard_boundaries(len(members), _shard_count(share, members, options))
+        for index, (start, end) in enumerate(pairwise(bounds)):
+            name = ShardName(
+                dataset=options.name, split=share.name, index=index, count=len(bounds) - 1
+            )
+            tasks.append(
+                ShardTask(
+                    name=name,
+                    path=directory / str(name),
+                    compression=options.compression,
+                    items=tuple(members[start:end]),
+                    labels=numbers,
+                )
+            )
+    return tuple(tasks)
+
+
+def split_of(key: str, splits: Sequence[SplitShare], seed: int) -> str:
+    """Return the name of the split that a key belongs to.
+
+    A keyed hash decides for each key by itself. Each class is therefore shared out by the same
+    fractions, up to chance, and an image that is added moves no other into another split.
+    """
+    position = int.from_bytes(_hash("split", seed, key), "big") / 2**64
+    for share, end in zip(splits, accumulate(share.fraction for share in splits), strict=True):
+        if position < end:
+            return share.name
+    return splits[-1].name
+
+
+def shard_boundaries(records: int, shards: int) -> list[int]:
+    """Return where each shard starts, and the end: ``round(records * i / shards)``, as in TFDS."""
+    return [round(records * index / shards) for index in range(shards + 1)]
+
+
+def _shard_count(share: SplitShare, members: Sequence[PlannedItem], options: WriteOptions) -> int:
+    if options.shards is None:
+        size = sum(planned.item.bytes for planned in members)
+        return min(max(-(-size // options.shard_bytes), 1), len(members))
+    if options.shards > len(members):
+        raise UsageError(
+            f"split {share.name!r} has too few images for its shards",
+            expected=f"at most {len(members)} shards",
+            found=options.shards,
+        )
+    return options.shards
+
+
+def _hash(purpose: str, seed: int, key: str) -> bytes:
+    """Return 8 bytes that look random, and are the same on every machine."""
+    return hashlib.blake2b(
+        key.encode("utf-8", "surrogateescape"),
+        digest_size=8,
+        key=seed.to_bytes(8, "little", signed=True),
+        person=purpose.encode(),
+    ).digest()
