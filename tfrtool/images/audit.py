@@ -12,7 +12,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 __all__ = ["ImageVerdict", "audit_image", "quiet_pillow", "to_jpeg"]
 
-FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM")
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM")
 """What is opened. Pillow knows more, among them formats that start other programs (EPS)."""
 
 MAX_PIXELS = 89_478_485
