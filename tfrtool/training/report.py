@@ -1,0 +1,106 @@
+"""What came of a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["EpochReport", "TrainPlan", "TrainReport"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainPlan:
+    """What is about to be trained, known before the first step.
+
+    Attributes:
+        model: its name.
+        recipe: the loader's name.
+        cache: where decoded images are kept, in words of the CLI.
+        cache_reason: why there.
+        image_size: pixels both ways.
+        class_names: by number.
+        train_images: images of an epoch.
+        validation_images: images that are validated on; 0 for none.
+        trainable_parameters: how many of the model's numbers learn.
+    """
+
+    model: str
+    recipe: str
+    cache: str
+    cache_reason: str
+    image_size: int
+    class_names: tuple[str, ...]
+    train_images: int
+    validation_images: int
+    trainable_parameters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochReport:
+    """One time through the training split.
+
+    Attributes:
+        epoch: its number, from 1.
+        seconds: wall time, validation included.
+        images_per_second: training images by the wall time of training alone.
+        loss: mean cross-entropy over the epoch, while the weights changed.
+        accuracy: the share of images that were told rightly, likewise.
+        val_loss: after the epoch, on the validation images; None without any.
+        val_accuracy: likewise.
+        input_wait_fraction: the share of the training time spent waiting for a batch, 0 to 1.
+    """
+
+    epoch: int
+    seconds: float
+    images_per_second: float
+    loss: float
+    accuracy: float
+    val_loss: float | None
+    val_accuracy: float | None
+    input_wait_fraction: float
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the object that ``train --json`` prints for an epoch."""
+        return {
+            "epoch": self.epoch,
+            "seconds": round(self.seconds, 3),
+            "images_per_second": round(self.images_per_second, 1),
+            "loss": _number(self.loss),
+            "accuracy": _number(self.accuracy),
+            "val_loss": _number(self.val_loss),
+            "val_accuracy": _number(self.val_accuracy),
+            "input_wait_fraction": round(self.input_wait_fraction, 4),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainReport:
+    """A whole run.
+
+    Attributes:
+        plan: what was trained.
+        epochs: what each epoch brought.
+        seconds: wall time of all, from the opening of the dataset on.
+    """
+
+    plan: TrainPlan
+    epochs: tuple[EpochReport, ...]
+    seconds: float
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the last object that ``train --json`` prints."""
+        return {
+            "model": self.plan.model,
+            "cache": self.plan.cache,
+            "recipe": self.plan.recipe,
+            "seconds": round(self.seconds, 3),
+            "epochs": len(self.epochs),
+        }
+
+
+def _number(value: float | None) -> float | None:
+    """Return a number as JSON has it: a loss that went to infinity has none."""
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        return None
+    return round(value, 6)
