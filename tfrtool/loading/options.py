@@ -70,7 +70,8 @@ class LoadOptions:
 
     Attributes:
         image_size: images are resized to this many pixels, both ways.
-        rescale: applied to pixel values last, in float32.
+        split: which split of the dataset.
+        rescale: applied to pixel values last, in float32; 0 to 1 by default.
         batch_size: images in a batch; the last batch of an epoch may have fewer.
         recipe: which pipeline.
         cache: where decoded images are kept; of the other recipes, NOTEBOOK keeps float32 images
@@ -87,7 +88,8 @@ class LoadOptions:
     """
 
     image_size: int
-    rescale: Rescale
+    split: str = "train"
+    rescale: Rescale = Rescale(scale=1 / 255, offset=0.0)
     batch_size: int = 32
     recipe: Recipe = Recipe.TFRTOOL
     cache: Cache = Cache.NONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -11,7 +12,7 @@ import tensorflow as tf
 from tfrtool.errors import DatasetError
 from tfrtool.examples.example import DType
 from tfrtool.examples.schema import FeatureSpec, Schema
-from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.loading.dataset import Dataset, Split, open_dataset
 from tfrtool.loading.options import Cache, LoadOptions, Recipe, Rescale
 from tfrtool.records.compression import Compression
 
@@ -23,37 +24,47 @@ _CYCLE = 4
 _SHUFFLE_UNCACHED = 1024
 
 
-def count_images(split: Split, options: LoadOptions) -> int:
-    """Return how many images an epoch has."""
-    if options.holdout is None:
-        return split.records
-    return options.holdout.count(split.records)
+def count_images(dataset: Dataset, options: LoadOptions) -> int:
+    """Return how many images an epoch has.
+
+    Raises:
+        UsageError: the dataset has no such split.
+        DatasetError: the part of the split that was asked for is empty.
+    """
+    records = dataset.split(options.split).records
+    images = records if options.holdout is None else options.holdout.count(records)
+    if images == 0:
+        raise DatasetError(
+            f"split {options.split!r} has too few records"
+            + ("" if options.holdout is None else " to hold some out"),
+            path=dataset.directory,
+            found=records,
+        )
+    return images
 
 
-def load(dataset: Dataset, split: Split, options: LoadOptions) -> Any:
+def load(dataset: Dataset | str | os.PathLike[str], options: LoadOptions) -> Any:
     """Build the pipeline of a split.
 
     Args:
-        dataset: names the features.
-        split: the shards.
-        options: how.
+        dataset: a dataset, or the directory of one.
+        options: what of it, and how.
 
     Returns:
         A ``tf.data.Dataset`` of one epoch, with its cardinality known: pairs of images, float32
         [batch, image_size, image_size, 3], and labels, int64 [batch].
 
     Raises:
-        DatasetError: the part of the split that was asked for is empty.
+        UsageError: the dataset has no such split.
+        DatasetError: the directory holds no dataset, or the part of it that was asked for is
+            empty.
+        CorruptShardError: the framing of a shard is damaged.
     """
-    images = count_images(split, options)
-    if images == 0:
-        raise DatasetError(
-            f"there are too few records in split {split.name!r} to hold some out",
-            path=dataset.directory,
-            found=split.records,
-        )
+    if not isinstance(dataset, Dataset):
+        dataset = open_dataset(Path(dataset))
+    images = count_images(dataset, options)
     build = {Recipe.TFRTOOL: _ours, Recipe.NOTEBOOK: _notebook, Recipe.NAIVE: _naive}
-    batches = build[options.recipe](dataset, split, options, images)
+    batches = build[options.recipe](dataset, dataset.split(options.split), options, images)
     return batches.apply(tf.data.experimental.assert_cardinality(-(-images // options.batch_size)))
 
 

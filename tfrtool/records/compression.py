@@ -8,10 +8,13 @@ import zlib
 from typing import BinaryIO
 
 from tfrtool.records.crc import masked_crc32c
-from tfrtool.records.framing import HEADER, HEADER_SIZE, LENGTH
+from tfrtool.records.framing import HEADER, HEADER_SIZE, LENGTH, MAX_RECORD_BYTES
+from tfrtool.records.resync import find_next_record
+from tfrtool.records.window import Window
 
 __all__ = ["Compression", "Inflater", "detect_compression", "holds_header"]
 
+_HEAD = 4096
 _INPUT_BLOCK = 64 * 1024
 _GZIP_MAGIC = b"\x1f\x8b\x08"  # RFC 1952: ID1, ID2 and the only method in use, deflate.
 
@@ -33,14 +36,23 @@ def holds_header(head: bytes) -> bool:
 
 
 def detect_compression(file: BinaryIO) -> Compression:
-    """Tell a shard's compression from its first bytes, without moving ``file``.
+    """Tell a shard's compression from its bytes, without moving ``file``.
 
     The CRC of a first record's length is asked before any magic number: an uncompressed shard
-    whose first record has 559,903 bytes starts with gzip's ``1f 8b 08 00``.
+    whose first record has 559,903 bytes starts with gzip's ``1f 8b 08 00``. Should that CRC be
+    damaged, too, then what follows the magic number doesn't uncompress, and records can be found
+    among the bytes as they are.
     """
     head = _peek(file)
     if holds_header(head):
         return Compression.NONE
+    named = _by_magic(head)
+    if named is not Compression.NONE and not _inflates(head, named) and _holds_record(file):
+        return Compression.NONE
+    return named
+
+
+def _by_magic(head: bytes) -> Compression:
     if head.startswith(_GZIP_MAGIC):
         return Compression.GZIP
     # RFC 1950: deflate with a window of 32 KiB or less, and a header that is a multiple of 31.
@@ -49,11 +61,26 @@ def detect_compression(file: BinaryIO) -> Compression:
     return Compression.NONE
 
 
-def _peek(file: BinaryIO) -> bytes:
-    if isinstance(file, io.BufferedReader):
-        return file.peek(HEADER_SIZE)[:HEADER_SIZE]
+def _inflates(head: bytes, compression: Compression) -> bool:
+    """Return whether the first bytes of a file uncompress to enough for a header."""
+    return len(Inflater(io.BytesIO(head), compression).read(HEADER_SIZE)) == HEADER_SIZE
+
+
+def _holds_record(file: BinaryIO) -> bool:
+    if not file.seekable():
+        return False
     position = file.tell()
-    head = file.read(HEADER_SIZE)
+    found = find_next_record(Window(file), 0, 1, MAX_RECORD_BYTES)
+    file.seek(position)
+    return found is not None
+
+
+def _peek(file: BinaryIO) -> bytes:
+    """Return the next bytes of a file, some hundreds or thousands of them, without moving it."""
+    if isinstance(file, io.BufferedReader):
+        return file.peek(_HEAD)
+    position = file.tell()
+    head = file.read(_HEAD)
     file.seek(position)
     return head
 

@@ -7,8 +7,15 @@ from pathlib import Path
 from tfrtool.errors import CorruptShardError, ShardError, os_reason
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.crc import crc32c, mask
-from tfrtool.records.framing import FRAME_SIZE, HEADER, HEADER_SIZE, Fault, FaultKind
-from tfrtool.records.reader import MAX_RECORD_BYTES, ReadOptions, read_records
+from tfrtool.records.framing import (
+    FRAME_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    MAX_RECORD_BYTES,
+    Fault,
+    FaultKind,
+)
+from tfrtool.records.reader import ReadOptions, read_records
 
 __all__ = ["count_records", "first_fault"]
 

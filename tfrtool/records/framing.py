@@ -17,6 +17,7 @@ __all__ = [
     "FOOTER_SIZE",
     "FRAME_SIZE",
     "HEADER_SIZE",
+    "MAX_RECORD_BYTES",
     "Fault",
     "FaultKind",
     "Record",
@@ -32,6 +33,9 @@ FOOTER_SIZE = 4
 
 FRAME_SIZE = HEADER_SIZE + FOOTER_SIZE
 """Bytes that a record takes beyond its payload."""
+
+MAX_RECORD_BYTES = 2**31 - 1
+"""The longest payload that is believed in: protobuf's own limit for a serialized message."""
 
 LENGTH = struct.Struct("<Q")
 CRC = struct.Struct("<I")

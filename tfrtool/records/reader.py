@@ -19,6 +19,7 @@ from tfrtool.records.framing import (
     HEADER,
     HEADER_SIZE,
     LENGTH,
+    MAX_RECORD_BYTES,
     Fault,
     FaultKind,
     Record,
@@ -26,10 +27,7 @@ from tfrtool.records.framing import (
 from tfrtool.records.resync import LOOKAHEAD, Landing, find_next_record, records_up_to
 from tfrtool.records.window import BLOCK_SIZE, Source, Window
 
-__all__ = ["MAX_RECORD_BYTES", "ReadOptions", "read_records"]
-
-MAX_RECORD_BYTES = 2**31 - 1
-"""The longest payload that is believed in: protobuf's own limit for a serialized message."""
+__all__ = ["ReadOptions", "read_records"]
 
 _PLAUSIBLE_CUT = 64 * 1024 * 1024
 """Below this, 4 to 8 stray bytes at the end of a shard are read as a length that was cut."""

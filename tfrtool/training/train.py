@@ -48,15 +48,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A pipeline and what it reads."""
+    """A pipeline, how many images it gives in an epoch, and the shards that it reads."""
 
-    split: Split
-    options: LoadOptions
     batches: Any
-
-    @property
-    def images(self) -> int:
-        return count_images(self.split, self.options)
+    images: int
+    split: Split
 
 
 def train(
@@ -125,37 +121,35 @@ def train(
 def _prepare(
     dataset: Dataset, options: TrainOptions, rescale: Rescale
 ) -> tuple[_Part, _Part | None, TrainPlan]:
-    split = dataset.split(options.split)
-    base = LoadOptions(
-        image_size=options.size,
-        rescale=rescale,
-        batch_size=options.batch_size,
-        recipe=options.recipe,
-        seed=options.seed,
-    )
-    held: tuple[Split, Holdout | None] | None = None
+    loads = [
+        LoadOptions(
+            image_size=options.size,
+            split=options.split,
+            rescale=rescale,
+            batch_size=options.batch_size,
+            recipe=options.recipe,
+            seed=options.seed,
+        )
+    ]
     if isinstance(options.validation, float):
-        held = split, Holdout(fraction=options.validation, held_out=True)
-        base = replace(base, holdout=Holdout(fraction=options.validation, held_out=False))
+        holdout = Holdout(fraction=options.validation, held_out=False)
+        loads = [
+            replace(loads[0], holdout=holdout),
+            replace(loads[0], holdout=replace(holdout, held_out=True), training=False),
+        ]
     elif options.validation is not None or _has_default_validation(dataset, options):
         name = options.validation or _DEFAULT_VALIDATION
         if name == options.split:
-            raise UsageError(f"the split {name!r} can't be both trained and validated on")
-        held = dataset.split(name), None
-    images = count_images(split, base)
-    if held is not None:
-        images += count_images(held[0], replace(base, holdout=held[1]))
-    cache, words, reason = _plan_cache(options, images)
-    base = replace(base, cache=cache)
-    training = _Part(split=split, options=base, batches=load(dataset, split, base))
-    validation = None
-    if held is not None:
-        other = replace(base, training=False, holdout=held[1])
-        validation = _Part(split=held[0], options=other, batches=load(dataset, held[0], other))
+            raise UsageError(f"split {name!r} can't be both trained and validated on")
+        loads.append(replace(loads[0], split=name, training=False))
+    images = sum(count_images(dataset, load_options) for load_options in loads)
+    cache, reason = _plan_cache(options, images)
+    parts = [_part(dataset, replace(load_options, cache=cache)) for load_options in loads]
+    training, validation = parts[0], parts[1] if len(parts) > 1 else None
     plan = TrainPlan(
         model=options.model.value,
         recipe=options.recipe.value,
-        cache=words,
+        cache=cache.value,
         cache_reason=reason,
         image_size=options.size,
         class_names=dataset.class_names,
@@ -166,27 +160,35 @@ def _prepare(
     return training, validation, plan
 
 
+def _part(dataset: Dataset, options: LoadOptions) -> _Part:
+    return _Part(
+        batches=load(dataset, options),
+        images=count_images(dataset, options),
+        split=dataset.split(options.split),
+    )
+
+
 def _has_default_validation(dataset: Dataset, options: TrainOptions) -> bool:
     return _DEFAULT_VALIDATION in dataset.splits and options.split != _DEFAULT_VALIDATION
 
 
-def _plan_cache(options: TrainOptions, images: int) -> tuple[Cache, str, str]:
-    """Return where to cache, in the words of the CLI too, and why there."""
+def _plan_cache(options: TrainOptions, images: int) -> tuple[Cache, str]:
+    """Return where decoded images are kept between epochs, and why there."""
     if options.recipe is Recipe.NAIVE:
-        return Cache.NONE, Cache.NONE.value, "the naive recipe has none"
+        return Cache.NONE, "the naive recipe has none"
     size = cache_bytes(images, options.size)
     if options.recipe is Recipe.NOTEBOOK:
-        return Cache.MEMORY, Cache.MEMORY.value, f"{_mib(4 * size)} of float32, as published"
-    if options.cache is not None:
-        reason = f"{_mib(size)} of uint8" if options.cache is Cache.MEMORY else "as asked for"
-        return options.cache, options.cache.value, reason
-    free = available_memory()
+        return Cache.MEMORY, f"{_mib(4 * size)} of float32, as published"
+    if options.cache is Cache.NONE:
+        return Cache.NONE, "as asked for"
+    if options.cache is Cache.MEMORY:
+        return Cache.MEMORY, f"{_mib(size)} of uint8, as asked for"
     if options.epochs == 1:
-        return Cache.NONE, Cache.NONE.value, "there is one epoch only"
-    if free is None or size > free // 2:
-        known = "unknown" if free is None else _mib(free)
-        return Cache.NONE, Cache.NONE.value, f"{_mib(size)} of uint8, and {known} are free"
-    return Cache.MEMORY, Cache.MEMORY.value, f"{_mib(size)} of uint8, and {_mib(free)} are free"
+        return Cache.NONE, "there is one epoch only"
+    free = available_memory()
+    known = "an unknown amount is" if free is None else f"{_mib(free)} are"
+    fits = free is not None and size <= free // 2
+    return Cache.MEMORY if fits else Cache.NONE, f"{_mib(size)} of uint8, and {known} free"
 
 
 def _mib(size: int) -> str:
@@ -206,18 +208,23 @@ def _epoch(
     its input can be told from the time that it works.
     """
     start = time.perf_counter()
-    model.reset_metrics()
     total = int(training.batches.cardinality())
     waited = 0.0
-    loss = accuracy = float("nan")
+    seen, losses, hits = 0, 0.0, 0.0
     batches = iter(training.batches)
     for done in range(1, total + 1):
         before = time.perf_counter()
         images, labels = next(batches)
         waited += time.perf_counter() - before
+        # Whether metrics run on over batches differs between releases of Keras: take each batch's.
+        model.reset_metrics()
         logs = model.train_on_batch(images, labels, return_dict=True)
-        loss, accuracy = float(logs["loss"]), float(logs["accuracy"])
-        on_step(Step(epoch=number, done=done, total=total, loss=loss, accuracy=accuracy))
+        seen += len(labels)
+        losses += float(logs["loss"]) * len(labels)
+        hits += float(logs["accuracy"]) * len(labels)
+        on_step(
+            Step(epoch=number, done=done, total=total, loss=losses / seen, accuracy=hits / seen)
+        )
     if next(batches, None) is not None:  # also lets a cache know that it is complete
         raise DatasetError("the split has more records than were counted")
     trained = time.perf_counter() - start
@@ -229,8 +236,8 @@ def _epoch(
         epoch=number,
         seconds=time.perf_counter() - start,
         images_per_second=training.images / trained,
-        loss=loss,
-        accuracy=accuracy,
+        loss=losses / seen,
+        accuracy=hits / seen,
         val_loss=val_loss,
         val_accuracy=val_accuracy,
         input_wait_fraction=min(waited / trained, 1.0),
