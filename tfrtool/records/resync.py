@@ -95,7 +95,11 @@ def find_next_record(
                     upto = candidate - FOOTER_SIZE
                     crc = extend_crc32c(crc, data[covered - origin : upto - origin])
                     covered = upto
-                    if mask(crc) == CRC.unpack_from(data, upto - origin)[0]:
+                    # Should the payload start with a record, then that record's length and its CRC
+                    # are the 8 bytes of a payload and their CRC, too.
+                    if mask(crc) == CRC.unpack_from(data, upto - origin)[0] and (
+                        candidate - body != HEADER_SIZE or record_at(window, candidate, limit)
+                    ):
                         return Landing(offset=candidate, proven=True)
                 if first is None and record_at(window, candidate, limit):
                     first = candidate

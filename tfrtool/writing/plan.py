@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -15,6 +16,11 @@ from tfrtool.sources.items import Item
 from tfrtool.writing.options import SplitShare, WriteOptions
 
 __all__ = ["PlannedItem", "ShardResult", "ShardTask", "plan_shards", "shard_boundaries", "split_of"]
+
+_GOLDEN = 0x9E3779B97F4A7C15
+"""2**64 divided by the golden ratio, made odd."""
+
+_LAST_NUMBER = re.compile(r"(?P<before>.*?)(?P<number>[0-9]{1,18})(?P<after>[^0-9]*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,14 +129,29 @@ def plan_shards(
 def split_of(key: str, splits: Sequence[SplitShare], seed: int) -> str:
     """Return the name of the split that a key belongs to.
 
-    A keyed hash decides for each key by itself. Each class is therefore shared out by the same
-    fractions, up to chance, and an image that is added moves no other into another split.
+    The key and the seed alone decide, so that an image that is added moves no other into another
+    split. Each key has a place on a circle that the fractions divide. Chance alone would miss
+    the fractions by much where images are few: of 200, a fifth would be 29 to 51. So only what
+    a series of files has in common, such as ``cat/cat-`` and ``.jpg``, is hashed, and its
+    numbers step around the circle by the golden ratio, which spreads any run of them evenly
+    (Knuth, The Art of Computer Programming, volume 3, section 6.4, theorem S). A class is
+    therefore shared out by the fractions to within an image or two, if its files are numbered.
     """
-    position = int.from_bytes(_hash("split", seed, key), "big") / 2**64
+    before, number, after = _series(key)
+    start = int.from_bytes(_hash("split", seed, f"{before}\0{after}"), "big")
+    position = (start + number * _GOLDEN) % 2**64 / 2**64
     for share, end in zip(splits, accumulate(share.fraction for share in splits), strict=True):
         if position < end:
             return share.name
     return splits[-1].name
+
+
+def _series(key: str) -> tuple[str, int, str]:
+    """Return a key's last number, and what stands before and after it; 0 where it has none."""
+    match = _LAST_NUMBER.fullmatch(key)
+    if match is None:
+        return key, 0, ""
+    return match["before"], int(match["number"]), match["after"]
 
 
 def shard_boundaries(records: int, shards: int) -> list[int]:
