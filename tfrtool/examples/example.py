@@ -143,11 +143,12 @@ def _feature(message: pb.Feature) -> Feature:
 def encode_example(features: Mapping[str, Feature]) -> bytes:
     """Serialize features as a tf.train.Example, always into the same bytes.
 
-    Keys are in the order of their UTF-8 bytes, which is what protobuf's deterministic
-    serialization of ``tf.train.Example`` gives.
+    These are the bytes of ``tf.train.Example.SerializeToString(deterministic=True)`` in Python:
+    keys in the order of their UTF-8 bytes, but a key before those that it starts with. Protobuf
+    in C++ has it the other way round there; what is fixed is one order, on every machine.
     """
     message = pb.Example()
-    for name in sorted(features, key=str.encode):
+    for name in sorted(features, key=_wire_order):
         entry = message.features.feature.add()
         entry.key = name.encode()
         entry.value.SetInParent()
@@ -157,6 +158,10 @@ def encode_example(features: Mapping[str, Feature]) -> bytes:
             values.SetInParent()
             values.value.extend(feature.values)
     return message.SerializeToString(deterministic=True)
+
+
+def _wire_order(name: str) -> tuple[int, ...]:
+    return (*name.encode(), 256)
 
 
 def classify_payload(payload: bytes) -> PayloadKind:

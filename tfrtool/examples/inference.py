@@ -98,11 +98,12 @@ class FeatureStatistics:
     def spec(self, records: int) -> FeatureSpec:
         """Return the narrowest spec that all ``records`` records fit, conflicts of type apart."""
         dtype = self.dtype or DType.STRING
-        if self.is_list:
-            size = self.min_step if self.min_step == self.max_step and not self.unset else None
-        else:
-            always = self.present == records
-            size = self.min_length if always and self.min_length == self.max_length else None
+        size = None
+        if self.present == records:
+            if not self.is_list:
+                size = self.min_length if self.min_length == self.max_length else None
+            elif self.min_step == self.max_step and not self.unset:
+                size = self.min_step or None  # steps without values can't have a shape
         shape = None if size is None else () if size == 1 else (size,)
         return FeatureSpec(name=self.name, dtype=dtype, shape=shape, is_list=self.is_list)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfrtool.examples.example import Example, Feature, Value
 from tfrtool.examples.schema import FeatureSpec, Schema
@@ -51,30 +51,26 @@ def parse_example(example: Example, schema: Schema) -> Parsed:
     """Parse one record.
 
     The rules are those of ``tf.io.parse_single_example``: a feature without a kind counts as
-    missing; a wrong dtype or number of values is an error even where there is a default.
+    missing; a wrong dtype or number of values is an error even where there is a default. With
+    feature lists in the schema they are those of ``tf.io.parse_single_sequence_example``: a
+    default stands in for a missing feature only, not for one without a kind; a list with a fixed
+    shape must be there.
     """
     values: dict[str, ParsedValue] = {}
     misfits: list[Misfit] = []
     defaulted: list[str] = []
+    sequence = any(spec.is_list for spec in schema)
     for spec in schema:
         if spec.is_list:
-            steps = example.feature_lists.get(spec.name, ())
-            problem = None
-            for number, step in enumerate(steps):
-                problem = _misfit(spec, step)
-                if problem is not None:
-                    problem = Misfit(
-                        name=f"{spec.name}[{number}]",
-                        expected=problem.expected,
-                        found=problem.found,
-                    )
-                    break
+            steps = example.feature_lists.get(spec.name)
+            problem = _misfit_of_list(spec, steps)
             if problem is None:
-                values[spec.name] = [_shaped(spec, step.values) for step in steps]  # type: ignore[assignment]
+                values[spec.name] = [_shaped(spec, step.values) for step in steps or ()]  # type: ignore[assignment]
         else:
             feature = example.features.get(spec.name)
-            if feature is None or feature.dtype is None:
-                if spec.default is not None:
+            if feature is None or (feature.dtype is None and not sequence):
+                # TensorFlow takes a default without values for no default.
+                if spec.default:
                     values[spec.name] = _shaped(spec, spec.default)
                     defaulted.append(spec.name)
                     continue
@@ -93,12 +89,27 @@ def _shaped(spec: FeatureSpec, values: Sequence[Value]) -> Value | Sequence[Valu
     return values[0] if spec.shape == () else values
 
 
+def _misfit_of_list(spec: FeatureSpec, steps: Sequence[Feature] | None) -> Misfit | None:
+    if steps is None:
+        if spec.size is None:
+            return None
+        expected = f"steps of {_expected(spec)}"
+        return Misfit(name=spec.name, expected=expected, found="no such feature list")
+    for number, step in enumerate(steps):
+        problem = _misfit(spec, step)
+        if problem is not None:
+            return replace(problem, name=f"{spec.name}[{number}]")
+    return None
+
+
+def _expected(spec: FeatureSpec) -> str:
+    if spec.size is None:
+        return f"any number of {spec.dtype.value} values"
+    return f"{spec.size} {spec.dtype.value} value{'' if spec.size == 1 else 's'}"
+
+
 def _misfit(spec: FeatureSpec, feature: Feature | None) -> Misfit | None:
-    size = spec.size
-    if size is None:
-        expected = f"any number of {spec.dtype.value} values"
-    else:
-        expected = f"{size} {spec.dtype.value} value{'' if size == 1 else 's'}"
+    size, expected = spec.size, _expected(spec)
     if feature is None:
         return Misfit(name=spec.name, expected=expected, found="no such feature")
     count = len(feature.values)

@@ -50,6 +50,9 @@ class FeatureSpec:
                 expected="sizes of at least 0",
                 found=list(self.shape),
             )
+        if self.is_list and self.size == 0:
+            # tf.io.parse_single_sequence_example of TensorFlow 2.21 divides by it, and dies.
+            raise SchemaError(f"{self.name!r} is a feature list whose steps have no values")
         if self.default is None:
             return
         if self.size is None or self.is_list:

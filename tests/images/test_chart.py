@@ -1,0 +1,41 @@
+"""Line charts."""
+
+from __future__ import annotations
+
+import io
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from tfrtool.images.chart import Series, draw_charts
+
+_values = st.lists(st.one_of(st.none(), st.floats(width=32)), min_size=1, max_size=20)
+
+
+def _colours(data: bytes) -> set[tuple[int, ...]]:
+    with Image.open(io.BytesIO(data)) as image:
+        colours = image.convert("RGB").getcolors(1 << 24)
+    assert colours is not None
+    return {colour for _, colour in colours if isinstance(colour, tuple)}
+
+
+def test_a_line_is_drawn_in_its_colour() -> None:
+    """Two lines bring two colours; a line without values brings none."""
+    training = Series(name="training", values=(1.0, 0.5))
+    nothing = Series(name="validation", values=(None, None))
+    full = Series(name="validation", values=(0.9, 0.8))
+    one = _colours(draw_charts([("loss", [training, nothing])]))
+    two = _colours(draw_charts([("loss", [training, full])]))
+    assert (0x1F, 0x6F, 0xB4) in one
+    assert (0xD9, 0x5F, 0x02) not in one
+    assert {(0x1F, 0x6F, 0xB4), (0xD9, 0x5F, 0x02)} <= two
+
+
+@settings(max_examples=25)
+@given(_values, _values)
+def test_any_history_can_be_drawn(first: list[float | None], second: list[float | None]) -> None:
+    """NaN, infinities, huge and equal values, and single epochs never raise."""
+    series = [Series(name="a", values=tuple(first)), Series(name="b", values=tuple(second))]
+    with Image.open(io.BytesIO(draw_charts([("loss", series)]))) as image:
+        assert image.format == "PNG"

@@ -1,0 +1,138 @@
+"""Splits, order and shards."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfrtool.errors import UsageError, WriteError
+from tfrtool.sources.items import Item
+from tfrtool.writing.options import SplitShare, WriteOptions
+from tfrtool.writing.plan import (
+    PlannedItem,
+    ShardTask,
+    plan_shards,
+    shard_boundaries,
+    split_of,
+)
+
+HALVES = (SplitShare(name="train", fraction=0.5), SplitShare(name="test", fraction=0.5))
+FIFTH = (SplitShare(name="train", fraction=0.8), SplitShare(name="validation", fraction=0.2))
+
+
+def _items(count: int, label: str = "cat", size: int = 10) -> list[PlannedItem]:
+    return [
+        PlannedItem(
+            item=Item(key=f"{label}/{label}.{number}.jpg", label=label, path=Path("x"), bytes=size),
+            conversion=None,
+        )
+        for number in range(count)
+    ]
+
+
+def _options(**changes: object) -> WriteOptions:
+    return WriteOptions(source=Path("s"), dataset=Path("d"), **changes)  # type: ignore[arg-type]
+
+
+def _plan(items: list[PlannedItem], options: WriteOptions) -> tuple[ShardTask, ...]:
+    labels = sorted({planned.item.label for planned in items})
+    return plan_shards(items, labels, options, Path("out"))
+
+
+def _keys(tasks: tuple[ShardTask, ...]) -> list[list[str]]:
+    return [[planned.item.key for planned in task.items] for task in tasks]
+
+
+@given(st.integers(1, 60), st.integers(0, 5), st.integers(1, 5))
+def test_every_item_is_in_one_shard(count: int, seed: int, shards: int) -> None:
+    """No item is lost and none comes twice, whatever the seed and the number of shards."""
+    items = _items(count)
+    tasks = _plan(items, _options(seed=seed, shards=min(shards, count)))
+    keys = [key for shard in _keys(tasks) for key in shard]
+    assert sorted(keys) == sorted(planned.item.key for planned in items)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 2**32))
+def test_order_of_listing_does_not_matter(seed: int, order: int) -> None:
+    """The plan is the same however the items are listed."""
+    items = _items(30)
+    listed = items.copy()
+    random.Random(order).shuffle(listed)
+    options = _options(seed=seed, splits=HALVES, shards=2)
+    assert _keys(_plan(listed, options)) == _keys(_plan(items, options))
+
+
+def test_order_is_shuffled_by_the_seed() -> None:
+    """Two seeds give two orders; without shuffling the order is that of the keys."""
+    items = _items(30)
+    first, second = (_keys(_plan(items, _options(seed=seed))) for seed in (1, 2))
+    assert first != second
+    (plain,) = _keys(_plan(items, _options(shuffle=False)))
+    assert plain == sorted(plain)
+
+
+@given(st.text(min_size=1), st.integers(-(2**63), 2**63 - 1))
+def test_key_and_seed_alone_decide_the_split(key: str, seed: int) -> None:
+    """An item's split is a function of its key and the seed: others can't move it."""
+    assert split_of(key, HALVES, seed) == split_of(key, HALVES, seed)
+    assert split_of(key, FIFTH, seed) in {"train", "validation"}
+
+
+def test_adding_an_item_moves_no_other() -> None:
+    """With one photograph more, all others stay in their splits."""
+    few, many = _items(50), _items(51)
+    before = {p.item.key: split_of(p.item.key, FIFTH, 7) for p in few}
+    after = {p.item.key: split_of(p.item.key, FIFTH, 7) for p in many}
+    assert {key: after[key] for key in before} == before
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("count", [100, 500])
+def test_numbered_classes_are_shared_out_by_the_fractions(seed: int, count: int) -> None:
+    """A numbered class of 100 or 500 gives a fifth of itself to the split, to within 3."""
+    for label in ("cat", "dog"):
+        splits = [split_of(p.item.key, FIFTH, seed) for p in _items(count, label)]
+        assert abs(splits.count("validation") - count / 5) <= 3
+
+
+def test_names_without_numbers_are_shared_out_too() -> None:
+    """Of 2,000 unnumbered names a fifth is validation, to within chance (five deviations)."""
+    letters = random.Random(3)
+    names = ["".join(letters.choices("abcdefgh", k=12)) for _ in range(2000)]
+    held = sum(split_of(f"cat/{name}.jpg", FIFTH, 0) == "validation" for name in names)
+    assert abs(held - 400) < 5 * 18
+
+
+def test_shards_by_size() -> None:
+    """Without a number of shards, none holds more than the size but for one image."""
+    tasks = _plan(_items(100, size=10), _options(shard_bytes=250))
+    assert len(tasks) == 4
+    assert [len(task.items) for task in tasks] == [25, 25, 25, 25]
+    assert str(tasks[0].name) == "dataset-train.tfrecord-00000-of-00004"
+
+
+@given(st.integers(1, 10_000), st.integers(1, 500))
+def test_boundaries_cover_all_records_evenly(records: int, shards: int) -> None:
+    """Shards differ by one record at most, and leave none out."""
+    bounds = shard_boundaries(records, shards)
+    sizes = [end - start for start, end in pairwise(bounds)]
+    assert (bounds[0], bounds[-1]) == (0, records)
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_too_many_shards_is_a_usage_error() -> None:
+    """More shards than images in a split would leave empty ones."""
+    with pytest.raises(UsageError):
+        _plan(_items(3), _options(shards=4))
+
+
+def test_a_split_without_images_is_an_error() -> None:
+    """A split that gets nothing is not left out in silence."""
+    tiny = (SplitShare(name="train", fraction=0.999999), SplitShare(name="t", fraction=0.000001))
+    with pytest.raises(WriteError, match="'t'"):
+        _plan(_items(2), _options(splits=tiny))

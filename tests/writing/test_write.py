@@ -1,0 +1,281 @@
+"""Writing datasets, held against TensorFlow."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.photos import image_bytes, write_class_folders
+from tfrtool.errors import SourceError, UsageError, WriteError
+from tfrtool.examples.example import decode_example
+from tfrtool.records.compression import Compression
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_records
+from tfrtool.writing.directory import STAGING
+from tfrtool.writing.options import WriteOptions, parse_splits
+from tfrtool.writing.write import Progress, write_dataset
+
+TWO_SPLITS = parse_splits(["train=0.7", "test=0.3"])
+
+
+def _options(source: Path, dataset: Path, **changes: object) -> WriteOptions:
+    return WriteOptions(source=source, dataset=dataset, name="pets", **changes)  # type: ignore[arg-type]
+
+
+def _shard_bytes(dataset: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in dataset.glob("*.tfrecord-*")}
+
+
+def _payloads(path: Path) -> list[bytes]:
+    with path.open("rb") as file:
+        items = list(read_records(file))
+    assert all(isinstance(item, Record) for item in items)
+    return [item.payload for item in items if isinstance(item, Record)]
+
+
+def test_every_image_is_written_byte_for_byte(tmp_path: Path) -> None:
+    """Each record holds the file's bytes, its path below the source, and its class."""
+    source = write_class_folders(tmp_path / "photos")
+    write_dataset(_options(source, tmp_path / "out", shards=2))
+    written = {}
+    for path in (tmp_path / "out").glob("*.tfrecord-*"):
+        for payload in _payloads(path):
+            features = decode_example(payload).features
+            assert set(features) == {"image", "image/filename", "label"}
+            (name,) = features["image/filename"].values
+            assert isinstance(name, bytes)
+            written[name.decode()] = (features["image"].values[0], features["label"].values[0])
+    assert written == {
+        path.relative_to(source).as_posix(): (path.read_bytes(), int(path.parent.name == "dog"))
+        for path in source.rglob("*.jpg")
+    }
+
+
+def test_bytes_are_those_of_a_plain_loop(tmp_path: Path, tf: Any) -> None:
+    """A shard equals what TFRecordWriter and tf.train.Example make of the same records."""
+    source = write_class_folders(tmp_path / "photos", count=10)
+    report = write_dataset(_options(source, tmp_path / "out"))
+    (shard,) = report.splits[0].shards
+    plain = tmp_path / "plain.tfrecord"
+    with tf.io.TFRecordWriter(str(plain)) as writer:
+        for payload in _payloads(tmp_path / "out" / str(shard.name)):
+            name = decode_example(payload).features["image/filename"].values[0]
+            assert isinstance(name, bytes)
+            features = {
+                "image": tf.train.Feature(
+                    bytes_list=tf.train.BytesList(value=[(source / name.decode()).read_bytes()])
+                ),
+                "image/filename": tf.train.Feature(bytes_list=tf.train.BytesList(value=[name])),
+                "label": tf.train.Feature(
+                    int64_list=tf.train.Int64List(value=[int(name.startswith(b"dog"))])
+                ),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writer.write(example.SerializeToString(deterministic=True))
+    assert plain.read_bytes() == (tmp_path / "out" / str(shard.name)).read_bytes()
+
+
+def test_same_seed_same_bytes_on_any_number_of_workers(tmp_path: Path) -> None:
+    """Shards depend on the images, the options and the seed, and on nothing else."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    for name, workers, seed in (("a", 1, 5), ("b", 4, 5), ("c", 4, 6)):
+        write_dataset(
+            _options(
+                source, tmp_path / name, splits=TWO_SPLITS, shards=3, workers=workers, seed=seed
+            )
+        )
+    first, second, third = (_shard_bytes(tmp_path / name) for name in "abc")
+    assert first == second
+    assert first.keys() == third.keys()
+    assert first != third
+
+
+@pytest.mark.parametrize(
+    ("compression", "undo"),
+    [(Compression.GZIP, gzip.decompress), (Compression.ZLIB, zlib.decompress)],
+)
+def test_compressed_shards_hold_the_same_stream(
+    compression: Compression, undo: Any, tmp_path: Path
+) -> None:
+    """Uncompressed, a compressed shard is the plain one."""
+    source = write_class_folders(tmp_path / "photos")
+    write_dataset(_options(source, tmp_path / "plain"))
+    write_dataset(_options(source, tmp_path / "small", compression=compression))
+    packed = _shard_bytes(tmp_path / "small")
+    assert {name: undo(data) for name, data in packed.items()} == _shard_bytes(tmp_path / "plain")
+
+
+def test_report_is_true(tmp_path: Path) -> None:
+    """Counts, sizes and digests of the report are those of the files; it is what was saved."""
+    source = write_class_folders(tmp_path / "photos", count=10)
+    dataset = tmp_path / "out"
+    report = write_dataset(_options(source, dataset, splits=TWO_SPLITS, shards=2))
+    data = json.loads((dataset / "write_report.json").read_text())
+    assert data == report.to_json()
+    assert list(data["splits"]) == ["train", "test"]
+    for split in data["splits"].values():
+        assert split["records"] == sum(shard["records"] for shard in split["shards"])
+        assert split["records"] == sum(split["labels"].values())
+        for shard in split["shards"]:
+            content = (dataset / shard["path"]).read_bytes()
+            assert shard["bytes"] == len(content)
+            assert shard["sha256"] == hashlib.sha256(content).hexdigest()
+            assert shard["records"] == len(_payloads(dataset / shard["path"]))
+    assert sum(split["records"] for split in data["splits"].values()) == 20
+
+
+def test_bad_images_are_left_out_and_listed(tmp_path: Path) -> None:
+    """A cut, an empty and a false image are named with reasons; all others are written."""
+    source = write_class_folders(tmp_path / "photos", count=4)
+    good = (source / "cat" / "cat.0.jpg").read_bytes()
+    (source / "cat" / "cut.jpg").write_bytes(good[: len(good) // 2])
+    (source / "cat" / "empty.jpg").write_bytes(b"")
+    (source / "dog" / "text.jpg").write_text("no image")
+    report = write_dataset(_options(source, tmp_path / "out"))
+    assert [entry.key for entry in report.rejected] == [
+        "cat/cut.jpg",
+        "cat/empty.jpg",
+        "dog/text.jpg",
+    ]
+    assert all(entry.reason for entry in report.rejected)
+    assert report.splits[0].records == 8
+
+
+def test_disguised_images_are_converted_and_listed(tmp_path: Path, tf: Any) -> None:
+    """A PNG that is named .jpg becomes a JPEG, and the report says so."""
+    source = write_class_folders(tmp_path / "photos", count=2)
+    (source / "cat" / "png.jpg").write_bytes(image_bytes("PNG", mode="RGBA"))
+    report = write_dataset(_options(source, tmp_path / "out"))
+    assert [(entry.key, entry.format) for entry in report.converted] == [("cat/png.jpg", "PNG")]
+    for payload in _payloads(next((tmp_path / "out").glob("*.tfrecord-*"))):
+        (image,) = decode_example(payload).features["image"].values
+        assert isinstance(image, bytes)
+        assert image.startswith(b"\xff\xd8\xff")
+        assert tf.io.decode_jpeg(image, channels=3).shape[2] == 3
+
+
+def test_on_bad_fail_writes_nothing(tmp_path: Path) -> None:
+    """Where bad images are not to be skipped, the first is an error, and nothing is left."""
+    source = write_class_folders(tmp_path / "photos", count=2)
+    (source / "cat" / "bad.jpg").write_text("no image")
+    with pytest.raises(SourceError) as caught:
+        write_dataset(_options(source, tmp_path / "out", skip_bad=False))
+    assert caught.value.path == str(source / "cat" / "bad.jpg")
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_bad_is_an_error(tmp_path: Path) -> None:
+    """A source in which no image decodes makes no dataset."""
+    source = tmp_path / "photos"
+    (source / "cat").mkdir(parents=True)
+    (source / "cat" / "a.jpg").write_text("no image")
+    with pytest.raises(SourceError):
+        write_dataset(_options(source, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
+    """A directory that isn't empty is refused, and stays as it was."""
+    source = write_class_folders(tmp_path / "photos", count=2)
+    dataset = tmp_path / "out"
+    dataset.mkdir()
+    (dataset / "thesis.txt").write_text("dear")
+    for overwrite in (False, True):
+        with pytest.raises(UsageError):
+            write_dataset(_options(source, dataset, overwrite=overwrite))
+    assert [path.name for path in dataset.iterdir()] == ["thesis.txt"]
+
+
+def test_overwrite_replaces_our_files_only(tmp_path: Path) -> None:
+    """Old shards go, new ones come, and a file that is not ours stays."""
+    source = write_class_folders(tmp_path / "photos", count=4)
+    dataset = tmp_path / "out"
+    write_dataset(_options(source, dataset, shards=4))
+    (dataset / "notes.txt").write_text("mine")
+    write_dataset(_options(source, dataset, shards=2, overwrite=True))
+    assert sorted(path.name for path in dataset.iterdir()) == [
+        "dataset_info.json",
+        "features.json",
+        "label.labels.txt",
+        "notes.txt",
+        "pets-train.tfrecord-00000-of-00002",
+        "pets-train.tfrecord-00001-of-00002",
+        "write_report.json",
+    ]
+
+
+def test_failed_overwrite_keeps_the_old_dataset(tmp_path: Path) -> None:
+    """An error on the way leaves every file of the dataset before as it was."""
+    source = write_class_folders(tmp_path / "photos", count=4)
+    dataset = tmp_path / "out"
+    write_dataset(_options(source, dataset))
+    before = {path.name: path.read_bytes() for path in dataset.iterdir()}
+
+    def stop(progress: Progress) -> None:
+        if progress.phase == "write" and progress.done == 3:
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        write_dataset(_options(source, dataset, overwrite=True), stop)
+    assert {path.name: path.read_bytes() for path in dataset.iterdir()} == before
+
+
+def test_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C in the middle leaves no directory that wasn't there."""
+    source = write_class_folders(tmp_path / "photos", count=4)
+
+    def interrupt(progress: Progress) -> None:
+        if progress.phase == "write" and progress.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_dataset(_options(source, tmp_path / "out"), interrupt)
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_writers_can_not_meet(tmp_path: Path) -> None:
+    """A dataset that is being written is refused to a second writer."""
+    source = write_class_folders(tmp_path / "photos", count=2)
+    (tmp_path / "out" / STAGING).mkdir(parents=True)
+    with pytest.raises(UsageError, match="interrupted"):
+        write_dataset(_options(source, tmp_path / "out"))
+    write_dataset(_options(source, tmp_path / "out", overwrite=True))
+    assert not (tmp_path / "out" / STAGING).exists()
+
+
+def test_image_that_vanishes_is_an_error(tmp_path: Path) -> None:
+    """A file that is gone between check and write is named, and nothing is written."""
+    source = write_class_folders(tmp_path / "photos", count=2)
+
+    def remove(progress: Progress) -> None:
+        if progress.phase == "check" and progress.done == progress.total:
+            (source / "cat" / "cat.1.jpg").unlink()
+
+    with pytest.raises(WriteError) as caught:
+        write_dataset(_options(source, tmp_path / "out"), remove)
+    assert caught.value.path == str(source / "cat" / "cat.1.jpg")
+    assert not (tmp_path / "out").exists()
+
+
+def test_dataset_inside_its_source_is_refused(tmp_path: Path) -> None:
+    """Shards among the photographs would be taken for part of the source the next time."""
+    source = write_class_folders(tmp_path / "photos", count=2)
+    with pytest.raises(UsageError):
+        write_dataset(_options(source, source / "out"))
+
+
+def test_progress_counts_every_image_in_both_phases(tmp_path: Path) -> None:
+    """Progress ends at the total in each phase, and never goes back."""
+    source = write_class_folders(tmp_path / "photos", count=5)
+    seen: dict[str, list[int]] = {"check": [], "write": []}
+    write_dataset(
+        _options(source, tmp_path / "out", shards=2),
+        lambda progress: seen[progress.phase].append(progress.done),
+    )
+    assert seen == {"check": list(range(1, 11)), "write": list(range(1, 11))}
