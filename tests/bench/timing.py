@@ -1,0 +1,84 @@
+"""Timing two ways of doing a thing in turn, so that a machine's drift hits both alike."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Pair", "compare", "process"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """The times of two ways, run in turn.
+
+    Attributes:
+        name: what was done.
+        ours: wall and CPU seconds of each of our runs.
+        theirs: the same of the other way's.
+    """
+
+    name: str
+    ours: Sequence[tuple[float, float]]
+    theirs: Sequence[tuple[float, float]]
+
+    def __str__(self) -> str:
+        ratios = [b[0] / a[0] for a, b in zip(self.ours, self.theirs, strict=True)]
+        return "\n".join(
+            [
+                self.name,
+                f"  ours    wall {_spread(self.ours, 0)}   CPU {_spread(self.ours, 1)}",
+                f"  theirs  wall {_spread(self.theirs, 0)}   CPU {_spread(self.theirs, 1)}",
+                f"  theirs / ours, wall, run by run: median {statistics.median(ratios):.2f} "
+                f"({min(ratios):.2f} to {max(ratios):.2f})",
+            ]
+        )
+
+
+def _spread(times: Sequence[tuple[float, float]], which: int) -> str:
+    values = sorted(pair[which] for pair in times)
+    return f"{statistics.median(values):.3f} s ({values[0]:.3f} to {values[-1]:.3f})"
+
+
+def compare(
+    name: str, ours: Callable[[], object], theirs: Callable[[], object], runs: int = 5
+) -> Pair:
+    """Run both ways once to warm up, then in turn; both must come to the same result.
+
+    Raises:
+        RuntimeError: they don't.
+    """
+    results = ours(), theirs()
+    if results[0] != results[1]:
+        raise RuntimeError(f"{name}: the results differ: {results[0]!r} and {results[1]!r}")
+    times: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
+    for _ in range(runs):
+        for which, way in enumerate((ours, theirs)):
+            times[which].append(_timed(way))
+    return Pair(name=name, ours=times[0], theirs=times[1])
+
+
+def _timed(way: Callable[[], object]) -> tuple[float, float]:
+    wall, cpu = time.perf_counter(), _cpu()
+    way()
+    return time.perf_counter() - wall, _cpu() - cpu
+
+
+def _cpu() -> float:
+    """Return the CPU seconds of this process and of those that it has waited for."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def process(*command: str) -> Callable[[], int]:
+    """Return a function that runs a command to its end, and returns its exit code."""
+
+    def run() -> int:
+        return subprocess.run(command, capture_output=True, check=False).returncode
+
+    return run

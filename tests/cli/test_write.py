@@ -1,0 +1,140 @@
+"""`tfrtool write`, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.photos import write_class_folders
+from tfrtool.cli import main
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Return a folder of 2 x 10 photographs, in a path with a space and an accent."""
+    return write_class_folders(tmp_path / "mes photos d'été", count=10)
+
+
+def test_json_has_the_promised_keys(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--json prints one object with the keys of the contract; the report file holds the same."""
+    out = tmp_path / "pets"
+    assert main(["write", str(photos), str(out), "--shards", "2", "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    data = json.loads(line)
+    assert data.keys() >= {
+        "dataset",
+        "name",
+        "version",
+        "splits",
+        "rejected",
+        "converted",
+        "seconds",
+    }
+    assert data["splits"].keys() == {"train"}
+    train = data["splits"]["train"]
+    assert train.keys() >= {"records", "bytes", "shards", "labels"}
+    assert train["labels"] == {"cat": 10, "dog": 10}
+    assert [shard.keys() >= {"path", "records", "bytes", "sha256"} for shard in train["shards"]]
+    assert json.loads((out / "write_report.json").read_text()) == data
+
+
+def test_text_tells_what_was_written(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The summary has splits, classes, and what was left out and why; the exit code is 3."""
+    (photos / "cat" / "bad.jpg").write_text("no image")
+    code = main(
+        ["write", str(photos), str(tmp_path / "pets"), "--split", "train=0.5", "--split", "b=0.5"]
+    )
+    output = capsys.readouterr()
+    assert code == 3
+    assert "pets 1.0.0, 20 records" in output.out
+    assert "left out: 1" in output.out
+    assert "cat/bad.jpg" in output.out
+    assert "train: " in output.out
+    assert "b: " in output.out
+    assert output.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--split", "train=0.5"], 2),
+        (["--split", "train"], 2),
+        (["--shards", "0"], 2),
+        (["--shards", "21"], 2),
+        (["--name", "cats-vs-dogs"], 2),
+        (["--version", "1.0"], 2),
+        (["--compression", "bzip2"], 2),
+        (["--shard-size", "big"], 2),
+        (["--unknown"], 2),
+    ],
+)
+def test_usage_errors(
+    arguments: list[str],
+    code: int,
+    photos: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A request that makes no sense ends with 2, says why, and leaves nothing."""
+    assert main(["write", str(photos), str(tmp_path / "pets"), *arguments]) == code
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err != ""
+    assert not (tmp_path / "pets").exists()
+
+
+def test_source_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A source that isn't there, is empty, or has no images ends with 1 and one line."""
+    (tmp_path / "empty").mkdir()
+    for source in ("missing", "empty"):
+        assert main(["write", str(tmp_path / source), str(tmp_path / "pets")]) == 1
+        output = capsys.readouterr()
+        assert output.out == ""
+        (line,) = output.err.splitlines()
+        assert str(tmp_path / source) in line
+
+
+def test_target_that_is_not_empty(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second write to one place is refused, and --overwrite replaces the first."""
+    arguments = ["write", str(photos), str(tmp_path / "pets")]
+    assert main(arguments) == 0
+    assert main(arguments) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert main([*arguments, "--overwrite", "--seed", "3"]) == 0
+
+
+def test_one_class_is_written_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A single class is a dataset, though none that a classifier learns from: it is said."""
+    source = write_class_folders(tmp_path / "photos", ("cat",))
+    assert main(["write", str(source), str(tmp_path / "pets")]) == 0
+    assert "one class" in capsys.readouterr().err
+
+
+def test_compression_warns_of_tfds(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GZIP shards are written, and it is said that TFDS can't read them."""
+    assert main(["write", str(photos), str(tmp_path / "pets"), "--compression", "gzip"]) == 0
+    assert "TFDS" in capsys.readouterr().err
+    assert next((tmp_path / "pets").glob("*.tfrecord-*")).read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_shard_size_is_a_size(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--shard-size 2KiB makes as many shards as 2048 bytes of images each need."""
+    size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
+    arguments = ["write", str(photos), str(tmp_path / "pets"), "--shard-size", "2KiB", "--json"]
+    assert main(arguments) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert len(data["splits"]["train"]["shards"]) == -(-size // 2048)

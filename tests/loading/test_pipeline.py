@@ -1,0 +1,178 @@
+"""The loader, held against the images that went in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.datasets import image_payload, write_foreign, write_pets
+from tests.photos import image_bytes
+from tfrtool.errors import DatasetError, UsageError
+from tfrtool.loading.dataset import Dataset, open_dataset
+from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
+from tfrtool.loading.pipeline import load
+
+SIZE = 32
+
+
+@pytest.fixture(scope="module")
+def shades(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Return 30 plain images in 3 shards; the shade of each is four times its number."""
+    payloads = []
+    for number in range(30):
+        data = np.full((8, 8, 3), 4 * number, np.uint8)
+        payloads.append(image_payload(number % 2, data=_png(data)))
+    directory = tmp_path_factory.mktemp("shades")
+    return open_dataset(write_foreign(directory, [payloads[:10], payloads[10:20], payloads[20:]]))
+
+
+def _png(pixels: Any) -> bytes:
+    import io
+
+    from PIL import Image
+
+    output = io.BytesIO()
+    Image.fromarray(pixels).save(output, "PNG")
+    return output.getvalue()
+
+
+def _numbers(batches: Any) -> list[int]:
+    """Return the number of each image, in order, from its shade."""
+    return [
+        round(float(image[0, 0, 0]) * 255 / 4) for images, _ in batches for image in images.numpy()
+    ]
+
+
+def _options(**changes: Any) -> LoadOptions:
+    return LoadOptions(image_size=SIZE, batch_size=4, **changes)
+
+
+@pytest.mark.parametrize("recipe", Recipe)
+@pytest.mark.parametrize("cache", Cache)
+def test_every_image_comes_once_an_epoch(shades: Dataset, recipe: Recipe, cache: Cache) -> None:
+    """Each recipe gives all images, once, in every epoch; shapes, dtypes and cardinality hold."""
+    batches = load(shades, _options(recipe=recipe, cache=cache))
+    assert int(batches.cardinality()) == 8
+    for _ in range(3):
+        assert sorted(_numbers(batches)) == list(range(30))
+    images, labels = next(iter(batches))
+    assert (images.shape, images.dtype) == ((4, SIZE, SIZE, 3), "float32")
+    assert (labels.shape, labels.dtype) == ((4,), "int64")
+
+
+@pytest.mark.parametrize("recipe", Recipe)
+def test_labels_stay_with_their_images(shades: Dataset, recipe: Recipe) -> None:
+    """An image's label is its own, after all the shuffling."""
+    for images, labels in load(shades, _options(recipe=recipe)):
+        shade = np.round(images.numpy()[:, 0, 0, 0] * 255 / 4).astype(int)
+        assert list(shade % 2) == list(labels.numpy())
+
+
+@pytest.mark.parametrize("cache", Cache)
+def test_training_order_changes_but_is_seeded(shades: Dataset, cache: Cache) -> None:
+    """Epochs differ; the same seed gives the same epochs; another seed gives others."""
+
+    def epochs(seed: int) -> list[list[int]]:
+        batches = load(shades, _options(seed=seed, cache=cache))
+        return [_numbers(batches) for _ in range(2)]
+
+    first = epochs(1)
+    assert first[0] != first[1]
+    assert epochs(1) == first
+    assert epochs(2) != first
+
+
+def test_evaluation_order_is_fixed(shades: Dataset) -> None:
+    """Without training, the order is that of the interleaved shards, every time."""
+    batches = load(shades, _options(training=False, cycle_length=3))
+    expected = [start + row for row in range(10) for start in (0, 10, 20)]
+    assert _numbers(batches) == expected
+    assert _numbers(batches) == expected
+
+
+def test_block_length_takes_records_in_a_row(shades: Dataset) -> None:
+    """With blocks of 5 from 3 shards, five images of a shard come in a row."""
+    batches = load(shades, _options(training=False, cycle_length=3, block_length=5))
+    assert _numbers(batches)[:15] == [*range(5), *range(10, 15), *range(20, 25)]
+
+
+@pytest.mark.parametrize("recipe", Recipe)
+@pytest.mark.parametrize("fraction", [0.1, 0.25, 0.5])
+def test_holdout_shares_out_without_overlap(
+    shades: Dataset, recipe: Recipe, fraction: float
+) -> None:
+    """What is held out and the rest are all images together, and never the same."""
+    parts = []
+    for held_out in (True, False):
+        holdout = Holdout(fraction=fraction, held_out=held_out)
+        batches = load(shades, _options(recipe=recipe, holdout=holdout))
+        epochs = [_numbers(batches) for _ in range(2)]
+        assert sorted(epochs[0]) == sorted(epochs[1])
+        parts.append(epochs[0])
+    assert len(parts[0]) == int(30 * fraction)
+    assert sorted(parts[0] + parts[1]) == list(range(30))
+
+
+def test_holdout_takes_from_everywhere(shades: Dataset) -> None:
+    """The part held out comes from all shards alike, so that sorted shards don't matter."""
+    holdout = Holdout(fraction=0.5, held_out=True)
+    held = _numbers(load(shades, _options(holdout=holdout)))
+    assert Counter(number // 10 for number in held) == {0: 5, 1: 5, 2: 5}
+
+
+def test_too_small_holdout_is_an_error(shades: Dataset) -> None:
+    """A part that would be empty is refused."""
+    with pytest.raises(DatasetError):
+        load(shades, _options(holdout=Holdout(fraction=0.01, held_out=True)))
+    with pytest.raises(UsageError):
+        Holdout(fraction=1.0, held_out=True)
+
+
+@pytest.mark.parametrize("recipe", Recipe)
+def test_rescale_reaches_the_model(shades: Dataset, recipe: Recipe) -> None:
+    """Pixels are mapped linearly, to the range that was asked for."""
+    rescale = Rescale(scale=1 / 127.5, offset=-1.0)
+    for images, _ in load(shades, _options(recipe=recipe, rescale=rescale)):
+        values = images.numpy()
+        assert values.min() >= -1
+        assert (
+            np.allclose((values + 1) * 127.5 / 4 % 1, 0, atol=1e-3)
+            or (np.allclose((values + 1) * 127.5 / 4 % 1, 1, atol=1e-3))
+            or np.allclose(np.round((values + 1) * 127.5 / 4) * 4, (values + 1) * 127.5, atol=1e-3)
+        )
+
+
+def test_pixels_are_those_of_tensorflow(tmp_path: Path, tf: Any) -> None:
+    """An image is decoded and resized as tf.image does it, to within half a grey level."""
+    data = image_bytes(size=(50, 30))
+    dataset = open_dataset(write_foreign(tmp_path / "d", [[image_payload(0, data=data)]]))
+    ((images, _),) = load(dataset, _options(training=False))
+    expected = tf.image.resize(tf.io.decode_jpeg(data, channels=3), (SIZE, SIZE)) / 255
+    assert np.abs(images[0] - expected).max() <= 0.5001 / 255
+
+
+def test_batch_size_and_last_batch(shades: Dataset) -> None:
+    """Batches are full but for the last, and none is dropped."""
+    sizes = [len(labels) for _, labels in load(shades, _options())]
+    assert sizes == [4] * 7 + [2]
+
+
+def test_directory_is_enough(tmp_path: Path) -> None:
+    """`load` takes the path of a dataset as well."""
+    directory = write_pets(tmp_path)
+    batches = load(directory, _options(split="validation"))
+    assert sum(len(labels) for _, labels in batches) == 6
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"image_size": 0}, {"batch_size": 0}, {"cycle_length": 0}, {"prefetch": -1}],
+)
+def test_impossible_options_are_refused(changes: dict[str, int]) -> None:
+    """Options that can't be meant are a usage error, before anything is read."""
+    with pytest.raises(UsageError):
+        LoadOptions(**{"image_size": 8, **changes})  # type: ignore[arg-type]

@@ -1,0 +1,96 @@
+"""What only a process of its own can show: signals, full disks, pipes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.photos import write_class_folders
+from tfrtool.writing.directory import STAGING
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+
+
+def _start(arguments: list[str], before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tfrtool", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=before,
+    )
+
+
+def test_ctrl_c_leaves_no_shard(tmp_path: Path) -> None:
+    """Interrupted while it writes, a write ends with 130 and leaves nothing behind."""
+    source = write_class_folders(tmp_path / "photos", count=600)
+    dataset = tmp_path / "pets"
+    process = _start(["write", str(source), str(dataset), "--shards", "20", "--workers", "1"])
+    staging = dataset / STAGING
+    deadline = time.monotonic() + 60
+    while not (staging.is_dir() and any(staging.iterdir())):
+        assert process.poll() is None, "the write ended before it could be interrupted"
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert not dataset.exists()
+
+
+def test_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    """Where a file can't grow any more, the error names the shard, and nothing is left."""
+    source = write_class_folders(tmp_path / "photos", count=60)
+
+    def limit() -> None:
+        # What a full disk does to write(2), for files above 16 KiB.
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16 * 1024, 16 * 1024))
+
+    process = _start(["write", str(source), str(tmp_path / "pets")], before=limit)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert output == ""
+    assert "pets-train.tfrecord-00000-of-00001" in errors
+    assert len([line for line in errors.splitlines() if line.startswith("tfrtool")]) == 1
+    assert "Traceback" not in errors
+    assert not (tmp_path / "pets").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_no_permission_to_write(tmp_path: Path) -> None:
+    """A directory that may not be written to ends with 1."""
+    source = write_class_folders(tmp_path / "photos", count=2)
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    process = _start(["write", str(source), str(locked / "pets")])
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "permission denied" in errors
+
+
+def test_python_m_is_the_command() -> None:
+    """`python -m tfrtool` prints the same version as the package has."""
+    process = _start(["--version"])
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert output.startswith("tfrtool, version ")
+
+
+def test_progress_is_for_terminals_only(tmp_path: Path) -> None:
+    """Where stderr is a pipe, nothing is drawn on it, and results are on stdout alone."""
+    source = write_class_folders(tmp_path / "photos", count=5)
+    process = _start(["write", str(source), str(tmp_path / "pets")])
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert "10 records" in output
+    assert errors == ""
