@@ -14,7 +14,7 @@ _SIZE = re.compile(
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
-class _Size(click.ParamType[int]):
+class _Size(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
     """A number of bytes: 1000, 64KB (a thousand each), 128MiB (1024 each)."""
 
     name = "SIZE"

@@ -148,6 +148,7 @@ def encode_example(features: Mapping[str, Feature]) -> bytes:
     in C++ has it the other way round there; what is fixed is one order, on every machine.
     """
     message = pb.Example()
+    message.features.SetInParent()
     for name in sorted(features, key=_wire_order):
         entry = message.features.feature.add()
         entry.key = name.encode()

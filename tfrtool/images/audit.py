@@ -61,9 +61,8 @@ def audit_image(data: bytes) -> ImageVerdict:
     """
     if not data:
         return ImageVerdict(problem="the file is empty")
-    Image.init()  # registers all formats, the first time only
     try:
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        image = _open(data)
     except Image.DecompressionBombError:
         return ImageVerdict(problem=f"it claims more than {2 * MAX_PIXELS:,} pixels")
     except UnidentifiedImageError:
@@ -82,6 +81,11 @@ def audit_image(data: bytes) -> ImageVerdict:
         if image.mode == "F":
             return replace(verdict, problem="its pixels are floating-point numbers")
         return replace(verdict, conversion=_conversion(image))
+
+
+def _open(data: bytes) -> Image.Image:
+    Image.init()  # registers all formats that this Pillow was built with, the first time only
+    return Image.open(io.BytesIO(data), formats=[name for name in FORMATS if name in Image.OPEN])
 
 
 def _conversion(image: Image.Image) -> str | None:
@@ -110,7 +114,7 @@ def to_jpeg(data: bytes, quality: int = JPEG_QUALITY) -> bytes:
         data: an image that `audit_image` finds no problem with.
         quality: the JPEG quality, 1 to 95.
     """
-    with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+    with _open(data) as image:
         image.load()
         upright = image if _orientation(image) == _UPRIGHT else ImageOps.exif_transpose(image)
         output = io.BytesIO()

@@ -90,8 +90,8 @@ def _points(series: Series) -> list[tuple[int, float]]:
 def _ticks(low: float, high: float) -> list[float]:
     """Return about five round numbers that enclose both ends: steps of 1, 2 or 5 times 10**n."""
     span = (high - low) or abs(high) or 1.0
-    rough = span / 4
+    rough = max(span / 4, 1e-300)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
     first, last = math.floor(low / step), math.ceil(high / step)
-    return [round(number * step, 12) for number in range(first, max(last, first + 1) + 1)]
+    return [number * step for number in range(first, max(last, first + 1) + 1)]

@@ -51,7 +51,7 @@ class ShardName:
     def parse(cls, name: str) -> ShardName | None:
         """Return what ``name`` says, or None if it is no name of this form."""
         match = _TEMPLATE.fullmatch(name)
-        if match is None or int(match["index"]) >= int(match["count"]):
+        if match is None or match["split"] == "all" or int(match["index"]) >= int(match["count"]):
             return None
         parsed = cls(
             dataset=match["dataset"],
