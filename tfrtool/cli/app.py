@@ -15,7 +15,7 @@ from tfrtool.cli.options import DEBUG, debug_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.train_command import train_command
 from tfrtool.cli.write_command import write_command
-from tfrtool.errors import TfrtoolError
+from tfrtool.errors import TfrtoolError, printable
 
 __all__ = ["cli", "main"]
 
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _report(message: str, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    click.echo(f"tfrtool: error: {' '.join(message.split())}", err=True)
+    click.echo(f"tfrtool: error: {printable(' '.join(message.split()))}", err=True)
 
 
 def _system_message(error: OSError | MemoryError) -> str:
