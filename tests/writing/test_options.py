@@ -16,7 +16,7 @@ from tfrtool.writing.options import WriteOptions, dataset_identity, parse_splits
         ("data/cats_vs_dogs/4.0.1", ("cats_vs_dogs", "4.0.1")),
         ("data/cats-vs-dogs", ("cats_vs_dogs", "1.0.0")),
         ("data/2024 pets", ("dataset_2024_pets", "1.0.0")),
-        ("data/été", ("t", "1.0.0")),
+        ("data/photos d'été", ("photos_d_ete", "1.0.0")),
         ("data/猫", ("dataset", "1.0.0")),
         ("data/1.02.3", ("dataset_1_02_3", "1.0.0")),
     ],

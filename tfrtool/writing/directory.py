@@ -83,25 +83,32 @@ def publish(
 ) -> None:
     """Give whole shards their final names, drop those of a dataset before, and add the metadata.
 
-    Metadata comes last and the report the very last: where it is, all the rest is.
+    Metadata comes last and the report the very last: where it is new, all the rest is. Where
+    nothing was before, an error or Ctrl-C takes back what was published.
 
     Raises:
         WriteError: the disk is full, or fails otherwise.
     """
+    fresh = not (dataset / REPORT).exists()
+    published: list[Path] = []
     try:
         for name, text in metadata.items():
             _write_synced(staging / name, text)
         stale = _shards_before(dataset) - {str(shard) for shard in shards}
-        for name in _METADATA:
+        for name in (FEATURES, DATASET_INFO, LABELS):
             (dataset / name).unlink(missing_ok=True)
-        for shard in shards:
-            os.replace(staging / str(shard), dataset / str(shard))  # noqa: PTH105
+        for name in (*map(str, shards), *sorted(metadata, key=_METADATA.index)):
+            published.append(dataset / name)
+            os.replace(staging / name, dataset / name)  # noqa: PTH105
         for name in stale:
             (dataset / name).unlink(missing_ok=True)
-        for name in sorted(metadata, key=_METADATA.index):
-            os.replace(staging / name, dataset / name)  # noqa: PTH105
         _sync_directory(dataset)
-    except OSError as error:
+    except BaseException as error:
+        if fresh:
+            for path in published:
+                path.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise WriteError(
             f"can't be written: {os_reason(error)}", path=error.filename or dataset
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,15 +130,16 @@ def dataset_identity(
 ) -> tuple[str, str]:
     """Return the name and version of a dataset, from its path where they are not given.
 
-    A path that ends in ``NAME/X.Y.Z`` says both; else its last folder, made a valid name, is the
-    name, and the version is 1.0.0.
+    A path that ends in ``NAME/X.Y.Z`` says both; else its last folder, made a valid name by
+    leaving out accents and by underscores, is the name, and the version is 1.0.0.
     """
     path = Path(os.path.abspath(dataset))  # noqa: PTH100 - links are not to be resolved
     folder = path.name
     if _NAME_AND_VERSION.fullmatch(folder) and path.parent.name:
         version, folder = version or folder, path.parent.name
     if name is None:
-        name = re.sub(r"\W+", "_", folder, flags=re.ASCII).strip("_")
+        plain = unicodedata.normalize("NFKD", folder).encode("ascii", "ignore").decode()
+        name = re.sub(r"\W+", "_", plain, flags=re.ASCII).strip("_")
         if not name or not name[0].isalpha():
             name = f"dataset_{name}".rstrip("_")
     return name, version or "1.0.0"
