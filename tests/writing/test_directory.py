@@ -20,6 +20,12 @@ def _stage(staging: Path) -> None:
         (staging / str(shard)).write_bytes(b"new")
 
 
+def _write(dataset: Path, *, overwrite: bool = False) -> None:
+    with staging_directory(dataset, overwrite=overwrite) as staging:
+        _stage(staging)
+        publish(dataset, staging, SHARDS, METADATA)
+
+
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError(28, "No space left on device")])
 @pytest.mark.parametrize("after", range(6))
 def test_interrupted_publishing_is_taken_back(
@@ -40,12 +46,8 @@ def test_interrupted_publishing_is_taken_back(
 
     monkeypatch.setattr("tfrtool.writing.directory.os.replace", replace)
     expected = KeyboardInterrupt if failure is KeyboardInterrupt else WriteError
-    with (
-        pytest.raises(expected),
-        staging_directory(tmp_path / "d", overwrite=False) as staging,
-    ):
-        _stage(staging)
-        publish(tmp_path / "d", staging, SHARDS, METADATA)
+    with pytest.raises(expected):
+        _write(tmp_path / "d")
     assert not (tmp_path / "d").exists()
 
 
@@ -59,9 +61,7 @@ def test_report_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         real(source, target)
 
     monkeypatch.setattr("tfrtool.writing.directory.os.replace", replace)
-    with staging_directory(tmp_path / "d", overwrite=False) as staging:
-        _stage(staging)
-        publish(tmp_path / "d", staging, SHARDS, METADATA)
+    _write(tmp_path / "d")
     assert order == [*map(str, SHARDS), "features.json", "dataset_info.json", REPORT]
     assert not (tmp_path / "d" / STAGING).exists()
 
@@ -74,18 +74,13 @@ def test_edited_report_deletes_no_other_files(tmp_path: Path) -> None:
     dataset.mkdir()
     report = '{"splits": {"train": {"shards": [{"path": "../victim.txt"}, {"path": 3}]}}}'
     (dataset / REPORT).write_text(report)
-    with staging_directory(dataset, overwrite=True) as staging:
-        _stage(staging)
-        publish(dataset, staging, SHARDS, METADATA)
+    _write(dataset, overwrite=True)
     assert victim.read_text() == "dear"
 
 
 def test_file_in_place_of_a_directory(tmp_path: Path) -> None:
     """A file where the dataset should be is refused, and kept."""
     (tmp_path / "d").write_text("dear")
-    with (
-        pytest.raises(UsageError),
-        staging_directory(tmp_path / "d", overwrite=True),
-    ):
-        pass
+    with pytest.raises(UsageError):
+        _write(tmp_path / "d", overwrite=True)
     assert (tmp_path / "d").read_text() == "dear"

@@ -8,25 +8,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-__all__ = ["start_tensorflow"]
-
-
-def start_tensorflow(*, debug: bool = False) -> None:
-    """Import TensorFlow, without the lines about devices that its libraries write to stderr.
-
-    TensorFlow 2.21 writes some before any log level counts, straight to the file descriptor.
-    They are shown where the import fails, or with ``debug``.
-    """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with contextlib.nullcontext() if debug else _held_stderr():
-        import tensorflow as tf
-
-        tf.config.list_physical_devices()
+__all__ = ["starting_tensorflow"]
 
 
 @contextlib.contextmanager
-def _held_stderr() -> Iterator[None]:
-    """Hold back what is written to file descriptor 2; give it out if the block fails."""
+def starting_tensorflow() -> Iterator[None]:
+    """Hold back the lines about devices that TensorFlow's libraries write when they are loaded.
+
+    TensorFlow 2.21 writes some before any log level counts, straight to file descriptor 2. They
+    are given out if the block fails.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()
     try:
         saved = os.dup(2)

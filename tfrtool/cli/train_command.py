@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfrtool.cli.native_stderr import start_tensorflow
+from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json
@@ -122,12 +122,15 @@ def train_command(
     DATASET is what tfrtool write makes, or TFDS, or a directory of shards with one encoded image
     and one int64 label in each record.
     """
-    start_tensorflow()
+    with starting_tensorflow():
+        from tfrtool.loading.devices import find_devices
+        from tfrtool.training.train import train
+
+        find_devices()
     from tfrtool.cli.progress import Bars
     from tfrtool.cli.train_text import render_end, render_epoch, render_plan
     from tfrtool.loading.options import Cache, Recipe
     from tfrtool.training.options import ModelName, RescaleTo, Trainable, TrainOptions
-    from tfrtool.training.train import train
 
     options = TrainOptions(
         dataset=Path(dataset),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tfrtool.cli.native_stderr import start_tensorflow
+from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, warn
@@ -116,7 +116,7 @@ def write_command(
         report = write_dataset(
             options,
             on_progress=lambda p: bars.show(p.phase, p.done, p.total),
-            before_writing=start_tensorflow,
+            before_writing=_start_tensorflow,
         )
     if as_json:
         emit_json(report.to_json())
@@ -126,3 +126,8 @@ def write_command(
         if len(split.labels) == 1:
             warn(f"split {split.name!r} has one class only; a classifier needs two")
     return Outcome.DAMAGE if report.rejected else Outcome.FINE
+
+
+def _start_tensorflow() -> None:
+    with starting_tensorflow():
+        from tfrtool.writing import record_sink  # noqa: F401

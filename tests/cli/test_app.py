@@ -1,0 +1,192 @@
+"""The command as a whole: help, exit codes, errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from tests.conftest import MakeShard
+from tfrtool import __version__
+from tfrtool.cli import inspect_shard_command, main
+from tfrtool.cli.app import cli
+from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.errors import (
+    CorruptShardError,
+    DatasetError,
+    SchemaError,
+    ShardError,
+    TfrtoolError,
+    UsageError,
+    WriteError,
+)
+
+Capture = pytest.CaptureFixture[str]
+
+
+def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the words of every command and group below ``group``, and of itself."""
+    yield words
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+        else:
+            yield (*words, name)
+
+
+ALL = list(commands(cli))
+
+
+@pytest.mark.parametrize("words", ALL, ids=[" ".join(words) or "tfrtool" for words in ALL])
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_shows_an_example(capsys: Capture, words: tuple[str, ...], option: str) -> None:
+    """The help of every command and group shows an example that starts with its words."""
+    assert main([*words, option]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "Example" in captured.out
+    assert " ".join(("tfrtool", *words)) in captured.out.partition("Example")[2]
+    assert max(map(len, captured.out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("words", ALL, ids=[" ".join(words) or "tfrtool" for words in ALL])
+def test_every_option_says_something(words: tuple[str, ...]) -> None:
+    """No option is without a word about what it does, or at least its default."""
+    command: click.Command = cli
+    for word in words:
+        assert isinstance(command, click.Group)
+        command = command.commands[word]
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help or parameter.show_default, parameter.opts
+
+
+@pytest.mark.parametrize("words", ALL, ids=[" ".join(words) or "tfrtool" for words in ALL])
+def test_unknown_option(capsys: Capture, words: tuple[str, ...]) -> None:
+    """An option that isn't there is a usage error of every command, and nothing is printed."""
+    assert main([*words, "--bogus"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "--bogus" in captured.err
+
+
+@pytest.mark.parametrize("words", [["bogus"], ["inspect", "bogus"]])
+def test_unknown_command(capsys: Capture, words: list[str]) -> None:
+    """A command that isn't there is a usage error."""
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "bogus" in captured.err
+
+
+def test_version(capsys: Capture) -> None:
+    """--version tells the version."""
+    assert main(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+def test_exit_codes() -> None:
+    """The exit codes are those of the contract."""
+    codes = {outcome.name: outcome.value for outcome in Outcome}
+    assert codes == {"FINE": 0, "FAILED": 1, "USAGE": 2, "DAMAGE": 3, "INTERRUPTED": 130}
+
+
+OUTCOMES: list[tuple[BaseException, int, str]] = [
+    (TfrtoolError("it broke"), 1, "it broke"),
+    (ShardError("it broke", path="a"), 1, "a: it broke"),
+    (CorruptShardError("it broke", offset=7), 1, "offset 7"),
+    (DatasetError("it broke"), 1, "it broke"),
+    (WriteError("it broke"), 1, "it broke"),
+    (UsageError("nonsense"), 2, "nonsense"),
+    (SchemaError("nonsense"), 2, "nonsense"),
+    (OSError(28, "No space left on device", "a.tfrecord"), 1, "a.tfrecord: no space left"),
+    (MemoryError(), 1, "out of memory"),
+    (OSError(5, "Input/output error", "a\x1b[31m"), 1, "a\\x1b[31m: input/output error"),
+    (RuntimeError("two\nlines"), 1, "unexpected RuntimeError: two lines"),
+    (SchemaError("nonsense", found="\x1b[31m"), 2, "found \\x1b[31m"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "words"), OUTCOMES)
+def test_errors_become_exit_codes(
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    make_shard: MakeShard,
+    error: BaseException,
+    code: int,
+    words: str,
+) -> None:
+    """Every error is one line on stderr, and the exit code of its class."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(inspect_shard_command, "inspect_shard", fail)
+    assert main(["inspect", "shard", str(make_shard([]))]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("tfrtool: error: ")
+    assert words in line
+    assert "Traceback" not in line
+
+
+def test_interrupt(capsys: Capture, monkeypatch: pytest.MonkeyPatch, make_shard: MakeShard) -> None:
+    """Ctrl-C ends with exit code 130 and without a traceback."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(inspect_shard_command, "inspect_shard", interrupt)
+    assert main(["inspect", "shard", str(make_shard([]))]) == 130
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.strip() == "tfrtool: interrupted"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /dev/full")
+def test_full_disk(make_shard: MakeShard) -> None:
+    """Where the output can't be written, the command fails, in one line."""
+    path = make_shard([b"x" * 10] * 100)
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        done = subprocess.run(
+            [sys.executable, "-m", "tfrtool", "inspect", "shard", str(path), "--limit", "100"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert b"no space left" in line
+
+
+def test_module_is_the_command(make_shard: MakeShard) -> None:
+    """``python -m tfrtool`` is the command, with its exit codes."""
+    tool = [sys.executable, "-m", "tfrtool"]
+    good = subprocess.run([*tool, "--version"], capture_output=True, check=False, text=True)
+    assert (good.returncode, good.stderr) == (0, "")
+    assert __version__ in good.stdout
+    bad = [*tool, "inspect", "shard", str(make_shard([]))]
+    assert subprocess.run(bad, capture_output=True, check=False).returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (24_000, "23.4 KiB"), (2**50, "1024.0 TiB")],
+)
+def test_human_bytes(size: int, text: str) -> None:
+    """Sizes are told in binary units."""
+    assert human_bytes(size) == text
+
+
+def test_human_count() -> None:
+    """Numbers come with their noun."""
+    assert [human_count(n, "record") for n in (0, 1, 1203)] == [
+        "0 records",
+        "1 record",
+        "1,203 records",
+    ]

@@ -1,0 +1,55 @@
+"""What all tests share: Hypothesis' settings, TensorFlow as an oracle, shards to read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from tfrtool.records.framing import frame
+
+# TensorFlow may be imported by any test first.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+settings.register_profile("default", deadline=None, max_examples=100)
+settings.register_profile("thorough", deadline=None, max_examples=5000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+"""Files that other software wrote; they stand beside the repository, not in it."""
+
+MakeShard = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Return the folder of real data; skip where there is none."""
+    if not (SHARED_DATA / "MANIFEST.md").is_file():
+        pytest.skip("the folder of real data (../shared/data) is not here")
+    return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def tf() -> Any:
+    """Return the tensorflow module, which is the oracle for what its formats mean."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow
+
+    return tensorflow
+
+
+@pytest.fixture
+def make_shard(tmp_path: Path) -> MakeShard:
+    """Return a function that writes payloads as a shard, and returns its path."""
+
+    def make(payloads: Iterable[bytes], name: str = "a.tfrecord") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(map(frame, payloads)))
+        return path
+
+    return make

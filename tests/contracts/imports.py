@@ -1,0 +1,72 @@
+"""What a source file imports, and which of it the house plan forbids."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+__all__ = ["RANKS", "forbidden_imports", "imported_modules"]
+
+RANKS = {
+    "cli": 0,
+    "training": 1,
+    "writing": 1,
+    "inspection": 1,
+    "loading": 2,
+    "sources": 2,
+    "examples": 3,
+    "images": 3,
+    "records": 4,
+    "errors": 5,
+}
+"""The rooms from left to right; those of the same rank stand beside each other."""
+
+HOMES = {
+    "tensorflow": {"loading", "training", "writing", "sources"},
+    "keras": {"loading", "training", "writing", "sources"},
+    "tensorflow_datasets": {"loading", "training", "writing", "sources"},
+    "PIL": {"images"},
+    "click": {"cli"},
+    "tqdm": {"cli"},
+}
+"""Libraries that have a home, and the rooms that are it."""
+
+
+def imported_modules(source: str) -> Iterator[str]:
+    """Yield the dotted name of every module or member that ``source`` imports, wherever."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = "." * node.level + (node.module or "")
+            yield from (f"{start}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and _name(node.func) in ("import_module", "__import__"):
+            values = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+            yield from (value for value in values if isinstance(value, str))
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def forbidden_imports(path: str, source: str) -> list[str]:
+    """Return what a file of the package must not import.
+
+    Args:
+        path: the file, below the package, with slashes: "records/reader.py".
+        source: its text.
+    """
+    room = path.partition("/")[0].removesuffix(".py")
+    return [name for name in imported_modules(source) if not _allowed(room, name)]
+
+
+def _allowed(room: str, name: str) -> bool:
+    if name.startswith("."):
+        return False
+    top, _, rest = name.partition(".")
+    if top == "tfrtool":
+        target = rest.partition(".")[0]
+        if target not in RANKS:
+            return target == "__version__"
+        return target == room or RANKS[target] > RANKS[room]
+    return room in HOMES.get(top, {room})

@@ -1,0 +1,79 @@
+"""Rooms import only what stands to their right, and libraries stay in their homes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tfrtool
+from tests.contracts.imports import RANKS, forbidden_imports, imported_modules
+
+PACKAGE = Path(tfrtool.__file__).parent
+APART = {"__init__.py", "__main__.py"}
+FILES = sorted(
+    path.relative_to(PACKAGE).as_posix()
+    for path in PACKAGE.rglob("*.py")
+    if path.relative_to(PACKAGE).as_posix() not in APART
+)
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_arrows(path: str) -> None:
+    """A file imports nothing from a room on its left or beside its own."""
+    assert forbidden_imports(path, (PACKAGE / path).read_text("utf-8")) == []
+
+
+def test_every_file_is_in_a_room() -> None:
+    """The rooms are those of the house plan; errors is a file."""
+    assert {path.partition("/")[0].removesuffix(".py") for path in FILES} == set(RANKS)
+
+
+BROKEN = [
+    ("records/a.py", "from tfrtool.examples.schema import Schema"),
+    ("records/a.py", "import tfrtool.cli"),
+    ("records/a.py", "from tfrtool import examples"),
+    ("records/a.py", "from tfrtool import Schema"),
+    ("records/a.py", "from ..errors import TfrtoolError"),
+    ("records/a.py", "from . import crc"),
+    ("errors.py", "from tfrtool.records import crc"),
+    ("writing/a.py", "from tfrtool.inspection.shard import inspect_shard"),
+    ("training/a.py", "def f():\n    from tfrtool.writing import plan"),
+    ("loading/a.py", "if TYPE_CHECKING:\n    from tfrtool.training import train"),
+    ("images/a.py", "from tfrtool.examples import schema"),
+    ("inspection/a.py", "import tensorflow as tf"),
+    ("examples/a.py", "def f():\n    from tensorflow import io"),
+    ("cli/a.py", "import keras"),
+    ("records/a.py", "import importlib\nimportlib.import_module('tensorflow_datasets')"),
+    ("writing/a.py", "from PIL import Image"),
+    ("inspection/a.py", "import click"),
+    ("loading/a.py", "from tqdm import tqdm"),
+]
+
+
+@pytest.mark.parametrize(("path", "source"), BROKEN)
+def test_checker_finds_what_is_forbidden(path: str, source: str) -> None:
+    """The check can fail: each of these lines is found."""
+    assert len(forbidden_imports(path, source)) == 1
+
+
+SOUND = [
+    ("cli/a.py", "import click\nfrom tfrtool import __version__\nfrom tfrtool.errors import X"),
+    ("cli/a.py", "from tfrtool.training import train\nfrom tfrtool.records import crc"),
+    ("loading/a.py", "import tensorflow as tf\nfrom tfrtool.records import names"),
+    ("training/a.py", "from tfrtool.loading import dataset\nimport keras"),
+    ("images/a.py", "from PIL import Image\nfrom tfrtool.records import crc"),
+    ("records/a.py", "import os, zlib\nfrom tfrtool.records.crc import mask"),
+]
+
+
+@pytest.mark.parametrize(("path", "source"), SOUND)
+def test_checker_lets_pass_what_is_allowed(path: str, source: str) -> None:
+    """The check passes what the house plan allows."""
+    assert forbidden_imports(path, source) == []
+
+
+def test_checker_sees_imports_everywhere() -> None:
+    """Imports are seen in functions, conditions and calls."""
+    source = "import a.b\ndef f():\n    from c import d, e\nif x:\n    __import__('g')\n"
+    assert sorted(imported_modules(source)) == ["a.b", "c.d", "c.e", "g"]

@@ -1,0 +1,80 @@
+"""What the quick commands must not load."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeShard
+from tests.examples.strategies import float32, int64, string
+from tfrtool.examples.example import encode_example
+
+HEAVY = ["tensorflow", "keras", "tensorflow_datasets", "numpy", "PIL", "pandas", "matplotlib"]
+
+PROGRAM = """
+import json, sys
+from tfrtool.cli import main
+code = main(json.loads(sys.argv[1]))
+loaded = [name for name in json.loads(sys.argv[2]) if name in sys.modules]
+sys.stderr.write(json.dumps([code, loaded]))
+"""
+
+
+def loaded_by(words: list[str], suspects: list[str]) -> tuple[int, list[str]]:
+    """Run the command in a new interpreter; return its exit code and which suspects it loaded."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(words), json.dumps(suspects)],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert done.stdout
+    code, loaded = json.loads(done.stderr)
+    return code, loaded
+
+
+@pytest.fixture
+def shard(make_shard: MakeShard) -> Path:
+    """Return a shard with a feature of each type."""
+    features = {"a": string(b"\xff\xd8\xff"), "b": int64(1), "c": float32(0.5)}
+    return make_shard([encode_example(features)] * 3)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["inspect", "--help"], ["inspect", "shard", "--help"], ["--version"]],
+    ids=" ".join,
+)
+def test_help_is_light(words: list[str]) -> None:
+    """Help loads neither TensorFlow nor numpy."""
+    assert loaded_by(words, HEAVY) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--json"], ["--raw"], ["--feature", "b:int64=1"]], ids=" ".join
+)
+def test_inspecting_a_shard_is_light(shard: Path, options: list[str]) -> None:
+    """Looking into a shard loads neither TensorFlow nor numpy, whatever is asked for."""
+    assert loaded_by(["inspect", "shard", str(shard), *options], HEAVY) == (0, [])
+
+
+def test_check_can_fail(shard: Path) -> None:
+    """What is loaded is seen: the protobuf runtime is."""
+    words = ["inspect", "shard", str(shard)]
+    assert loaded_by(words, ["google.protobuf", "tensorflow"]) == (0, ["google.protobuf"])
+
+
+def test_importing_the_package_is_light() -> None:
+    """Importing the package alone loads nothing heavy, nor the command line."""
+    program = "import sys, tfrtool; print([n for n in sys.argv[1:] if n in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *HEAVY, "click", "google.protobuf"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,97 @@
+"""Habits that no linter checks for us."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import tfrtool
+
+PACKAGE = Path(tfrtool.__file__).parent
+REPOSITORY = PACKAGE.parent
+MAX_LINES = 400
+NAMELESS = {"inspect.py", "utils.py", "helpers.py", "common.py"}
+FILES = sorted(
+    path.relative_to(REPOSITORY).as_posix()
+    for folder in ("tfrtool", "tests", "fixtures")
+    for path in (REPOSITORY / folder).rglob("*.py")
+    if "_pb2" not in path.name
+)
+PRODUCT = [path for path in FILES if path.startswith("tfrtool/")]
+
+
+def unwelcome(source: str) -> list[str]:
+    """Return the statements that are not at home in the product, by name."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            found += [node.func.id] if node.func.id in ("print", "breakpoint") else []
+        elif isinstance(node, ast.Assert):
+            found.append("assert")
+        elif isinstance(node, ast.ExceptHandler) and node.type is None:
+            found.append("bare except")
+        elif isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            found.append("import *")
+        elif isinstance(node, ast.Global):
+            found.append("global")
+    return found
+
+
+@pytest.mark.parametrize("path", PRODUCT)
+def test_product_is_free_of(path: str) -> None:
+    """The product has no print, assert, bare except, ``import *`` or changing globals."""
+    assert unwelcome((REPOSITORY / path).read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("def f():\n    print('x')", "print"),
+        ("assert x", "assert"),
+        ("try:\n    f()\nexcept:\n    pass", "bare except"),
+        ("from os import *", "import *"),
+        ("def f():\n    global x\n    x = 1", "global"),
+    ],
+)
+def test_checker_can_fail(source: str, name: str) -> None:
+    """The check finds each of these."""
+    assert unwelcome(source) == [name]
+
+
+def test_files_are_short() -> None:
+    """No file is longer than a reader can hold, generated code apart."""
+    lengths = {path: len((REPOSITORY / path).read_text("utf-8").splitlines()) for path in FILES}
+    assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def test_modules_have_names_that_say_something() -> None:
+    """No module is called after what it isn't, or like the standard library's inspect."""
+    assert [path for path in PRODUCT if Path(path).name in NAMELESS] == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    """Every module of the product has a docstring."""
+    missing = [
+        path
+        for path in PRODUCT
+        if not ast.get_docstring(ast.parse((REPOSITORY / path).read_text("utf-8")))
+    ]
+    assert missing == []
+
+
+def test_every_test_says_what_must_hold() -> None:
+    """Every test has a docstring."""
+    missing = []
+    for path in FILES:
+        if path.startswith("tests/"):
+            tree = ast.parse((REPOSITORY / path).read_text("utf-8"))
+            missing += [
+                f"{path}::{node.name}"
+                for node in ast.walk(tree)
+                if isinstance(node, ast.FunctionDef)
+                and node.name.startswith("test_")
+                and not ast.get_docstring(node)
+            ]
+    assert missing == []

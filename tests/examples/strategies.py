@@ -1,0 +1,85 @@
+"""Features for property tests, and the same as TensorFlow's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tfrtool.examples.example import DType, Feature, Value
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+
+printable_names = st.text(st.sampled_from("abcxyz/_é日"), min_size=1, max_size=8)
+
+values: dict[DType, st.SearchStrategy[Value]] = {
+    DType.STRING: st.binary(max_size=20),
+    DType.INT64: st.integers(-(2**63), 2**63 - 1),
+    DType.FLOAT32: st.floats(width=32, allow_nan=False),
+}
+
+
+def features_of(dtype: DType | None) -> st.SearchStrategy[Feature]:
+    """Return a strategy of features of one type, or of those without a kind."""
+    if dtype is None:
+        return st.just(Feature(dtype=None, values=()))
+    return st.lists(values[dtype], max_size=4).map(
+        lambda found: Feature(dtype=dtype, values=tuple(found))
+    )
+
+
+features = st.sampled_from([None, *DType]).flatmap(features_of)
+
+feature_maps = st.dictionaries(names, features, max_size=5)
+
+
+def tf_feature(tf: Any, feature: Feature) -> Any:
+    """Return a feature as a tf.train.Feature."""
+    held = list(feature.values)
+    match feature.dtype:
+        case DType.STRING:
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=held))
+        case DType.INT64:
+            return tf.train.Feature(int64_list=tf.train.Int64List(value=held))
+        case DType.FLOAT32:
+            return tf.train.Feature(float_list=tf.train.FloatList(value=held))
+        case None:
+            return tf.train.Feature()
+
+
+def tf_example(tf: Any, features: Mapping[str, Feature]) -> Any:
+    """Return features as a tf.train.Example."""
+    held = {name: tf_feature(tf, feature) for name, feature in features.items()}
+    return tf.train.Example(features=tf.train.Features(feature=held))
+
+
+def tf_sequence(tf: Any, context: Mapping[str, Feature], lists: Mapping[str, list[Feature]]) -> Any:
+    """Return features and feature lists as a tf.train.SequenceExample."""
+    held = {
+        name: tf.train.FeatureList(feature=[tf_feature(tf, step) for step in steps])
+        for name, steps in lists.items()
+    }
+    return tf.train.SequenceExample(
+        context=tf_example(tf, context).features,
+        feature_lists=tf.train.FeatureLists(feature_list=held),
+    )
+
+
+def string(*held: bytes) -> Feature:
+    """Return a feature of bytes."""
+    return Feature(dtype=DType.STRING, values=held)
+
+
+def int64(*held: int) -> Feature:
+    """Return a feature of ints."""
+    return Feature(dtype=DType.INT64, values=held)
+
+
+def float32(*held: float) -> Feature:
+    """Return a feature of floats."""
+    return Feature(dtype=DType.FLOAT32, values=held)
+
+
+UNSET = Feature(dtype=None, values=())
+"""A feature without a kind."""

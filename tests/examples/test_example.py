@@ -1,0 +1,203 @@
+"""Payloads: what they are, and what they hold."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.examples.strategies import (
+    UNSET,
+    feature_maps,
+    features,
+    float32,
+    int64,
+    names,
+    string,
+    tf_example,
+    tf_sequence,
+)
+from tfrtool.examples.example import (
+    DType,
+    Example,
+    Feature,
+    PayloadKind,
+    classify_payload,
+    decode_example,
+    encode_example,
+    feature_name,
+)
+
+KINDS = {"bytes_list": "string", "int64_list": "int64", "float_list": "float32", None: None}
+
+
+def content_of(features: Any) -> dict[str, tuple[str | None, list[Any]]]:
+    """Return what a tf.train.Features message holds."""
+    found = {}
+    for name, feature in features.feature.items():
+        kind = feature.WhichOneof("kind")
+        found[name] = (KINDS[kind], list(getattr(feature, kind).value) if kind else [])
+    return found
+
+
+def content_of_ours(example: Example) -> dict[str, tuple[str | None, list[Any]]]:
+    """Return what our value holds, in the same form."""
+    return {
+        name: (None if feature.dtype is None else feature.dtype.value, list(feature.values))
+        for name, feature in example.features.items()
+    }
+
+
+@given(features=feature_maps)
+def test_decode_undoes_encode(features: dict[str, Feature]) -> None:
+    """What is encoded is decoded again."""
+    assert decode_example(encode_example(features)) == Example(features=features)
+
+
+@example(features={"image": int64(1), "image/name": int64(2), "é": int64(3), "Z": int64(4)})
+@given(features=feature_maps)
+def test_encode_is_tensorflows_deterministic_serialization(
+    tf: Any, features: dict[str, Feature]
+) -> None:
+    """The bytes are those of TensorFlow, with keys in order, whatever the order they came in."""
+    expected = tf_example(tf, features).SerializeToString(deterministic=True)
+    assert encode_example(features) == expected
+    assert encode_example(dict(reversed(features.items()))) == expected
+
+
+@given(first=feature_maps, second=feature_maps)
+def test_decode_agrees_with_tensorflow(
+    tf: Any, first: dict[str, Feature], second: dict[str, Feature]
+) -> None:
+    """A payload holds what TensorFlow finds in it, also where keys come twice."""
+    payload = b"".join(tf_example(tf, part).SerializeToString() for part in (first, second))
+    theirs = tf.train.Example.FromString(payload)
+    assert content_of_ours(decode_example(payload)) == content_of(theirs.features)
+
+
+@given(context=feature_maps, lists=st.dictionaries(names, st.lists(features, max_size=3)))
+def test_decode_sequence_agrees_with_tensorflow(
+    tf: Any, context: dict[str, Feature], lists: dict[str, list[Feature]]
+) -> None:
+    """A SequenceExample's context and lists are those that TensorFlow was given."""
+    payload = tf_sequence(tf, context, lists).SerializeToString()
+    found = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
+    assert found.features == context
+    assert found.feature_lists == lists
+
+
+@pytest.mark.parametrize("kind", [PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE])
+def test_decode_refuses_other_bytes(kind: PayloadKind) -> None:
+    """Bytes that are no message are an error that tells how many they are, and not which."""
+    with pytest.raises(ValueError, match="its 6 bytes are no") as caught:
+        decode_example(b"secret", kind)
+    assert "secret" not in str(caught.value)
+
+
+def test_unpacked_numbers_are_read(tf: Any) -> None:
+    """Numbers that a writer did not pack are read like packed ones."""
+    unpacked = b"\x1a\x06\x08\x07\x08\x80\x80\x01"  # int64_list {value: 7, value: 16384}
+    entry = b"\n\x01x\x12" + bytes([len(unpacked)]) + unpacked
+    payload = b"\n" + bytes([len(entry) + 2]) + b"\n" + bytes([len(entry)]) + entry
+    assert decode_example(payload).features == {"x": int64(7, 16384)}
+    assert list(tf.train.Example.FromString(payload).features.feature["x"].int64_list.value) == [
+        7,
+        16384,
+    ]
+
+
+def test_feature_without_kind_holds_nothing() -> None:
+    """A feature without a kind can't have values."""
+    with pytest.raises(ValueError, match="without a kind"):
+        Feature(dtype=None, values=(1,))
+
+
+def test_key_that_is_no_text() -> None:
+    """A key of other bytes has an escaped name, and doesn't stop the work."""
+    assert feature_name(b"caf\xe9") == "caf\\xe9"
+
+
+@given(features=feature_maps.filter(bool))
+def test_examples_are_classified(tf: Any, features: dict[str, Feature]) -> None:
+    """Whatever features an Example has, it is one, if their names are printable."""
+    payload = tf_example(tf, features).SerializeToString()
+    plausible = all(name.isprintable() for name in features)
+    assert (classify_payload(payload) is PayloadKind.EXAMPLE) == plausible
+
+
+def nested(*fields: bytes) -> bytes:
+    """Return a message whose field 1 is each of ``fields``."""
+    return b"".join(b"\n" + bytes([len(field)]) + field for field in fields)
+
+
+SMALL = encode_example({"query": int64(1)})
+
+PAYLOADS: list[tuple[str, bytes, PayloadKind]] = [
+    ("nothing", b"", PayloadKind.EMPTY),
+    ("image and label", encode_example({"image": string(b"\xff\xd8"), "label": int64(1)}),
+     PayloadKind.EXAMPLE),
+    ("without a kind", encode_example({"image": UNSET}), PayloadKind.EXAMPLE),
+    ("no features", nested(b""), PayloadKind.EXAMPLE),
+    ("Latin-1 name", nested(nested(b"\n\x02a\xe9\x12\x00")), PayloadKind.EXAMPLE),
+    ("name without value", nested(nested(b"\n\x05image")), PayloadKind.UNKNOWN),
+    ("binary name", nested(nested(b"\n\x02\x01\x02\x12\x00")), PayloadKind.UNKNOWN),
+    ("field 3 beside", SMALL + b"\x1a\x01x", PayloadKind.UNKNOWN),
+    ("ExampleListWithContext", nested(SMALL, SMALL), PayloadKind.UNKNOWN),
+    ("ExampleListWithContext, context", nested(SMALL) + b"\x12" + bytes([len(SMALL)]) + SMALL,
+     PayloadKind.UNKNOWN),
+    ("text", b"hello world", PayloadKind.UNKNOWN),
+    ("JPEG", b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01", PayloadKind.UNKNOWN),
+    ("zeros", bytes(20), PayloadKind.UNKNOWN),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("payload", "kind"), [pytest.param(*p, id=name) for name, *p in PAYLOADS])
+def test_payload_kind(payload: bytes, kind: PayloadKind) -> None:
+    """What a payload is, is told from its content."""
+    assert classify_payload(payload) is kind
+
+
+def test_sequences_and_events_of_tensorflow(tf: Any) -> None:
+    """SequenceExamples are told from Examples by their lists, and events are known."""
+    lists = {"words": [string(b"a"), string(b"b")]}
+    assert (
+        classify_payload(tf_sequence(tf, {"id": int64(1)}, lists).SerializeToString())
+        is PayloadKind.SEQUENCE_EXAMPLE
+    )
+    summary = tf.compat.v1.Summary(value=[{"tag": "loss", "simple_value": 0.5}])
+    for event in (
+        tf.compat.v1.Event(wall_time=1.7e9, file_version="brain.Event:2"),
+        tf.compat.v1.Event(wall_time=1.7e9, step=7, summary=summary),
+        tf.compat.v1.Event(wall_time=1.7e9, graph_def=b"graph"),
+    ):
+        assert classify_payload(event.SerializeToString()) is PayloadKind.EVENT
+
+
+def test_random_bytes_are_nothing() -> None:
+    """Random bytes are neither Example nor event."""
+    rng = random.Random(3)
+    kinds = {classify_payload(rng.randbytes(rng.randrange(1, 200))) for _ in range(2000)}
+    assert kinds == {PayloadKind.UNKNOWN}
+
+
+@given(payload=st.binary(max_size=100))
+def test_classification_never_fails(payload: bytes) -> None:
+    """Whatever the bytes, they are something, and empty only if there are none."""
+    assert (classify_payload(payload) is PayloadKind.EMPTY) == (payload == b"")
+
+
+@given(features=feature_maps)
+def test_float_stays_float(features: dict[str, Feature]) -> None:
+    """Values keep their Python types through a round trip."""
+    for feature in decode_example(encode_example(features)).features.values():
+        wanted = {DType.STRING: bytes, DType.INT64: int, DType.FLOAT32: float}
+        assert all(type(value) is wanted[feature.dtype or DType.INT64] for value in feature.values)
+
+
+def test_key_twice() -> None:
+    """Of a key that comes twice the last value counts."""
+    payload = encode_example({"x": int64(1)}) + encode_example({"x": float32(2.0)})
+    assert decode_example(payload).features == {"x": float32(2.0)}

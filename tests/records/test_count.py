@@ -1,0 +1,82 @@
+"""Counting records by hopping over them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import MakeShard
+from tests.records.strategies import offsets_of, payload_lists, shard_of
+from tfrtool.errors import CorruptShardError, ShardError
+from tfrtool.records.count import count_records, first_fault
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file that properties write to again and again."""
+    return tmp_path_factory.mktemp("count") / "a.tfrecord"
+
+
+@given(payloads=payload_lists, packed=st.booleans())
+def test_count(scratch: Path, payloads: list[bytes], packed: bool) -> None:
+    """The count is the number of records, compressed or not, and a whole shard has no fault."""
+    shard = shard_of(payloads)
+    scratch.write_bytes(gzip.compress(shard) if packed else shard)
+    assert count_records(scratch) == len(payloads)
+    assert first_fault(scratch) is None
+
+
+@given(payloads=payload_lists, data=st.data())
+def test_cut_is_found(scratch: Path, payloads: list[bytes], data: st.DataObject) -> None:
+    """A shard that is cut within a record is an error there."""
+    shard, offsets = shard_of(payloads), offsets_of(payloads)
+    size = data.draw(st.integers(1, len(shard) - 1))
+    scratch.write_bytes(shard[:size])
+    whole = sum(end <= size for end in offsets[1:])
+    if size in offsets:
+        assert count_records(scratch) == whole
+    else:
+        with pytest.raises(CorruptShardError) as caught:
+            count_records(scratch)
+        assert caught.value.offset == offsets[whole]
+
+
+@given(payloads=payload_lists, data=st.data())
+def test_first_fault(scratch: Path, payloads: list[bytes], data: st.DataObject) -> None:
+    """The first damaged record is named, with the place of its header."""
+    shard, offsets = bytearray(shard_of(payloads)), offsets_of(payloads)
+    at = data.draw(st.integers(0, len(shard) - 1))
+    shard[at] ^= 0x10
+    scratch.write_bytes(shard)
+    fault = first_fault(scratch)
+    assert fault is not None
+    assert fault.offset == max(offset for offset in offsets if offset <= at)
+    assert fault.path == str(scratch)
+
+
+def test_payloads_are_not_read(make_shard: MakeShard) -> None:
+    """A damaged payload doesn't change the count, for payloads are hopped over."""
+    path = make_shard([b"one", b"two"])
+    data = bytearray(path.read_bytes())
+    data[12] ^= 1
+    path.write_bytes(data)
+    assert count_records(path) == 2
+
+
+def test_empty_file_has_no_records(tmp_path: Path) -> None:
+    """An empty file counts as no records."""
+    path = tmp_path / "empty.tfrecord"
+    path.touch()
+    assert count_records(path) == 0
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    """A file that can't be read is an error that names it."""
+    for function in (count_records, first_fault):
+        with pytest.raises(ShardError) as caught:
+            function(tmp_path / "missing")
+        assert caught.value.path == str(tmp_path / "missing")

@@ -1,0 +1,77 @@
+"""The frame around a payload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.records.strategies import payload_lists, shard_of
+from tfrtool.records.framing import FRAME_SIZE, Fault, FaultKind, Record, frame, header
+
+KINDS = {
+    "length-crc",
+    "payload-crc",
+    "truncated",
+    "trailing-bytes",
+    "oversized-length",
+    "decompression",
+    "not-tfrecord",
+    "empty",
+    "parse",
+    "count",
+    "missing-shard",
+}
+
+
+def test_frame_of_hello() -> None:
+    """The record of "hello" is the one that TensorFlow 2.21 writes."""
+    assert frame(b"hello") == bytes.fromhex("0500000000000000 eab2043e 68656c6c6f bb1f1c19")
+
+
+def test_frame_of_nothing() -> None:
+    """An empty payload is a whole record of 16 bytes."""
+    assert frame(b"") == bytes.fromhex("0000000000000000 29039807 d8ea82a2")
+
+
+@given(payload=st.binary())
+def test_frame_adds_sixteen_bytes(payload: bytes) -> None:
+    """A frame is a header, the payload as it is, and four bytes more."""
+    framed = frame(payload)
+    assert len(framed) == len(payload) + FRAME_SIZE
+    assert framed.startswith(header(len(payload)) + payload)
+
+
+def test_frame_is_what_tensorflow_writes(tf: Any, tmp_path: Path) -> None:
+    """Our frames in a row are the file that TFRecordWriter writes."""
+    payloads = [b"", b"hello", bytes(100), bytes(range(256)) * 300]
+    path = tmp_path / "tf.tfrecord"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for payload in payloads:
+            writer.write(payload)
+    assert path.read_bytes() == shard_of(payloads)
+
+
+@given(payloads=payload_lists)
+def test_record_tells_crcs_as_stored(payloads: list[bytes]) -> None:
+    """A record's two CRCs are those that stand in its frame."""
+    for payload in payloads:
+        framed = frame(payload)
+        stored = int.from_bytes(framed[-4:], "little")
+        record = Record(index=0, offset=0, payload=payload, payload_crc=stored)
+        assert framed[8:12] == record.length_crc.to_bytes(4, "little")
+
+
+def test_fault_kinds_are_those_of_the_contract() -> None:
+    """The names of the kinds of fault are part of the JSON output, and fixed."""
+    assert {kind.value for kind in FaultKind} == KINDS
+
+
+@pytest.mark.parametrize(("offset", "record"), [(-1, None), (0, -1)])
+def test_impossible_fault_is_refused(offset: int, record: int | None) -> None:
+    """A fault that exists has an offset and a record that can exist."""
+    with pytest.raises(ValueError, match="at least 0"):
+        Fault(kind=FaultKind.PARSE, offset=offset, record=record, message="")

@@ -1,0 +1,92 @@
+"""Errors: their facts, their one line, their exit codes."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfrtool import errors
+from tfrtool.errors import CorruptShardError, ShardError, TfrtoolError, UsageError, printable
+
+
+def family(error: type[TfrtoolError]) -> list[type[TfrtoolError]]:
+    """Return a class of errors and all below it."""
+    return [error, *(below for child in error.__subclasses__() for below in family(child))]
+
+
+def test_line_has_all_facts_in_order() -> None:
+    """The line says where, what, what was expected and found, and what to do."""
+    error = ShardError(
+        "the CRC does not hold",
+        path=Path("a.tfrecord"),
+        record=3,
+        offset=48,
+        expected="29039807",
+        found="00000000",
+        hint="tfrtool repair saves the rest",
+    )
+    assert str(error) == (
+        "a.tfrecord, record 3, offset 48: the CRC does not hold: expected 29039807, "
+        "found 00000000; tfrtool repair saves the rest"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (TfrtoolError("it broke"), "it broke"),
+        (TfrtoolError("it broke", path="a"), "a: it broke"),
+        (TfrtoolError("it broke", record=0, offset=0), "record 0, offset 0: it broke"),
+        (TfrtoolError("it broke", found=0), "it broke: found 0"),
+        (TfrtoolError("it broke", expected=0), "it broke: expected 0"),
+        (TfrtoolError("two\nlines"), "two lines"),
+    ],
+)
+def test_line_of_fewer_facts(error: TfrtoolError, line: str) -> None:
+    """Facts that are not known leave no trace; those that are zero do."""
+    assert str(error) == line
+
+
+@pytest.mark.parametrize("error", family(TfrtoolError))
+def test_errors_cross_processes(error: type[TfrtoolError]) -> None:
+    """An error that is pickled keeps its class, its facts and its line."""
+    one = error("it broke", path="a", record=1, offset=2, expected=3, found=4, hint="help")
+    other = pickle.loads(pickle.dumps(one))
+    assert type(other) is error
+    assert vars(other) == vars(one)
+    assert str(other) == str(one)
+
+
+def test_tree_in_the_docstring() -> None:
+    """The tree that the module draws is the tree that it has, with its exit codes."""
+    drawn = dict(re.findall(r"(\w+Error) +(\d)", errors.__doc__ or ""))
+    assert drawn == {error.__name__: str(error.exit_code) for error in family(TfrtoolError)}
+    assert set(drawn) == set(errors.__all__)
+
+
+def test_exit_codes() -> None:
+    """A wrong request is 2, all else that stops the work is 1."""
+    assert UsageError("").exit_code == 2
+    assert CorruptShardError("").exit_code == 1
+    assert issubclass(CorruptShardError, ShardError)
+
+
+@given(text=st.text() | st.binary().map(lambda data: data.decode("utf-8", "surrogateescape")))
+def test_printable(text: str) -> None:
+    """Whatever a file's name is, what is shown of it is one printable line."""
+    shown = printable(text)
+    assert shown.isprintable()
+    shown.encode()
+    if text.isprintable():
+        assert shown == text
+
+
+@given(path=st.text(min_size=1))
+def test_line_is_one_line(path: str) -> None:
+    """Whatever the path is, an error is one line."""
+    assert len(str(ShardError("it broke", path=path)).splitlines()) == 1
