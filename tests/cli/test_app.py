@@ -190,3 +190,24 @@ def test_human_count() -> None:
         "1 record",
         "1,203 records",
     ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["inspect", "nonsense"],
+        ["inspect", "shard"],
+        ["inspect", "shard", "x", "--limit", "-1"],
+        ["write", "only-one"],
+        ["train", "x", "--epochs", "many"],
+    ],
+)
+def test_usage_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A call that can't be understood is answered in one line that says where to look."""
+    assert main(arguments) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = output.err.splitlines()
+    assert line.startswith("tfrtool: error: ")
+    assert "--help" in line

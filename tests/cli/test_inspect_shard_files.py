@@ -65,13 +65,14 @@ def test_control_characters_in_a_shard(capsys: Capture, make_shard: MakeShard) -
         {evil: string(evil.encode(), b"\x1b[2J"), "b": string(b"line\nline\rline\ttab")}
     )
     number = encode_example({evil: int64(1)})
-    path = make_shard([payload, number, f"text {evil}".encode(), payload])
-    for words in ([], ["--raw"], ["--feature", f"{evil}:int64=1"]):
-        run(path, *words)
+    odd = make_shard([payload, number, f"text {evil}".encode(), payload], "odd")
+    plain = make_shard([CAT, encode_example({"image": string(evil.encode())})], "plain")
+    for words in ([], ["--raw"], ["--feature", f"{evil}:int64=1"], ["--feature", f"{evil}:int64"]):
+        run(odd, plain, *words)
         captured = capsys.readouterr()
         assert captured.out
         assert all(c.isprintable() or c == "\n" for c in captured.out)
-        run(path, *words, "--json")
+        run(odd, plain, *words, "--json")
         assert capsys.readouterr().out.isascii()
 
 

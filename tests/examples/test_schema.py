@@ -169,3 +169,11 @@ def test_tensorflow_takes_sequence_descriptions(tf: Any) -> None:
     assert context["id"].numpy() == 7
     assert lists["box"].numpy().tolist() == [[1, 2], [3, 4]]
     assert lists["word"].values.numpy().tolist() == [b"a"]
+
+
+def test_enormous_default_is_refused() -> None:
+    """A shape of a thousand million with a default is refused, and not filled."""
+    with pytest.raises(SchemaError, match="too large"):
+        FeatureSpec.parse("x:int64:[1000,1000,1000]=0")
+    with pytest.raises(SchemaError, match="too large"):
+        Schema.from_json('{"x": {"dtype": "int64", "shape": [1000000000], "default": 0}}')

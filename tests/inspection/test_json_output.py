@@ -53,6 +53,7 @@ def test_float_as_it_was_written() -> None:
     (stored,) = struct.unpack("<f", struct.pack("<f", 0.1))
     assert stored != 0.1
     assert shortest_float(stored) == 0.1
+    assert value_json([stored]) == [0.1]
 
 
 def test_fault() -> None:

@@ -71,14 +71,17 @@ def test_what_learns_without_weights(trainable: Trainable, frozen: bool) -> None
     assert (trained == 2) == frozen
 
 
-def test_whole_model_takes_pixels() -> None:
+@pytest.mark.parametrize("to", RescaleTo)
+def test_whole_model_takes_pixels(to: RescaleTo) -> None:
     """The model that is saved gives for pixels what the core gives for rescaled ones."""
-    core = _mobilenet()
-    rescale = rescale_for(ModelName.MOBILENET_V2, RescaleTo.MODEL)
+    core = build_model(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO)
+    rescale = rescale_for(ModelName.MOBILENET_V2, to)
     whole = whole_model(core, SIZE, rescale)
     pixels = np.random.default_rng(0).integers(0, 256, (2, SIZE, SIZE, 3)).astype(np.float32)
     expected = np.asarray(core(pixels * rescale.scale + rescale.offset))
     assert np.allclose(np.asarray(whole(pixels)), expected, atol=1e-5)
+    # Were pixels not rescaled on the way, this would come out.
+    assert not np.allclose(np.asarray(core(pixels)), expected, atol=1e-5)
 
 
 def test_weights_from_a_file(tmp_path: Path, keras: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -279,3 +280,40 @@ def test_progress_counts_every_image_in_both_phases(tmp_path: Path) -> None:
         lambda progress: seen[progress.phase].append(progress.done),
     )
     assert seen == {"check": list(range(1, 11)), "write": list(range(1, 11))}
+
+
+def test_error_calls_off_the_other_workers(tmp_path: Path) -> None:
+    """When one shard fails, the others are not written to their ends."""
+    source = write_class_folders(tmp_path / "photos", count=200)
+    written = 0
+
+    def fail_early(progress: Progress) -> None:
+        nonlocal written
+        if progress.phase == "write":
+            written = progress.done
+            time.sleep(0.001)
+            if progress.done == 3:
+                raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        write_dataset(_options(source, tmp_path / "out", shards=4, workers=4), fail_early)
+    assert written < 300
+
+
+def test_lost_record_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that never reached the file, as on a full disk, is an error, not a short shard."""
+    from tfrtool.writing.record_sink import RecordSink
+
+    source = write_class_folders(tmp_path / "photos", count=3)
+    real, calls = RecordSink.write, 0
+
+    def write(self: RecordSink, payload: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        if calls != 4:
+            real(self, payload)
+
+    monkeypatch.setattr(RecordSink, "write", write)
+    with pytest.raises(WriteError, match="does not read back"):
+        write_dataset(_options(source, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()

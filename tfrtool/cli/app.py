@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         result = cli.main(args=argv, prog_name="tfrtool", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        _report_usage(error)
         return int(Outcome.USAGE)
     except (click.Abort, KeyboardInterrupt):
         click.echo("tfrtool: interrupted", err=True)
@@ -69,6 +69,18 @@ def _report(message: str, debug: bool) -> None:
     if debug:
         traceback.print_exc()
     click.echo(f"tfrtool: error: {printable(' '.join(message.split()))}", err=True)
+
+
+def _report_usage(error: click.ClickException) -> None:
+    """Say in one line what is wrong with a call; a group alone shows its help instead."""
+    context = getattr(error, "ctx", None)
+    # Click has this class from 8.2 on; before, it shows the help by itself.
+    help_instead = getattr(click.exceptions, "NoArgsIsHelpError", ())
+    if context is None or isinstance(error, help_instead):
+        error.show()
+        return
+    message = " ".join(error.format_message().split()).rstrip(".")
+    _report(f"{message}; {context.command_path} --help shows the usage", debug=False)
 
 
 def _system_message(error: OSError | MemoryError) -> str:

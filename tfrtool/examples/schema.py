@@ -19,6 +19,7 @@ _NOTATION = re.compile(
     r"(?P<name>.+?):(?P<dtype>[a-z0-9]+)(?::(?P<shape>\[[^\]]*\]))?(?:=(?P<default>.*))?", re.DOTALL
 )
 _FORM = "NAME:DTYPE[:SHAPE][=DEFAULT], such as label:int64=-1 or box:float32:[4]"
+_LARGEST_DEFAULT = 1 << 24
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -87,13 +88,10 @@ class FeatureSpec:
         text = match["default"]
         if text is None:
             return cls(name=name, dtype=dtype, shape=shape)
-        size = 1 if shape is None else math.prod(shape)
         # A scalar's text is taken whole, commas and all; one value fills a whole shape.
         pieces = [text] if shape == () else text.split(",")
         values = tuple(_parse_value(name, dtype, piece) for piece in pieces)
-        if len(values) == 1:
-            values *= size
-        return cls(name=name, dtype=dtype, shape=shape, default=values)
+        return cls(name=name, dtype=dtype, shape=shape, default=_filled(name, values, shape))
 
     def __str__(self) -> str:
         text = f"{self.name}:{self.dtype.value}"
@@ -144,9 +142,9 @@ class FeatureSpec:
         default = data.get("default")
         if default is not None:
             values = default if isinstance(default, list) else [default]
-            if len(values) == 1 and sizes is not None:
-                values = values * math.prod(sizes)
-            default = tuple(_from_json_value(name, dtype, value) for value in values)
+            default = _filled(
+                name, tuple(_from_json_value(name, dtype, value) for value in values), sizes
+            )
         return cls(
             name=name, dtype=dtype, shape=sizes, default=default, is_list=bool(data.get("list"))
         )
@@ -256,6 +254,22 @@ def _parse_shape(name: str, text: str | None) -> tuple[int, ...] | None:
             f"the shape of {name!r} is not one", expected="[], [3], [2,2] or [*]", found=text
         )
     return tuple(int(size) for size in sizes)
+
+
+def _filled(
+    name: str, values: tuple[Value, ...], shape: tuple[int, ...] | None
+) -> tuple[Value, ...]:
+    """Return a default's values; one alone fills a whole shape."""
+    if len(values) != 1 or shape is None:
+        return values
+    size = math.prod(shape)
+    if size > _LARGEST_DEFAULT:
+        raise SchemaError(
+            f"the default of {name!r} is too large",
+            expected=f"at most {_LARGEST_DEFAULT} values",
+            found=size,
+        )
+    return values * size
 
 
 def _parse_value(name: str, dtype: DType, text: str) -> Value:

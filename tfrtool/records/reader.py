@@ -24,7 +24,7 @@ from tfrtool.records.framing import (
     FaultKind,
     Record,
 )
-from tfrtool.records.resync import LOOKAHEAD, Landing, find_next_record, records_up_to
+from tfrtool.records.resync import LOOKAHEAD, Landing, find_chain, find_next_record, records_up_to
 from tfrtool.records.window import BLOCK_SIZE, Source, Window
 
 __all__ = ["ReadOptions", "read_records"]
@@ -226,7 +226,8 @@ class _Reader:
         return fault, landing
 
     def _truncated(self, offset: int, length: int) -> tuple[Fault, Landing | None]:
-        landing = find_next_record(self._window, offset, offset + HEADER_SIZE, self._limit)
+        chain = find_chain(self._window, offset + HEADER_SIZE, self._limit)
+        landing = None if chain is None else Landing(offset=chain, proven=True)
         end = self._window.end if self._size is None else self._size
         message = (
             f"the record is cut short: expected {length + FRAME_SIZE} bytes from here on, "

@@ -15,7 +15,7 @@ from tfrtool.records.crc import crc32c, extend_crc32c, mask
 from tfrtool.records.framing import CRC, FOOTER_SIZE, FRAME_SIZE, HEADER, HEADER_SIZE
 from tfrtool.records.window import BLOCK_SIZE, Window
 
-__all__ = ["LOOKAHEAD", "Landing", "find_next_record", "record_at", "records_up_to"]
+__all__ = ["LOOKAHEAD", "Landing", "find_chain", "find_next_record", "record_at", "records_up_to"]
 
 LOOKAHEAD = 16 * 1024 * 1024
 """Bytes searched beyond a whole record for a better place to go on from.
@@ -124,6 +124,39 @@ def find_next_record(
     return None if first is None else Landing(offset=first, proven=False)
 
 
+def find_chain(window: Window, start: int, limit: int) -> int | None:
+    """Find the first of a chain of whole records that ends where the stream ends.
+
+    After a record whose length reaches beyond the end, whole records are its neighbours, if bytes
+    were taken out of the stream; or a part of its payload, if the stream was cut. Only the former
+    lead up to the very end. A chain of 16 MiB is believed without going on to the end.
+
+    Args:
+        window: the stream.
+        start: the first offset to look at.
+        limit: the longest payload to believe in, in bytes.
+
+    Returns:
+        Where the chain starts, or None. The window still holds the bytes from there on.
+    """
+    seen: set[int] = set()
+    position = start
+    try:
+        while True:
+            held = window.load(position, BLOCK_SIZE)
+            data, origin = window.data, window.start
+            for place in headers(data, position - origin):
+                window.pinned = origin + place
+                if _chain_reaches(window, origin + place, None, limit, seen):
+                    return origin + place
+            window.pinned = None
+            if held < BLOCK_SIZE:
+                return None
+            position += held - (HEADER_SIZE - 1)
+    finally:
+        window.pinned = None
+
+
 def records_up_to(window: Window, start: int, end: int, limit: int) -> int | None:
     """Find the first of a chain of whole records that ends at ``end`` exactly.
 
@@ -133,14 +166,31 @@ def records_up_to(window: Window, start: int, end: int, limit: int) -> int | Non
     """
     seen: set[int] = set()
     for place in headers(window.view(start, end), 0):
-        first = offset = start + place
-        while offset < end and offset not in seen and record_at(window, offset, limit):
-            seen.add(offset)
-            (length, _) = HEADER.unpack_from(window.data, offset - window.start)
-            offset += FRAME_SIZE + length
-        if offset == end:
-            return first
+        if _chain_reaches(window, start + place, end, limit, seen):
+            return start + place
     return None
+
+
+def _chain_reaches(window: Window, first: int, end: int | None, limit: int, seen: set[int]) -> bool:
+    """Return whether whole records follow each other from ``first`` to ``end``.
+
+    Args:
+        window: the stream.
+        first: where the first of them starts.
+        end: where the last of them ends; None is the end of the stream, or 16 MiB on.
+        limit: the longest payload to believe in, in bytes.
+        seen: offsets that lead nowhere; those that are visited are added.
+    """
+    offset = first
+    while offset not in seen and (end is None or offset < end):
+        if end is None and (offset > first + LOOKAHEAD or window.load(offset, 1) == 0):
+            return offset > first
+        if not record_at(window, offset, limit):
+            return False
+        seen.add(offset)
+        (length, _) = HEADER.unpack_from(window.data, offset - window.start)
+        offset += FRAME_SIZE + length
+    return offset == end
 
 
 def record_at(window: Window, offset: int, limit: int) -> bool:
