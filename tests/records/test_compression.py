@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import random
 import zlib
 from itertools import pairwise
 from pathlib import Path
@@ -200,3 +201,19 @@ def test_reads_what_tensorflow_compresses(
         assert detect_compression(file).value == name
         items = list(read_records(file))
     assert [item.payload for item in items if isinstance(item, Record)] == payloads
+
+
+@pytest.mark.parametrize("place", [0.3, 0.6, 0.9])
+def test_all_that_comes_before_the_damage_is_rescued(place: float) -> None:
+    """In a large gzip shard, every record that ends before the damaged byte comes out."""
+    noise = random.Random(1)
+    payloads = [noise.randbytes(5000).hex().encode() for _ in range(60)]
+    packed = bytearray(gzip.compress(shard_of(payloads)))
+    at = int(len(packed) * place)
+    sound = len(zlib.decompressobj(31).decompress(bytes(packed[:at])))
+    packed[at] ^= 0x10
+    reading = read(bytes(packed))
+    before = [end <= sound for end in offsets_of(payloads)[1:]].count(True)
+    assert before > 10
+    assert reading.payloads[:before] == payloads[:before]
+    assert len(reading.faults) >= 1

@@ -184,7 +184,7 @@ def _chain_reaches(window: Window, first: int, end: int | None, limit: int, seen
     offset = first
     while offset not in seen and (end is None or offset < end):
         if end is None and (offset > first + LOOKAHEAD or window.load(offset, 1) == 0):
-            return offset > first
+            return True
         if not record_at(window, offset, limit):
             return False
         seen.add(offset)
