@@ -203,7 +203,7 @@ def test_reads_what_tensorflow_compresses(
     assert [item.payload for item in items if isinstance(item, Record)] == payloads
 
 
-@pytest.mark.parametrize("place", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("place", [0.3, 0.6, 0.9, 0.99])
 def test_all_that_comes_before_the_damage_is_rescued(place: float) -> None:
     """In a large gzip shard, every record that ends before the damaged byte comes out."""
     noise = random.Random(1)
