@@ -112,7 +112,7 @@ class Inflater:
             if not self._input:
                 self._input = self._file.read(_INPUT_BLOCK)
                 if not self._input:
-                    self._end(f"the {self._name} data is cut short, before its end marker")
+                    self._end(f"the {self.name} data is cut short, before its end marker")
                     break
             # zlib throws away what it made in a call that fails; the copy gets it back.
             before = self._inflate.copy()
@@ -126,7 +126,8 @@ class Inflater:
         return b""
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """The name of the compression, for messages."""
         return "gzip" if self._gzip else "zlib"
 
     def _next_member(self) -> bool:
@@ -137,7 +138,7 @@ class Inflater:
         if len(rest) < len(_GZIP_MAGIC):
             rest += self._file.read(_INPUT_BLOCK)
         if not self._gzip or not rest.startswith(_GZIP_MAGIC):
-            self._end(f"there are bytes after the end of the {self._name} data")
+            self._end(f"there are bytes after the end of the {self.name} data")
             return False
         self._inflate = zlib.decompressobj(self._wbits)
         self._input = rest
@@ -149,7 +150,7 @@ class Inflater:
             try:
                 pieces.append(inflate.decompress(bytes((value,))))
             except zlib.error as error:
-                self._end(f"the {self._name} data is damaged ({_zlib_reason(error)})")
+                self._end(f"the {self.name} data is damaged ({_zlib_reason(error)})")
                 break
         return b"".join(pieces)
 

@@ -270,7 +270,7 @@ class _Reader:
         content = describe_content(head)
         message = "not a TFRecord file: expected a length and its CRC"
         if self._inflater is not None:
-            content = f"compressed {content}"
+            content = f"{self._inflater.name} data that holds {content}"
         return self._fault(
             FaultKind.NOT_TFRECORD, 0, f"{message}, found {content}", in_record=False
         )
