@@ -14,7 +14,7 @@ import pytest
 
 from tfrtool.errors import WeightsError
 from tfrtool.training.models import build_model, rescale_for, whole_model
-from tfrtool.training.options import ModelName, RescaleTo, Trainable
+from tfrtool.training.options import ModelName, RescaleTo, Trainable, TrainOptions
 
 SIZE = 32
 
@@ -69,6 +69,22 @@ def test_what_learns_without_weights(trainable: Trainable, frozen: bool) -> None
     """Where no weights are loaded, everything learns; unless the head alone is asked for."""
     trained = len(_mobilenet(trainable=trainable).trainable_weights)
     assert (trained == 2) == frozen
+
+
+@pytest.mark.parametrize(
+    ("changes", "rate"),
+    [
+        ({}, 1e-3),
+        ({"weights": "none"}, 3e-4),
+        ({"weights": "none", "trainable": Trainable.HEAD}, 1e-3),
+        ({"trainable": Trainable.ALL}, 3e-4),
+        ({"model": ModelName.CNN}, 3e-4),
+        ({"model": ModelName.CNN, "learning_rate": 0.5}, 0.5),
+    ],
+)
+def test_learning_rate_goes_by_what_learns(changes: dict[str, Any], rate: float) -> None:
+    """A head takes larger steps than a whole network, unless a rate is given."""
+    assert TrainOptions(dataset=Path("d"), **changes).rate == rate
 
 
 @pytest.mark.parametrize("to", RescaleTo)

@@ -67,10 +67,8 @@ __all__ = ["train_command"]
 @click.option(
     "--learning-rate",
     type=click.FloatRange(0, min_open=True),
-    default=1e-3,
-    show_default=True,
     metavar="X",
-    help="Of the Adam optimiser.",
+    help="Of Adam; 0.001 where only a head learns, 0.0003 where everything does.",
 )
 @click.option(
     "--seed",
@@ -110,7 +108,7 @@ def train_command(
     rescale: str,
     epochs: int,
     batch_size: int,
-    learning_rate: float,
+    learning_rate: float | None,
     seed: int,
     recipe: str,
     cache: str,

@@ -26,7 +26,8 @@ def render_plan(plan: TrainPlan) -> str:
     return "\n".join(
         [
             f"{plan.model} at {plan.image_size} px, "
-            f"{human_count(plan.trainable_parameters, 'trainable parameter')}",
+            f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
+            f"learning rate {plan.learning_rate:g}",
             f"  classes  {len(plan.class_names)} ({classes})",
             f"  images   {plan.train_images:,} to train on, {validated}",
             f"  loader   {plan.recipe}; cache: {plan.cache} ({plan.cache_reason})",

@@ -12,7 +12,14 @@ import numpy as np
 
 from tfrtool.errors import WeightsError
 from tfrtool.loading.options import Rescale
-from tfrtool.training.options import IMAGENET, NO_WEIGHTS, ModelName, RescaleTo, Trainable
+from tfrtool.training.options import (
+    IMAGENET,
+    NO_WEIGHTS,
+    ModelName,
+    RescaleTo,
+    Trainable,
+    learns_all,
+)
 
 __all__ = ["build_model", "rescale_for", "whole_model"]
 
@@ -79,9 +86,7 @@ def _mobilenet_v2(image_size: int, classes: int, weights: str, trainable: Traina
             hint="--weights none starts from random ones, --weights FILE takes a file, "
             "--model cnn needs none",
         ) from error
-    all_of_it = trainable is Trainable.ALL or (
-        trainable is Trainable.AUTO and weights == NO_WEIGHTS
-    )
+    all_of_it = learns_all(ModelName.MOBILENET_V2, trainable, weights)
     base.trainable = all_of_it
     inputs = keras.Input(shape)
     # A frozen base runs in inference mode, or its BatchNormalization would go on learning.

@@ -9,7 +9,7 @@ from pathlib import Path
 from tfrtool.errors import UsageError
 from tfrtool.loading.options import Cache, Recipe
 
-__all__ = ["ModelName", "RescaleTo", "TrainOptions", "Trainable"]
+__all__ = ["ModelName", "RescaleTo", "TrainOptions", "Trainable", "learns_all"]
 
 IMAGENET = "imagenet"
 NO_WEIGHTS = "none"
@@ -41,6 +41,21 @@ class Trainable(enum.Enum):
     ALL = "all"
 
 
+_HEAD_RATE = 1e-3
+"""Keras' own default for Adam."""
+
+_WHOLE_RATE = 3e-4
+"""On 1,000 photographs the cnn's validation accuracy after 5 epochs was 0.65, 0.57 and 0.64 with
+this (seeds 0, 1 and 2), and 0.50, 0.51 and 0.64 with 0.001."""
+
+
+def learns_all(model: ModelName, trainable: Trainable, weights: str) -> bool:
+    """Return whether all of a model learns, and not only the head on a frozen base."""
+    if model is ModelName.CNN or trainable is Trainable.ALL:
+        return True
+    return trainable is Trainable.AUTO and weights == NO_WEIGHTS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
     """What to train, on what, and how long.
@@ -58,7 +73,8 @@ class TrainOptions:
         rescale: what pixel values become.
         epochs: how many times through the split.
         batch_size: images in a step.
-        learning_rate: Adam's.
+        learning_rate: Adam's; None is 0.001 where only a head learns, and 0.0003 where everything
+            does.
         seed: of the initial weights, the order of images, and dropout.
         recipe: the loader.
         cache: where decoded images are kept; None is memory if they take less than half of what
@@ -76,7 +92,7 @@ class TrainOptions:
     rescale: RescaleTo = RescaleTo.MODEL
     epochs: int = 5
     batch_size: int = 32
-    learning_rate: float = 1e-3
+    learning_rate: float | None = None
     seed: int = 0
     recipe: Recipe = Recipe.TFRTOOL
     cache: Cache | None = None
@@ -93,7 +109,7 @@ class TrainOptions:
             raise UsageError(
                 "impossible image size", expected="32 to 4096 pixels", found=self.image_size
             )
-        if not 0 < self.learning_rate < 1e3:
+        if self.learning_rate is not None and not 0 < self.learning_rate < 1e3:
             raise UsageError(
                 "impossible learning rate", expected="a number above 0", found=self.learning_rate
             )
@@ -117,6 +133,14 @@ class TrainOptions:
         """The image size in pixels, the model's own where none is given."""
         own = {ModelName.MOBILENET_V2: 224, ModelName.CNN: 300}
         return self.image_size or own[self.model]
+
+    @property
+    def rate(self) -> float:
+        """The learning rate, the default where none is given."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        whole = learns_all(self.model, self.trainable, self.initial_weights)
+        return _WHOLE_RATE if whole else _HEAD_RATE
 
     @property
     def initial_weights(self) -> str:

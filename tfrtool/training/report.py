@@ -23,6 +23,7 @@ class TrainPlan:
         train_images: images of an epoch.
         validation_images: images that are validated on; 0 for none.
         trainable_parameters: how many of the model's numbers learn.
+        learning_rate: Adam's.
     """
 
     model: str
@@ -34,6 +35,7 @@ class TrainPlan:
     train_images: int
     validation_images: int
     trainable_parameters: int
+    learning_rate: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

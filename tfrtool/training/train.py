@@ -96,7 +96,7 @@ def train(
         options.trainable,
     )
     model.compile(
-        optimizer=keras.optimizers.Adam(options.learning_rate),
+        optimizer=keras.optimizers.Adam(options.rate),
         loss=keras.losses.SparseCategoricalCrossentropy(),
         metrics=["accuracy"],
     )
@@ -156,6 +156,7 @@ def _prepare(
         train_images=training.images,
         validation_images=0 if validation is None else validation.images,
         trainable_parameters=0,
+        learning_rate=options.rate,
     )
     return training, validation, plan
 
