@@ -178,10 +178,10 @@ def test_hidden_default(capsys: Capture, make_shard: MakeShard) -> None:
     words = ["--feature", "image:string=", "--feature", "label:int64=-1"]
     code, (found,) = run_json(capsys, path, *words)
     assert code == 0
-    assert found["hidden_by_default"] == [{"name": "label", "records": 2, "first": 1}]
+    assert found["hidden_by_default"] == [{"name": "label", "records": [1, 2]}]
     assert run(path, *words) == 0
     out = capsys.readouterr().out
-    assert "default hides: 'label' is missing in 2 records, first in record 1" in out
+    assert "default hides: 'label' is missing in 2 records (1, 2)" in out
     assert "-1  (default)" in out
 
 

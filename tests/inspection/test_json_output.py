@@ -119,7 +119,7 @@ def test_misfits_and_hidden(make_shard: MakeShard) -> None:
     assert sample["features"] == {"a": -1}
     (misfit,) = sample["misfits"]
     assert "'b'" in misfit
-    assert summary["hidden_by_default"] == [{"name": "a", "records": 1, "first": 0}]
+    assert summary["hidden_by_default"] == [{"name": "a", "records": [0]}]
 
 
 @given(features=feature_maps)

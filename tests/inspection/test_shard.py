@@ -16,7 +16,7 @@ from tests.records.strategies import offsets_of, shard_of
 from tfrtool.errors import ShardError
 from tfrtool.examples.example import PayloadKind, encode_example
 from tfrtool.examples.schema import Schema
-from tfrtool.inspection.shard import Hidden, InspectOptions, inspect_shard
+from tfrtool.inspection.shard import InspectOptions, inspect_shard
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, FaultKind
 
@@ -105,7 +105,7 @@ def test_misfits_of_a_schema(make_shard: MakeShard) -> None:
 
 
 def test_hidden_defaults(make_shard: MakeShard) -> None:
-    """Values that a default would stand in for are counted; they are no faults."""
+    """Values that a default would stand in for are told by record; they are no faults."""
     payloads = [
         CAT,
         encode_example({"image": string(JPEG)}),
@@ -114,8 +114,8 @@ def test_hidden_defaults(make_shard: MakeShard) -> None:
     ]
     summary = inspect_shard(make_shard(payloads), InspectOptions(schema=CATS_VS_DOGS))
     assert summary.hidden == {
-        "label": Hidden(records=2, first=1),
-        "image": Hidden(records=1, first=3),
+        "label": (1, 2),
+        "image": (3,),
     }
     assert summary.faults == ()
 

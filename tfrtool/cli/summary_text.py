@@ -19,6 +19,7 @@ __all__ = ["render_summary"]
 
 _WIDTH = 80
 _FAULTS_SHOWN = 10
+_INDICES_SHOWN = 8
 _NAMES = {
     PayloadKind.EXAMPLE: "tf.train.Example",
     PayloadKind.SEQUENCE_EXAMPLE: "tf.train.SequenceExample",
@@ -39,8 +40,8 @@ def render_summary(summary: ShardSummary, *, raw: bool = False) -> str:
         blocks.append(
             "\n".join(
                 f"  default hides: {printable(name)!r} is missing in "
-                f"{human_count(hidden.records, 'record')}, first in record {hidden.first}"
-                for name, hidden in summary.hidden.items()
+                f"{human_count(len(indices), 'record')} ({_listed(indices)})"
+                for name, indices in summary.hidden.items()
             )
         )
     blocks.extend(_sample(sample, raw) for sample in summary.sample)
@@ -82,6 +83,11 @@ def _faults(faults: Sequence[Fault]) -> str:
         more = human_count(len(faults) - _FAULTS_SHOWN, "fault")
         lines.append(f"  ... and {more} more; --json lists them all")
     return "\n".join(lines)
+
+
+def _listed(indices: Sequence[int]) -> str:
+    text = ", ".join(map(str, indices[:_INDICES_SHOWN]))
+    return text if len(indices) <= _INDICES_SHOWN else f"{text}, ..."
 
 
 def _features(summary: ShardSummary) -> str:

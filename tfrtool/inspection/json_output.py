@@ -34,8 +34,7 @@ def summary_json(summary: ShardSummary, *, raw: bool = False) -> dict[str, Any]:
         "features": [_feature_json(feature) for feature in summary.features],
         "faults": [fault_json(fault) for fault in summary.faults],
         "hidden_by_default": [
-            {"name": name, "records": hidden.records, "first": hidden.first}
-            for name, hidden in summary.hidden.items()
+            {"name": name, "records": list(indices)} for name, indices in summary.hidden.items()
         ],
         "sample": [_sample_json(sample, raw) for sample in summary.sample],
     }

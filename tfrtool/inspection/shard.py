@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shards import Shard
 
-__all__ = ["Hidden", "InspectOptions", "Sample", "ShardSummary", "inspect_shard"]
+__all__ = ["InspectOptions", "Sample", "ShardSummary", "inspect_shard"]
 
 _PROBATION = 64
 """Records after which a shard's payload kind is settled, by majority."""
@@ -65,19 +66,6 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hidden:
-    """Missing values that a schema's default would stand in for, in silence.
-
-    Attributes:
-        records: how many records miss the feature.
-        first: the index of the first of them.
-    """
-
-    records: int
-    first: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSummary:
     """What one shard holds.
 
@@ -90,7 +78,8 @@ class ShardSummary:
         faults: all damage, in the order of the file.
         sample: the records that were asked for.
         schema: what they were parsed with.
-        hidden: by feature name, values that a default hides.
+        hidden: by feature name, the indices of the records that miss it, and that a default of
+            the schema would stand in for in silence.
         verified: whether payload CRCs were checked.
     """
 
@@ -102,7 +91,7 @@ class ShardSummary:
     faults: tuple[Fault, ...]
     sample: tuple[Sample, ...]
     schema: Schema
-    hidden: Mapping[str, Hidden] = field(default_factory=dict)
+    hidden: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     verified: bool = True
 
 
@@ -138,7 +127,7 @@ class _Inspection:
         self._faults: list[Fault] = []
         self._strangers: list[Fault] = []  # records of no Example, until a majority is known
         self._shown: list[Record] = []
-        self._hidden: dict[str, Hidden] = {}
+        self._hidden: dict[str, array[int]] = {}
 
     def add(self, item: Record | Fault) -> None:
         if isinstance(item, Fault):
@@ -193,12 +182,7 @@ class _Inspection:
             reasons = "; ".join(map(str, parsed.misfits))
             self._faults.append(_misfit(record, reasons))
         for name in parsed.defaulted:
-            before = self._hidden.get(name)
-            self._hidden[name] = (
-                Hidden(records=1, first=record.index)
-                if before is None
-                else Hidden(records=before.records + 1, first=before.first)
-            )
+            self._hidden.setdefault(name, array("Q")).append(record.index)
 
     def summary(self, shard: Shard) -> ShardSummary:
         payload = self._payload
@@ -216,7 +200,7 @@ class _Inspection:
             faults=tuple(sorted(faults, key=lambda fault: fault.offset)),
             sample=tuple(_sample(record, payload, schema) for record in self._shown),
             schema=schema,
-            hidden=self._hidden,
+            hidden={name: tuple(indices) for name, indices in self._hidden.items()},
             verified=self._options.verify_payload,
         )
 
