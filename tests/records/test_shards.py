@@ -62,13 +62,13 @@ def test_each_shard_comes_once(make_shard: MakeShard, tmp_path: Path) -> None:
     assert found == (two, one)
 
 
-@pytest.mark.parametrize("argument", ["missing.tfrecord", "*.tfrecord", ""])
+@pytest.mark.parametrize("argument", ["missing.tfrecord", "*.tfrecord", "."])
 def test_nothing_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argument: str) -> None:
     """A file that is missing, a glob without a match, an empty directory: errors that name them."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ShardError) as caught:
         find_shards([argument])
-    assert caught.value.path in (argument, ".")
+    assert caught.value.path == argument
 
 
 def test_directory_without_shards_tells_a_glob(make_shard: MakeShard, tmp_path: Path) -> None:
@@ -113,3 +113,9 @@ def test_natural_order_is_an_order(texts: list[str]) -> None:
     assert sorted(sorted(texts), key=natural_order) == sorted(
         sorted(texts, reverse=True), key=natural_order
     )
+
+
+def test_empty_name_is_an_error() -> None:
+    """An empty argument, as from an unset variable, is not taken for the current directory."""
+    with pytest.raises(ShardError):
+        find_shards([""])

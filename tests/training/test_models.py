@@ -202,9 +202,13 @@ def test_imagenet_is_downloaded_and_frozen(
     )
 
 
-def test_no_network_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where imagenet can't be downloaded, the error names the ways on."""
+def test_no_network_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where imagenet can't be downloaded, the error says why, and names the ways on."""
     with pytest.raises(WeightsError) as caught:
         _imagenet_from("http://127.0.0.1:9/", tmp_path, monkeypatch)
     assert all(way in str(caught.value.hint) for way in ("none", "FILE", "cnn"))
     assert "\n" not in str(caught.value)
+    assert "refused" in str(caught.value)
+    assert capsys.readouterr().err == ""

@@ -67,6 +67,8 @@ def find_shards(arguments: Iterable[str]) -> tuple[Path, ...]:
 
 
 def _expand(argument: str) -> list[Path]:
+    if not argument:  # Path would make the current directory of it
+        raise ShardError("an empty name is no file")
     path = Path(argument)
     try:
         if path.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,8 @@ def _mobilenet_v2(image_size: int, classes: int, weights: str, trainable: Traina
     shape = (image_size, image_size, 3)
     try:
         # Keras tells of a download on stdout, which is for results.
-        with contextlib.redirect_stdout(sys.stderr):
+        told = sys.stderr if sys.stderr.isatty() else io.StringIO()
+        with contextlib.redirect_stdout(told):
             base = keras.applications.MobileNetV2(
                 input_shape=shape,
                 include_top=False,
@@ -80,9 +82,10 @@ def _mobilenet_v2(image_size: int, classes: int, weights: str, trainable: Traina
     except Exception as error:
         if weights != IMAGENET:
             raise
-        # Keras raises a plain Exception where a download fails.
+        # Keras raises a plain Exception where a download fails, from the one that says why.
+        reason = getattr(error.__context__, "reason", None) or error
         raise WeightsError(
-            f"the imagenet weights can't be had: {' '.join(str(error).split())[:200]}",
+            f"the imagenet weights can't be downloaded: {' '.join(str(reason).split())[:200]}",
             hint="--weights none starts from random ones, --weights FILE takes a file, "
             "--model cnn needs none",
         ) from error
