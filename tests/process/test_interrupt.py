@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import resource
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -94,3 +98,26 @@ def test_progress_is_for_terminals_only(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert "10 records" in output
     assert errors == ""
+
+
+def test_progress_on_a_terminal(tmp_path: Path) -> None:
+    """On a terminal there is a bar for each phase, and it is gone in the end."""
+    source = write_class_folders(tmp_path / "photos", count=40)
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfrtool", "write", str(source), str(tmp_path / "pets")],
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        text=True,
+    )
+    os.close(slave)
+    output, _ = process.communicate(timeout=120)
+    drawn = os.read(master, 100_000).decode()
+    os.close(master)
+    assert process.returncode == 0
+    assert "80 records" in output
+    for phase in ("check", "write"):
+        assert f"{phase}:" in drawn
+    assert "/80" in drawn
+    assert drawn.endswith("\r")
