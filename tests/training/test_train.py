@@ -44,7 +44,7 @@ def _options(dataset: Path, **changes: Any) -> TrainOptions:
 
 def test_the_demo_learns(pets: Path) -> None:
     """With the demo's options, the cnn tells cats from dogs: over 0.9 of those it never saw."""
-    report = train(_options(pets, image_size=64, epochs=12))
+    report = train(_options(pets, image_size=64, epochs=12, learning_rate=1e-3))
     assert report.epochs[-1].val_accuracy is not None
     assert report.epochs[-1].val_accuracy > 0.9
 
@@ -141,7 +141,7 @@ def test_out_holds_a_whole_model(pets: Path, tmp_path: Path) -> None:
     import keras
 
     out = tmp_path / "run"
-    report = train(_options(pets, image_size=64, epochs=12, out=out))
+    report = train(_options(pets, image_size=64, epochs=12, learning_rate=1e-3, out=out))
     assert sorted(path.name for path in out.iterdir()) == [
         "history.json",
         "history.png",
