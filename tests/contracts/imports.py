@@ -28,6 +28,7 @@ HOMES = {
     "PIL": {"images"},
     "click": {"cli"},
     "tqdm": {"cli"},
+    "rich": {"cli"},
 }
 """Libraries that have a home, and the rooms that are it."""
 

@@ -6,11 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-__all__ = ["emit", "emit_json", "human_bytes", "human_count", "warn"]
+from tfrtool.cli.page import Page, plain, styled
+
+__all__ = ["emit", "emit_json", "emit_page", "human_bytes", "human_count", "warn"]
 
 
 def emit(text: str) -> None:
@@ -18,8 +20,26 @@ def emit(text: str) -> None:
     try:
         click.echo(text)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise click.exceptions.Exit(0) from None
+        _end_quietly()
+
+
+def _end_quietly() -> NoReturn:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise click.exceptions.Exit(0) from None
+
+
+def emit_page(page: Page) -> None:
+    """Print a result for people: styled on a terminal, else as plain text."""
+    if not sys.stdout.isatty():
+        emit(plain(page))
+        return
+    from rich.console import Console  # 60 ms that a pipe need not wait for
+
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+    try:
+        console.print(styled(page))
+    except BrokenPipeError:
+        _end_quietly()
 
 
 def emit_json(data: Mapping[str, Any]) -> None:
