@@ -1,0 +1,73 @@
+"""Which features are the image, the label and the name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfrtool.examples.example import DType, Feature, Value
+from tfrtool.examples.roles import LabelNames, Roles, find_roles
+from tfrtool.examples.tfds_metadata import DatasetInfo
+
+JPEG = b"\xff\xd8\xff\xe0rest"
+
+
+def _features(**values: Value) -> dict[str, Feature]:
+    dtypes = {bytes: DType.STRING, int: DType.INT64, float: DType.FLOAT32}
+    return {
+        name.replace("__", "/"): Feature(dtype=dtypes[type(value)], values=(value,))
+        for name, value in values.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        (
+            {"image": JPEG, "image__filename": b"a.jpg", "label": 1},
+            ("image", "label", "image/filename"),
+        ),
+        ({"x": JPEG, "n": 3}, ("x", "n", None)),
+        (
+            {"image_raw": b"\0\1\2", "height": 1, "width": 1, "depth": 3, "label": 0},
+            ("image_raw", "label", None),
+        ),
+        (
+            {"image__encoded": JPEG, "image__class__text": b"cat"},
+            ("image/encoded", "image/class/text", None),
+        ),
+        ({"left": JPEG, "right": JPEG, "one": 1, "two": 2}, (None, None, None)),
+        ({"text": b"words"}, (None, None, None)),
+    ],
+)
+def test_roles_are_told_from_a_record(
+    features: dict[str, Value], expected: tuple[str | None, ...]
+) -> None:
+    """Content and common names decide, and what is in doubt stays open."""
+    found = find_roles(_features(**features))
+    assert found == Roles(image=expected[0], label=expected[1], name=expected[2])
+
+
+def test_metadata_comes_first() -> None:
+    """Of two images the one counts that the dataset's supervised keys name."""
+    info = DatasetInfo(
+        name="d", version="1.0.0", splits=(), image_feature="right", label_feature="two"
+    )
+    found = find_roles(_features(left=JPEG, right=JPEG, label=1, two=2), info)
+    assert (found.image, found.label) == ("right", "two")
+
+
+def test_label_names(tmp_path: Path) -> None:
+    """A number has the name on its line; numbers beyond and texts stand for themselves."""
+    (tmp_path / "label.labels.txt").write_text("cat\ndog\n")
+    names = LabelNames.beside(tmp_path, "label")
+    assert [names.text((value,)) for value in (0, 1, 2, -1, b"emu")] == [
+        "cat",
+        "dog",
+        "2",
+        "-1",
+        "emu",
+    ]
+    assert names.text(()) is None
+    assert LabelNames.beside(tmp_path / "none", "label").text((1,)) == "1"

@@ -1,0 +1,118 @@
+"""Which features of a record are its image, its label and its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfrtool.errors import DatasetError
+from tfrtool.examples.content import decode_text, describe_bytes
+from tfrtool.examples.example import DType, Feature, Value
+from tfrtool.examples.tfds_metadata import DatasetInfo, read_class_names, read_dataset_info
+
+__all__ = ["LabelNames", "Roles", "find_roles", "info_beside"]
+
+# TFDS; TensorFlow's object detection and slim; tensorflow-recorder; the Keras and TFRecord guides.
+_IMAGES = ("image", "image/encoded", "image_raw", "image/data", "jpeg", "png", "img")
+_LABELS = ("label", "image/class/label", "labels", "class", "image/class/text", "target", "y")
+_NAMES = ("image/filename", "filename", "image_name", "file_name", "image/source_id", "name", "id")
+_MEASURES = ("height", "width", "depth", "channels", "rows", "cols")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """The names of the features that play a part in a dataset of images.
+
+    Attributes:
+        image: the string feature that holds an encoded image or its pixels; None if none does.
+        label: the int64 or string feature that says the class; None if none does.
+        name: the string feature that says which file the image came from; None if none does.
+    """
+
+    image: str | None
+    label: str | None
+    name: str | None
+
+
+def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None) -> Roles:
+    """Tell the parts that features play, from one record and what its dataset says.
+
+    What the metadata says comes first, then the names in common use, then a feature that is the
+    only one of its sort. Where that leaves a doubt, the role is None.
+
+    Args:
+        features: a decoded record's features.
+        info: the metadata beside the shards, if there is some.
+    """
+    single = {name: item.values[0] for name, item in features.items() if len(item.values) == 1}
+    encoded = [name for name, value in single.items() if _is_image(value)]
+    strings = [name for name, value in single.items() if isinstance(value, bytes)]
+    image = _choose(info.image_feature if info else None, _IMAGES, encoded)
+    if image is None and not encoded:  # pixels without a format, perhaps
+        image = next((name for name in _IMAGES if name in strings), None)
+    numbers = [
+        name
+        for name in single
+        if features[name].dtype is DType.INT64 and not name.lower().endswith(_MEASURES)
+    ]
+    texts = [name for name in strings if name != image and _is_text(single[name])]
+    label = _choose(info.label_feature if info else None, _LABELS, numbers)
+    if label is None:
+        label = next((name for name in _LABELS if name in texts), None)
+    name = next((name for name in _NAMES if name in texts), None)
+    return Roles(image=image, label=label, name=name)
+
+
+def _choose(said: str | None, usual: Iterable[str], candidates: Sequence[str]) -> str | None:
+    for name in (said, *usual):
+        if name in candidates:
+            return name
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _is_image(value: Value) -> bool:
+    return isinstance(value, bytes) and describe_bytes(value).startswith("image/")
+
+
+def _is_text(value: Value) -> bool:
+    return isinstance(value, bytes) and len(value) <= 4096 and decode_text(value) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelNames:
+    """The class names of a label feature, for showing its values.
+
+    Attributes:
+        names: by class number; empty where none are known.
+    """
+
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def beside(cls, directory: Path, label: str | None) -> LabelNames:
+        """Read the names that TFDS keeps beside the shards; unreadable files count as none."""
+        try:
+            names = None if label is None else read_class_names(directory, label)
+        except DatasetError:
+            names = None
+        return cls(names=names or ())
+
+    def text(self, values: Sequence[Value]) -> str | None:
+        """Return a record's label as text: its class name, else its value; None without one."""
+        if len(values) != 1:
+            return None
+        (value,) = values
+        if isinstance(value, bytes):
+            return decode_text(value)
+        if isinstance(value, int) and 0 <= value < len(self.names):
+            return self.names[value]
+        return str(value)
+
+
+def info_beside(directory: Path) -> DatasetInfo | None:
+    """Return the TFDS metadata in a directory; None where there is none that can be read."""
+    try:
+        return read_dataset_info(directory)
+    except DatasetError:
+        return None
