@@ -7,17 +7,23 @@ covers from being taken for such data.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import google_crc32c
 
-__all__ = ["crc32c", "extend_crc32c", "mask", "masked_crc32c", "unmask"]
+__all__ = ["MASK_DELTA", "crc32c", "extend_crc32c", "mask", "masked_crc32c", "unmask"]
 
-_DELTA = 0xA282EAD8
+MASK_DELTA = 0xA282EAD8
+"""What the mask adds: ``kMaskDelta`` there."""
+
 _WORD = 0xFFFFFFFF
 
 
-def crc32c(data: bytes) -> int:
-    """Return the CRC-32C of ``data``, a 32-bit unsigned integer."""
-    return int(google_crc32c.value(data))
+crc32c: Callable[[bytes], int] = google_crc32c.value
+"""Return the CRC-32C of some bytes, a 32-bit unsigned integer.
+
+It is the library's own function: the reader calls it for every record.
+"""
 
 
 def extend_crc32c(crc: int, data: bytes) -> int:
@@ -27,16 +33,16 @@ def extend_crc32c(crc: int, data: bytes) -> int:
 
 def mask(crc: int) -> int:
     """Return the masked form of a CRC: rotated right by 15 bits, plus a constant, mod 2**32."""
-    return (((crc >> 15) | (crc << 17)) + _DELTA) & _WORD
+    return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & _WORD
 
 
 def unmask(masked: int) -> int:
     """Return the CRC whose masked form is ``masked``; the inverse of `mask`."""
-    rotated = (masked - _DELTA) & _WORD
+    rotated = (masked - MASK_DELTA) & _WORD
     return ((rotated >> 17) | (rotated << 15)) & _WORD
 
 
 def masked_crc32c(data: bytes) -> int:
     """Return the masked CRC-32C of ``data``, as the TFRecord format stores it."""
-    crc = int(google_crc32c.value(data))
-    return (((crc >> 15) | (crc << 17)) + _DELTA) & _WORD
+    crc = crc32c(data)
+    return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & _WORD

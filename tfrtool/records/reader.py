@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import os
 import stat
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from tfrtool.records.compression import Compression, Inflater, detect_compression
-from tfrtool.records.crc import crc32c, mask
+from tfrtool.records.crc import MASK_DELTA, crc32c, masked_crc32c
 from tfrtool.records.decoys import describe_content
 from tfrtool.records.framing import (
     CRC,
@@ -28,6 +29,12 @@ from tfrtool.records.resync import LOOKAHEAD, Landing, find_chain, find_next_rec
 from tfrtool.records.window import BLOCK_SIZE, Source, Window
 
 __all__ = ["ReadOptions", "read_records"]
+
+_FOOTER_AND_HEADER = struct.Struct("<IQI")
+"""A payload's CRC, and the length and its CRC of the record that follows."""
+
+_LENGTHS_KNOWN = 4096
+"""Lengths whose CRCs are kept; images of one dataset have some thousands of different ones."""
 
 _PLAUSIBLE_CUT = 64 * 1024 * 1024
 """Below this, 4 to 8 stray bytes at the end of a shard are read as a length that was cut."""
@@ -89,69 +96,101 @@ class _Reader:
         self._certain = True  # whether `_index` is known to be the index in the file
 
     def read(self) -> Iterator[Record | Fault]:
-        window = self._window
-        offset = 0
+        """Yield all that is in the stream; the hot path of the whole tool.
+
+        As long as whole records are held, one costs two CRCs, one copy of its payload, and as
+        little else as Python allows: the CRC of a length that was met before is looked up, and a
+        payload's CRC is unpacked together with the next header.
+        """
+        window, verify, limit = self._window, self._verify, self._limit
+        known: dict[int, int] = {}  # lengths and their masked CRCs
         if window.load(0, 1) == 0:
             yield self._nothing()
             return
+        new_record = tuple.__new__  # Record's own would check what needs no check
+        offset, need, loaded = 0, HEADER_SIZE, -1
         while True:
-            # The hot path: one pass a record, over bytes that are mostly held already.
-            data = window.data
-            position = offset - window.start
-            if len(data) - position < HEADER_SIZE:
-                held = window.load(offset, HEADER_SIZE)
-                if held < HEADER_SIZE:
-                    yield from self._tail(offset, held)
-                    return
-                data = window.data
-                position = offset - window.start
-            length, length_crc = HEADER.unpack_from(data, position)
-            body = position + HEADER_SIZE
-            if mask(crc32c(data[position : position + 8])) != length_crc:
-                fault, landing = self._bad_length(offset)
-            elif length > self._limit:
-                fault, landing = self._oversized(offset, length)
-            else:
-                end = body + length
-                if len(data) < end + FOOTER_SIZE:
-                    if not self._load_record(offset, length):
-                        fault, landing = self._truncated(offset, length)
-                        yield fault
-                        if landing is None:
-                            return
-                        offset = self._land(landing)
-                        continue
-                    data = window.data
-                    body = offset - window.start + HEADER_SIZE
-                    end = body + length
-                payload = data[body:end]
-                (payload_crc,) = CRC.unpack_from(data, end)
-                if not self._verify or mask(crc32c(payload)) == payload_crc:
-                    yield Record(
-                        index=self._index,
-                        offset=offset,
-                        payload=payload,
-                        payload_crc=payload_crc,
-                    )
-                    self._index += 1
-                    offset += FRAME_SIZE + length
-                    continue
-                fault, landing = self._bad_payload(offset, payload, payload_crc)
-            yield fault
-            if landing is None:
+            held = window.load(offset, need)
+            if held < HEADER_SIZE:
+                yield from self._tail(offset, held)
                 return
-            offset = self._land(landing)
+            buffer, memory, filled, start = (
+                window.buffer,
+                window.memory,
+                window.filled,
+                window.start,
+            )
+            index, position, short = self._index, offset - start, False
+            length, length_crc = HEADER.unpack_from(buffer, position)
+            while True:
+                if known.get(length) != length_crc:
+                    if length > limit or masked_crc32c(LENGTH.pack(length)) != length_crc:
+                        break
+                    if len(known) == _LENGTHS_KNOWN:
+                        known.clear()
+                    known[length] = length_crc
+                body = position + HEADER_SIZE
+                end = body + length
+                after = end + FOOTER_SIZE
+                if after + HEADER_SIZE > filled:
+                    short = True
+                    break
+                payload = bytes(memory[body:end])
+                payload_crc, next_length, next_crc = _FOOTER_AND_HEADER.unpack_from(buffer, end)
+                if verify:
+                    crc = crc32c(payload)
+                    if (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF != payload_crc:
+                        break
+                yield new_record(Record, (index, start + position, payload, payload_crc))
+                index += 1
+                position, length, length_crc = after, next_length, next_crc
+            self._index, offset, need = index, start + position, HEADER_SIZE
+            if short and offset != loaded and self._may_hold(offset, length):
+                loaded, need = offset, FRAME_SIZE + length + HEADER_SIZE
+                continue
+            # The last record of the stream, or damage.
+            item, following = self._one(offset)
+            yield item
+            if following is None:
+                return
+            offset = following
 
-    def _land(self, landing: Landing) -> int:
+    def _one(self, offset: int) -> tuple[Record | Fault, int | None]:
+        """Read what stands at ``offset``, a whole header at least, with every check there is.
+
+        Returns:
+            The record or fault, and where to go on; None where nothing more can be read.
+        """
+        window = self._window
+        length, length_crc = HEADER.unpack(window.view(offset, offset + HEADER_SIZE))
+        if masked_crc32c(LENGTH.pack(length)) != length_crc:
+            fault, landing = self._bad_length(offset)
+        elif length > self._limit:
+            fault, landing = self._oversized(offset, length)
+        elif not self._load_record(offset, length):
+            fault, landing = self._truncated(offset, length)
+        else:
+            end = offset + HEADER_SIZE + length
+            payload = window.view(offset + HEADER_SIZE, end)
+            (crc,) = CRC.unpack(window.view(end, end + FOOTER_SIZE))
+            if not self._verify or masked_crc32c(payload) == crc:
+                record = Record(index=self._index, offset=offset, payload=payload, payload_crc=crc)
+                self._index += 1
+                return record, end + FOOTER_SIZE
+            fault, landing = self._bad_payload(offset, payload, crc)
+        if landing is None:
+            return fault, None
         self._index += 1
         self._certain &= landing.proven
-        return landing.offset
+        return fault, landing.offset
+
+    def _may_hold(self, offset: int, length: int) -> bool:
+        """Return whether a record of that length can end before the stream does."""
+        return self._size is None or offset + FRAME_SIZE + length <= self._size
 
     def _load_record(self, offset: int, length: int) -> bool:
         size = FRAME_SIZE + length
-        if self._size is not None and offset + size > self._size:
-            return False
-        return self._window.load(offset, size) >= size
+        return self._may_hold(offset, length) and self._window.load(offset, size) >= size
 
     def _fault(
         self, kind: FaultKind, offset: int, message: str, *, in_record: bool = True
@@ -208,7 +247,7 @@ class _Reader:
         if landing is None and not head.strip(b"\0"):
             message = "zero bytes after the last record: expected a header or the end"
             return self._fault(FaultKind.TRAILING_BYTES, offset, message, in_record=False), None
-        computed = mask(crc32c(LENGTH.pack(length)))
+        computed = masked_crc32c(LENGTH.pack(length))
         message = (
             f"the CRC of the length does not hold: expected {stored:08x} as stored, "
             f"found {computed:08x} for the length {length}"
@@ -242,7 +281,7 @@ class _Reader:
         window = self._window
         message = (
             f"the CRC of the payload does not hold: expected {stored:08x} as stored, "
-            f"found {mask(crc32c(payload)):08x} for its {len(payload)} bytes"
+            f"found {masked_crc32c(payload):08x} for its {len(payload)} bytes"
         )
         fault = self._fault(FaultKind.PAYLOAD_CRC, offset, message)
         end = offset + FRAME_SIZE + len(payload)
@@ -263,8 +302,8 @@ class _Reader:
         return (self._lost_to(fault) if landing is None else fault), landing
 
     def _header_at(self, offset: int) -> bool:
-        length, crc = HEADER.unpack_from(self._window.data, offset - self._window.start)
-        return bool(mask(crc32c(LENGTH.pack(length))) == crc)
+        length, crc = HEADER.unpack(self._window.view(offset, offset + HEADER_SIZE))
+        return bool(masked_crc32c(LENGTH.pack(length)) == crc)
 
     def _not_tfrecord(self, head: bytes) -> Fault:
         content = describe_content(head)
@@ -291,5 +330,5 @@ def _is_cut_header(rest: bytes) -> bool:
     """Return whether 1 to 11 bytes look like the start of a header, and not like stray bytes."""
     length = int.from_bytes(rest[:8], "little")
     if len(rest) > 8:
-        return CRC.pack(mask(crc32c(rest[:8]))).startswith(rest[8:])
+        return CRC.pack(masked_crc32c(rest[:8])).startswith(rest[8:])
     return len(rest) >= 4 and 0 < length < _PLAUSIBLE_CUT

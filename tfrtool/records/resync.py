@@ -88,16 +88,15 @@ def find_next_record(
             kept = (outer, covered, first)
             window.pinned = min(offset for offset in kept if offset is not None)
             held = window.load(position, BLOCK_SIZE)
-            data, origin = window.data, window.start
-            for place in headers(data, position - origin):
-                candidate = origin + place
+            for place in headers(window.view(position, window.end), 0):
+                candidate = position + place
                 if candidate - FOOTER_SIZE >= body:
                     upto = candidate - FOOTER_SIZE
-                    crc = extend_crc32c(crc, data[covered - origin : upto - origin])
+                    crc = extend_crc32c(crc, window.view(covered, upto))
                     covered = upto
                     # Should the payload start with a record, then that record's length and its CRC
                     # are the 8 bytes of a payload and their CRC, too.
-                    if mask(crc) == CRC.unpack_from(data, upto - origin)[0] and (
+                    if mask(crc) == CRC.unpack(window.view(upto, candidate))[0] and (
                         candidate - body != HEADER_SIZE or record_at(window, candidate, limit)
                     ):
                         return Landing(offset=candidate, proven=True)
@@ -144,11 +143,10 @@ def find_chain(window: Window, start: int, limit: int) -> int | None:
     try:
         while True:
             held = window.load(position, BLOCK_SIZE)
-            data, origin = window.data, window.start
-            for place in headers(data, position - origin):
-                window.pinned = origin + place
-                if _chain_reaches(window, origin + place, None, limit, seen):
-                    return origin + place
+            for place in headers(window.view(position, window.end), 0):
+                window.pinned = position + place
+                if _chain_reaches(window, position + place, None, limit, seen):
+                    return position + place
             window.pinned = None
             if held < BLOCK_SIZE:
                 return None
@@ -188,7 +186,7 @@ def _chain_reaches(window: Window, first: int, end: int | None, limit: int, seen
         if not record_at(window, offset, limit):
             return False
         seen.add(offset)
-        (length, _) = HEADER.unpack_from(window.data, offset - window.start)
+        length, _ = HEADER.unpack_from(window.buffer, offset - window.start)
         offset += FRAME_SIZE + length
     return offset == end
 
@@ -197,7 +195,7 @@ def record_at(window: Window, offset: int, limit: int) -> bool:
     """Return whether a whole record, both CRCs included, starts at ``offset``."""
     if window.load(offset, HEADER_SIZE) < HEADER_SIZE:
         return False
-    length, crc = HEADER.unpack_from(window.data, offset - window.start)
+    length, crc = HEADER.unpack_from(window.buffer, offset - window.start)
     if mask(crc32c(window.view(offset, offset + 8))) != crc or length > limit:
         return False
     size = FRAME_SIZE + length

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from typing import Protocol
 
 __all__ = ["BLOCK_SIZE", "Source", "Window"]
 
-BLOCK_SIZE = 1024 * 1024
+BLOCK_SIZE = 256 * 1024
 """Bytes read at a time: they stay in a core's second-level cache until they are checked."""
 
-_LARGEST_READ = 16 * 1024 * 1024
+_LARGE = 16 * 1024 * 1024
+"""A buffer that had to grow beyond this is given back when it is not needed any more."""
+
+
+_DIRECT = (io.FileIO, io.BufferedReader, io.BytesIO)
 
 
 class Source(Protocol):
@@ -22,29 +27,38 @@ class Source(Protocol):
 class Window:
     """A stretch of a stream, addressed by offsets in the stream.
 
-    It moves forward only. Its size is what the caller asks to hold, plus a block: a length that a
-    file claims is never allocated before that many bytes have really come.
+    It moves forward only. It reads into one buffer, over and over: new memory for each block
+    would cost more, in page faults, than reading the block. The buffer grows with the bytes that
+    have really come: a length that a file claims is never allocated before.
 
     Attributes:
-        data: the bytes that are held.
-        start: the stream's offset of ``data[0]``.
+        buffer: the bytes that are held, and behind `filled` bytes that mean nothing.
+        memory: the same, for slices that don't copy.
+        filled: how many bytes of the buffer are held.
+        start: the stream's offset of ``buffer[0]``.
         ended: whether the source has no more bytes.
         pinned: all bytes from this offset on are kept, whatever is loaded; None keeps none.
     """
 
-    __slots__ = ("_source", "data", "ended", "pinned", "start")
+    __slots__ = ("_readinto", "_source", "buffer", "ended", "filled", "memory", "pinned", "start")
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self.pinned: int | None = None
-        self.data = b""
+        # A class that derives from these may have changed `read` alone.
+        self._readinto = (
+            source.readinto if isinstance(source, _DIRECT) and type(source) in _DIRECT else None
+        )
+        self.buffer = bytearray(BLOCK_SIZE)
+        self.memory = memoryview(self.buffer)
+        self.filled = 0
         self.start = 0
+        self.pinned: int | None = None
         self.ended = False
 
     @property
     def end(self) -> int:
         """The stream's offset behind the last byte that is held."""
-        return self.start + len(self.data)
+        return self.start + self.filled
 
     def load(self, offset: int, size: int) -> int:
         """Hold ``size`` bytes from ``offset`` on, and drop those before it.
@@ -53,21 +67,46 @@ class Window:
             How many bytes are held from ``offset`` on: less than ``size`` only where the stream
             ends before.
         """
-        missing = offset + size - self.end
-        if missing > 0 and not self.ended:
-            keep = offset if self.pinned is None else min(offset, self.pinned)
-            parts = [self.data[max(keep - self.start, 0) :]]
-            self.start = max(keep, self.start)
-            while missing > 0:
-                part = self._source.read(max(BLOCK_SIZE, min(missing, _LARGEST_READ)))
-                if not part:
+        upto = offset + size
+        if upto > self.end and not self.ended:
+            self._drop_before(offset if self.pinned is None else min(offset, self.pinned), size)
+            while upto > self.end:
+                if self.filled == len(self.buffer):
+                    self._grow(upto - self.start + BLOCK_SIZE)
+                count = self._read()
+                if count == 0:
                     self.ended = True
                     break
-                missing -= len(part)
-                parts.append(part)
-            self.data = b"".join(parts)
+                self.filled += count
         return max(self.end - offset, 0)
 
     def view(self, start: int, end: int) -> bytes:
         """Return the bytes between two offsets, both of them held."""
-        return self.data[start - self.start : end - self.start]
+        return bytes(self.memory[start - self.start : end - self.start])
+
+    def _drop_before(self, keep: int, size: int) -> None:
+        dropped = min(max(keep - self.start, 0), self.filled)
+        rest = self.filled - dropped
+        if dropped:
+            self.buffer[:rest] = self.memory[dropped : self.filled]
+            self.start += dropped
+            self.filled = rest
+        if len(self.buffer) > _LARGE and max(rest, size) <= BLOCK_SIZE:
+            self.memory.release()
+            self.buffer = self.buffer[: 2 * BLOCK_SIZE]
+            self.memory = memoryview(self.buffer)
+
+    def _grow(self, wanted: int) -> None:
+        """Make room for up to ``wanted`` bytes in all, but not for many more than are held."""
+        more = min(wanted - len(self.buffer), len(self.buffer), _LARGE)
+        self.memory.release()
+        self.buffer.extend(bytes(more))
+        self.memory = memoryview(self.buffer)
+
+    def _read(self) -> int:
+        room = self.memory[self.filled :]
+        if self._readinto is not None:
+            return int(self._readinto(room) or 0)
+        part = self._source.read(min(len(room), BLOCK_SIZE))
+        room[: len(part)] = part
+        return len(part)
