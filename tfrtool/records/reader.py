@@ -28,7 +28,7 @@ from tfrtool.records.framing import (
 from tfrtool.records.resync import LOOKAHEAD, Landing, find_chain, find_next_record, records_up_to
 from tfrtool.records.window import BLOCK_SIZE, Source, Window
 
-__all__ = ["ReadOptions", "read_records"]
+__all__ = ["ReadOptions", "RecordReader", "read_records"]
 
 _FOOTER_AND_HEADER = struct.Struct("<IQI")
 """A payload's CRC, and the length and its CRC of the record that follows."""
@@ -76,12 +76,15 @@ def read_records(file: BinaryIO, options: ReadOptions = ReadOptions()) -> Iterat
     Raises:
         OSError: the file can't be read.
     """
-    compression = options.compression or detect_compression(file)
-    return _Reader(file, compression, options).read()
+    return RecordReader(file, options).read()
 
 
-class _Reader:
-    def __init__(self, file: BinaryIO, compression: Compression, options: ReadOptions) -> None:
+class RecordReader:
+    """What `read_records` goes by, for callers that ask where the stream ended, too."""
+
+    def __init__(self, file: BinaryIO, options: ReadOptions = ReadOptions()) -> None:
+        """Look at the first bytes of ``file``; for the arguments, see `read_records`."""
+        compression = options.compression or detect_compression(file)
         self._inflater: Inflater | None = None
         self._size: int | None = None
         source: Source = file
@@ -96,7 +99,7 @@ class _Reader:
         self._certain = True  # whether `_index` is known to be the index in the file
 
     def read(self) -> Iterator[Record | Fault]:
-        """Yield all that is in the stream; the hot path of the whole tool.
+        """Yield all that is in the stream, once; the hot path of the whole tool.
 
         As long as whole records are held, one costs two CRCs, one copy of its payload, and as
         little else as Python allows: the CRC of a length that was met before is looked up, and a
@@ -154,6 +157,12 @@ class _Reader:
             if following is None:
                 return
             offset = following
+
+    def find_end(self) -> int:
+        """Return how long the uncompressed stream is, in bytes, when all of it has been read."""
+        while self._window.load(self._window.end, 1):
+            pass
+        return self._window.end
 
     def _one(self, offset: int) -> tuple[Record | Fault, int | None]:
         """Read what stands at ``offset``, a whole header at least, with every check there is.

@@ -1,0 +1,122 @@
+"""``tfrtool count``, ``repair`` and ``index`` as a user calls them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.inspecting import Capture
+from tests.records.strategies import read, shard_of
+from tfrtool.cli import main
+
+PAYLOADS = [b"first", b"second", b"x" * 100, b"last"]
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    """A whole shard."""
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(shard_of(PAYLOADS))
+    return path
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A shard whose second payload is damaged."""
+    path = tmp_path / "b.tfrecord"
+    data = bytearray(shard_of(PAYLOADS))
+    data[34] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+def lines(capsys: Capture) -> list[dict[str, Any]]:
+    """Return the JSON Lines on stdout; nothing else was printed."""
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return [json.loads(line) for line in captured.out.splitlines()]
+
+
+def test_count(shard: Path, damaged: Path, capsys: Capture) -> None:
+    """Each shard has its count, and there is a sum; payloads are not looked at."""
+    assert main(["count", str(shard), str(damaged)]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out == [f"           4  {shard}", f"           4  {damaged}", "           8  in all"]
+    assert main(["count", "--json", str(shard)]) == 0
+    assert lines(capsys) == [{"path": str(shard), "records": 4}]
+
+
+def test_count_of_gzip(tmp_path: Path, capsys: Capture) -> None:
+    """A compressed shard is counted all the same."""
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(shard_of(PAYLOADS)))
+    assert main(["count", "--json", str(path)]) == 0
+    assert lines(capsys)[0]["records"] == 4
+
+
+def test_count_of_a_damaged_shard(shard: Path, capsys: Capture) -> None:
+    """The records that can be reached are counted, the damage is told, and the exit code is 3."""
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-1])
+    assert main(["count", str(shard)]) == 3
+    captured = capsys.readouterr()
+    assert captured.out.split() == ["3", str(shard)]
+    assert "truncated at offset 159" in captured.err
+
+
+def test_count_of_what_is_no_shard(tmp_path: Path, capsys: Capture) -> None:
+    """A missing file fails; a page of HTML has no records, and says what it is."""
+    assert main(["count", str(tmp_path / "none")]) == 1
+    page = tmp_path / "page"
+    page.write_text("<html>not found</html>" * 10)
+    capsys.readouterr()
+    assert main(["count", str(page)]) == 3
+    assert "an HTML page" in capsys.readouterr().err
+
+
+def test_repair(damaged: Path, tmp_path: Path, capsys: Capture) -> None:
+    """The other records are saved, the loss is told, and the exit code says that there is one."""
+    out = tmp_path / "out"
+    assert main(["repair", str(damaged), str(out), "--json"]) == 3
+    (report,) = lines(capsys)
+    assert (report["records"], report["lost"]) == (3, [{"offset": 21, "bytes": 22}])
+    assert [(fault["kind"], fault["record"]) for fault in report["faults"]] == [("payload-crc", 1)]
+    assert read(out.read_bytes()).payloads == [PAYLOADS[0], *PAYLOADS[2:]]
+    assert main(["repair", str(damaged), str(out)]) == 2
+    assert main(["repair", str(damaged), str(tmp_path / "again")]) == 3
+    assert "saved   3 records" in capsys.readouterr().out
+
+
+def test_repair_of_a_whole_shard(shard: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Nothing is lost: exit code 0, and the same bytes."""
+    assert main(["repair", str(shard), str(tmp_path / "out")]) == 0
+    assert "lost    nothing" in capsys.readouterr().out
+    assert (tmp_path / "out").read_bytes() == shard.read_bytes()
+
+
+def test_repair_of_nothing(tmp_path: Path, capsys: Capture) -> None:
+    """Without a whole record: exit code 1, one line, no file."""
+    (tmp_path / "page").write_text("<html>not found</html>" * 10)
+    assert main(["repair", str(tmp_path / "page"), str(tmp_path / "out")]) == 1
+    assert "an HTML page" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_index(shard: Path, capsys: Capture) -> None:
+    """The index is beside the shard, and is named."""
+    assert main(["index", str(shard), "--json"]) == 0
+    index = Path(f"{shard}.idx")
+    assert lines(capsys) == [{"path": str(shard), "index": str(index), "records": 4}]
+    assert index.read_text().splitlines()[1] == "21 22"
+
+
+def test_index_of_gzip(tmp_path: Path, capsys: Capture) -> None:
+    """A compressed shard has no index; the error says what to do."""
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(shard_of(PAYLOADS)))
+    assert main(["index", str(path)]) == 1
+    assert "uncompress it first" in capsys.readouterr().err

@@ -1,0 +1,53 @@
+"""``tfrtool count``."""
+
+from __future__ import annotations
+
+import click
+
+from tfrtool.cli.options import debug_option, json_option
+from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.output import emit, emit_json, warn
+
+__all__ = ["count_command"]
+
+
+@click.command(
+    name="count",
+    epilog="\b\nExamples:\n"
+    "  tfrtool count train.tfrecord\n"
+    "  tfrtool count 'data/*-train.tfrecord-*'",
+)
+@click.argument("shards", nargs=-1, required=True)
+@json_option
+@debug_option
+def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
+    """Count the records of each shard, and of all.
+
+    Uncompressed shards are counted by hopping from header to header, without reading what is
+    between them. SHARDS: files, quoted globs and directories. Exit code 3 means that a shard's
+    framing is damaged; its count is of the records that could be reached.
+    """
+    from tfrtool.errors import printable
+    from tfrtool.records.count import count_shard
+    from tfrtool.records.shards import find_shards
+
+    outcome, total = Outcome.FINE, 0
+    paths = find_shards(shards)
+    for path in paths:
+        count = count_shard(path)
+        total += count.records
+        name = printable(str(path))
+        for fault in count.faults[:1]:
+            outcome = Outcome.DAMAGE
+            more = f" (and {len(count.faults) - 1:,} more)" if len(count.faults) > 1 else ""
+            warn(
+                f"{name}: {fault.kind.value} at offset {fault.offset}: "
+                f"{printable(fault.message)}{more}"
+            )
+        if as_json:
+            emit_json({"path": name, "records": count.records})
+        else:
+            emit(f"{count.records:>12,}  {name}")
+    if len(paths) > 1 and not as_json:
+        emit(f"{total:>12,}  in all")
+    return outcome

@@ -1,0 +1,203 @@
+"""Records by their number: a Sequence over the shards that an index makes possible."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, overload
+
+from tfrtool.errors import CorruptShardError, ShardError, os_reason
+from tfrtool.records.count import as_error
+from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.framing import CRC, FRAME_SIZE, HEADER, HEADER_SIZE, Fault, Record
+from tfrtool.records.hops import reader_at
+from tfrtool.records.index import load_index
+from tfrtool.records.reader import read_records
+from tfrtool.records.shards import find_shards
+
+__all__ = ["Records", "open_records"]
+
+_FILES_OPEN = 128
+"""With more shards than this a file is opened for each record: systems allow 256 or 1,024."""
+
+
+class Records(Sequence[Record]):
+    """The records of one or more uncompressed shards, read at random.
+
+    ``len(records)`` and ``records[i]`` cost no more than one read each, whatever the size; both
+    CRCs are checked. Iterating reads the files in order instead. It is a map-style source as Grain
+    and PyTorch take them: it can be pickled, and used by several threads and forked processes at
+    once. Of the shards nothing but an index is held, 8 bytes a record.
+
+    A record's `index` and `offset` are those in its own shard; `shard_of` tells which that is.
+    """
+
+    def __init__(self, shards: Sequence[Path]) -> None:
+        """Open shards.
+
+        Args:
+            shards: the files, in order.
+
+        Raises:
+            ShardError: one of them can't be read, or is compressed.
+            CorruptShardError: the framing of one is damaged.
+        """
+        self._paths = tuple(shards)
+        self._open()
+
+    def _open(self) -> None:
+        self._offsets: tuple[array[int], ...] = tuple(load_index(path) for path in self._paths)
+        self._ends = list(accumulate(len(offsets) - 1 for offsets in self._offsets))
+        self._files: dict[int, BinaryIO] = {}
+
+    @property
+    def shards(self) -> tuple[Path, ...]:
+        """The files that the records are in, in order."""
+        return self._paths
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        """Read a record, or a list of them for a slice.
+
+        Raises:
+            IndexError: there is no such record.
+            ShardError: the file can't be read.
+            CorruptShardError: the record is damaged, or is not any more where it was.
+        """
+        if isinstance(index, slice):
+            return [self._read(number) for number in range(*index.indices(len(self)))]
+        return self._read(self._checked(index))
+
+    def __getitems__(self, indices: Iterable[int]) -> list[Record]:
+        """Read several records; PyTorch's DataLoader asks for a batch in this way."""
+        return [self._read(self._checked(index)) for index in indices]
+
+    def __iter__(self) -> Iterator[Record]:
+        for path in self._paths:
+            if path.stat().st_size == 0:
+                continue
+            with path.open("rb") as file:
+                for item in read_records(file):
+                    if isinstance(item, Fault):
+                        raise as_error(path, item)
+                    yield item
+
+    def shard_of(self, index: int) -> Path:
+        """Return the file that a record is in.
+
+        Raises:
+            IndexError: there is no such record.
+        """
+        return self._paths[bisect_right(self._ends, self._checked(index))]
+
+    def close(self) -> None:
+        """Close the files; they are opened anew if another record is read."""
+        files, self._files = self._files, {}
+        for file in files.values():
+            file.close()
+
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_files"):
+            self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Neither open files nor indices travel: a worker reads the index that was kept.
+        return {"paths": self._paths}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._paths = state["paths"]
+        self._open()
+
+    def __repr__(self) -> str:
+        shards = f"{len(self._paths)} shard{'' if len(self._paths) == 1 else 's'}"
+        return f"<{type(self).__name__}: {len(self)} records in {shards}>"
+
+    def _checked(self, index: int) -> int:
+        number = index.__index__()
+        if number < 0:
+            number += len(self)
+        if not 0 <= number < len(self):
+            raise IndexError(f"record {index} of {len(self)}")
+        return number
+
+    def _read(self, number: int) -> Record:
+        shard = bisect_right(self._ends, number)
+        index = number - (self._ends[shard - 1] if shard else 0)
+        offsets, path = self._offsets[shard], self._paths[shard]
+        offset, size = offsets[index], offsets[index + 1] - offsets[index]
+        try:
+            if len(self._paths) > _FILES_OPEN:
+                with path.open("rb", buffering=0) as file:
+                    frame = reader_at(file)(size, offset)
+            else:
+                frame = reader_at(self._file(shard))(size, offset)
+        except OSError as error:
+            raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+        end = size - (FRAME_SIZE - HEADER_SIZE)
+        payload = frame[HEADER_SIZE:end]
+        if len(frame) == size and HEADER.unpack_from(frame)[0] == size - FRAME_SIZE:
+            (crc,) = CRC.unpack_from(frame, end)
+            if masked_crc32c(payload) == crc:
+                return Record(index=index, offset=offset, payload=payload, payload_crc=crc)
+        raise CorruptShardError(
+            "the record is damaged, or the shard was changed after it was opened",
+            path=path,
+            record=index,
+            offset=offset,
+            hint=f"tfrtool verify {path} lists all damage",
+        )
+
+    def _file(self, shard: int) -> BinaryIO:
+        file = self._files.get(shard)
+        if file is None:
+            # Unbuffered, for it is read in one piece at a place that is named.
+            file = self._paths[shard].open("rb", buffering=0)
+            first = self._files.setdefault(shard, file)
+            if first is not file:  # another thread was faster
+                file.close()
+                file = first
+        return file
+
+
+def open_records(
+    shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+) -> Records:
+    """Open one or more uncompressed shards for random access.
+
+    An index is made on first use, and kept for the next time: beside each shard as ``SHARD.idx``
+    (DALI's format), or in the user's cache if that directory is read-only. One that is older than
+    its shard, or does not cover its size, is made anew.
+
+    Args:
+        shards: a file, a directory, or a glob; or several of them, in order.
+
+    Raises:
+        ShardError: there is no such file, or it can't be read, or is compressed.
+        CorruptShardError: the framing of a shard is damaged.
+    """
+    arguments = [shards] if isinstance(shards, str | os.PathLike) else shards
+    return Records(find_shards(os.fspath(argument) for argument in arguments))
