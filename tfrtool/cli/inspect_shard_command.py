@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit, emit_json
-from tfrtool.cli.summary_text import render_summary
+from tfrtool.cli.output import emit, emit_json, emit_page
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_reason
-from tfrtool.examples.schema import Schema
-from tfrtool.inspection.json_output import summary_json
-from tfrtool.inspection.shard import InspectOptions, ShardSummary, inspect_shard
-from tfrtool.records.shards import find_shards
+
+if TYPE_CHECKING:
+    from tfrtool.examples.schema import Schema
+    from tfrtool.inspection.shard import ShardSummary
 
 __all__ = ["inspect_shard_command"]
 
@@ -76,6 +77,11 @@ def inspect_shard_command(
     features, and the first records parsed. SHARDS: files, quoted globs and directories. Exit code
     3 means that damage was found, or records that don't fit the description.
     """
+    from tfrtool.cli.summary_text import summary_page
+    from tfrtool.inspection.json_output import summary_json
+    from tfrtool.inspection.shard import InspectOptions, inspect_shard
+    from tfrtool.records.shards import find_shards
+
     options = InspectOptions(
         limit=limit,
         record=record,
@@ -88,7 +94,9 @@ def inspect_shard_command(
         if as_json:
             emit_json(summary_json(summary, raw=raw))
         else:
-            emit(("\n" if number else "") + render_summary(summary, raw=raw))
+            if number:
+                emit("")
+            emit_page(summary_page(summary, raw=raw))
         shown += _shows(summary, record)
         outcome = Outcome.DAMAGE if summary.faults else outcome
     if record is not None and not shown:
@@ -102,6 +110,8 @@ def _shows(summary: ShardSummary, record: int | None) -> bool:
 
 
 def _schema(features: tuple[str, ...], description: str | None) -> Schema | None:
+    from tfrtool.examples.schema import Schema
+
     if features and description is not None:
         raise UsageError("--feature and --description exclude each other")
     if features:

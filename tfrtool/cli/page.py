@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
 __all__ = [
     "Block",
@@ -53,6 +54,12 @@ class Toned(str):
         made = super().__new__(cls, text)
         made.tone = tone
         return made
+
+
+class Verbatim(str):
+    """A line that stands as it is, from the first column on, so that it can be copied."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +105,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines as they are, indented by two columns.
+    """Lines as they are, indented by two columns unless they are verbatim.
 
     Attributes:
         lines: the lines.
@@ -140,7 +147,7 @@ def _plain_lines(block: Block) -> Iterator[str]:
             yield (_INDENT + _GAP.join(cells)).rstrip()
     else:
         for line in block.lines:
-            yield f"{_INDENT}{line}".rstrip()
+            yield str(line) if isinstance(line, Verbatim) else f"{_INDENT}{line}".rstrip()
 
 
 def styled(page: Page) -> RenderableType:
@@ -157,19 +164,35 @@ def styled(page: Page) -> RenderableType:
     return Group(*parts)
 
 
+def _styled_text(content: str, default: str = "") -> Text:
+    from rich.text import Text
+
+    tone = content.tone.value if isinstance(content, Toned) else default
+    return Text(str(content), style=tone, overflow="fold")
+
+
+def _styled_line(line: str) -> RenderableType:
+    """Return a line whose continuation, should it be too long, starts where it does."""
+    from rich.padding import Padding
+
+    text = _styled_text(line)
+    if isinstance(line, Verbatim):
+        return text
+    indent = len(line) - len(line.lstrip(" "))
+    return Padding(text[indent:], (0, 0, 0, len(_INDENT) + indent))
+
+
 def _styled_block(block: Block) -> RenderableType:
+    from rich.console import Group
     from rich.padding import Padding
     from rich.table import Table as Grid
     from rich.text import Text
 
-    def text(content: str, default: str = "") -> Text:
-        tone = content.tone.value if isinstance(content, Toned) else default
-        return Text(str(content), style=tone, overflow="fold")
-
+    text = _styled_text
     if isinstance(block, Heading):
         return text(block.text, Tone.TITLE.value)
     if isinstance(block, Lines):
-        return Padding(Text("\n").join(text(line) for line in block.lines), (0, 0, 0, 2))
+        return Group(*map(_styled_line, block.lines))
     if isinstance(block, Facts):
         grid = Grid.grid(padding=(0, 3, 0, 0))
         for label, content in block.rows:

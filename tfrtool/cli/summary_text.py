@@ -1,10 +1,11 @@
-"""A shard's summary as text for people, in 80 columns."""
+"""A shard's summary as a page for people, in 80 columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.cli.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned, Verbatim
 from tfrtool.errors import printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import PayloadKind
@@ -15,7 +16,7 @@ from tfrtool.inspection.shard import Sample, ShardSummary
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, FaultKind
 
-__all__ = ["render_summary"]
+__all__ = ["summary_page"]
 
 _WIDTH = 80
 _FAULTS_SHOWN = 10
@@ -29,60 +30,58 @@ _NAMES = {
 }
 
 
-def render_summary(summary: ShardSummary, *, raw: bool = False) -> str:
-    """Return the text that ``inspect shard`` prints for a shard, without a final newline."""
-    blocks = [_head(summary)]
+def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
+    """Return what ``inspect shard`` shows of a shard."""
+    page: list[Block] = [Heading(printable(str(summary.shard.path))), Facts(_facts(summary))]
     if summary.faults:
-        blocks.append(_faults(summary.faults))
+        page.append(Lines(_faults(summary.faults)))
     if summary.features:
-        blocks.append(_features(summary))
+        page.append(_features(summary))
     if summary.hidden:
-        blocks.append(
-            "\n".join(
-                f"  default hides: {printable(name)!r} is missing in "
-                f"{human_count(len(indices), 'record')} ({_listed(indices)})"
-                for name, indices in summary.hidden.items()
+        page.append(
+            Lines(
+                [
+                    f"default hides: {printable(name)!r} is missing in "
+                    f"{human_count(len(indices), 'record')} ({_listed(indices)})"
+                    for name, indices in summary.hidden.items()
+                ]
             )
         )
-    blocks.extend(_sample(sample, raw) for sample in summary.sample)
-    return "\n\n".join(blocks)
+    page.extend(_sample(sample, raw) for sample in summary.sample)
+    return page
 
 
-def _head(summary: ShardSummary) -> str:
+def _facts(summary: ShardSummary) -> list[tuple[str, str]]:
     shard = summary.shard
-    compression = (
-        "not compressed" if shard.compression is Compression.NONE else shard.compression.value
-    )
-    lines = [
-        printable(str(shard.path)),
-        f"  size      {human_bytes(shard.bytes)}, {compression}",
-        f"  records   {summary.records:,}",
-        f"  payload   {_NAMES[summary.payload]}, {human_bytes(summary.payload_bytes)}",
-        f"  CRCs      {_crcs(summary)}",
+    packed = "not compressed" if shard.compression is Compression.NONE else shard.compression.value
+    return [
+        ("size", f"{human_bytes(shard.bytes)}, {packed}"),
+        ("records", f"{summary.records:,}"),
+        ("payload", f"{_NAMES[summary.payload]}, {human_bytes(summary.payload_bytes)}"),
+        ("CRCs", _crcs(summary)),
     ]
-    return "\n".join(lines)
 
 
 def _crcs(summary: ShardSummary) -> str:
     parse = sum(fault.kind is FaultKind.PARSE for fault in summary.faults)
     damage = len(summary.faults) - parse
     if damage:
-        return f"{human_count(damage, 'fault')}, see below"
+        return Toned(f"{human_count(damage, 'fault')}, see below", Tone.BAD)
     if not summary.verified:
         return "those of the lengths hold; those of the payloads were not checked"
-    return "all hold"
+    return Toned("all hold", Tone.GOOD)
 
 
-def _faults(faults: Sequence[Fault]) -> str:
-    lines = []
+def _faults(faults: Sequence[Fault]) -> list[str]:
+    lines: list[str] = []
     for fault in faults[:_FAULTS_SHOWN]:
         record = "" if fault.record is None else f" (record {fault.record})"
-        lines.append(f"  {fault.kind.value} at offset {fault.offset}{record}")
-        lines.append(f"      {printable(fault.message)}")
+        lines.append(Toned(f"{fault.kind.value} at offset {fault.offset}{record}", Tone.BAD))
+        lines.append(f"    {printable(fault.message)}")
     if len(faults) > _FAULTS_SHOWN:
         more = human_count(len(faults) - _FAULTS_SHOWN, "fault")
-        lines.append(f"  ... and {more} more; --json lists them all")
-    return "\n".join(lines)
+        lines.append(f"... and {more} more; --json lists them all")
+    return lines
 
 
 def _listed(indices: Sequence[int]) -> str:
@@ -90,14 +89,10 @@ def _listed(indices: Sequence[int]) -> str:
     return text if len(indices) <= _INDICES_SHOWN else f"{text}, ..."
 
 
-def _features(summary: ShardSummary) -> str:
-    rows = [("feature", "dtype", "present", "values", "content")]
-    rows += [_feature_row(feature, summary.records) for feature in summary.features]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "\n".join(
-        "  "
-        + "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[4]]).rstrip()
-        for row in rows
+def _features(summary: ShardSummary) -> Table:
+    return Table(
+        head=("feature", "dtype", "present", "values", "content"),
+        rows=[_feature_row(feature, summary.records) for feature in summary.features],
     )
 
 
@@ -119,26 +114,30 @@ def _range(low: int, high: int) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _sample(sample: Sample, raw: bool) -> str:
+def _sample(sample: Sample, raw: bool) -> Lines:
     record = sample.record
-    title = f"  record {record.index} at offset {record.offset}, {len(record.payload):,} bytes"
+    title = f"record {record.index} at offset {record.offset}, {len(record.payload):,} bytes"
     if raw:
         crcs = f"length CRC {record.length_crc:08x}, payload CRC {record.payload_crc:08x}"
-        return f"{title}, {crcs}\n{record.payload!r}"
+        return Lines([Toned(f"{title}, {crcs}", Tone.TITLE), Verbatim(repr(record.payload))])
     if sample.parsed is None:
-        return f"{title}\n    {_value(record.payload, _WIDTH - 4)}"
-    lines = [title]
+        return Lines([Toned(title, Tone.TITLE), f"  {_value(record.payload, _WIDTH - 4)}"])
+    lines: list[str] = [Toned(title, Tone.TITLE)]
     names = [*sample.parsed.values, *(misfit.name for misfit in sample.parsed.misfits)]
     width = min(max((len(printable(name)) for name in names), default=0), 36)
     for name, value in sample.parsed.values.items():
         note = "  (default)" if name in sample.parsed.defaulted else ""
         room = _WIDTH - width - 6 - len(note)
-        lines.append(f"    {_fitted(name, 36):{width}}  {_value(value, room)}{note}")
+        lines.append(f"  {_fitted(name, 36):{width}}  {_value(value, room)}{note}")
     lines += [
-        f"    {_fitted(misfit.name, 36):{width}}  expected {misfit.expected}, found {misfit.found}"
+        Toned(
+            f"  {_fitted(misfit.name, 36):{width}}  expected {misfit.expected}, "
+            f"found {misfit.found}",
+            Tone.BAD,
+        )
         for misfit in sample.parsed.misfits
     ]
-    return "\n".join(lines)
+    return Lines(lines)
 
 
 def _fitted(text: str, width: int) -> str:
