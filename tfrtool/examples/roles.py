@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,10 @@ __all__ = ["LabelNames", "Roles", "find_roles", "info_beside"]
 _IMAGES = ("image", "image/encoded", "image_raw", "image/data", "jpeg", "png", "img")
 _LABELS = ("label", "image/class/label", "labels", "class", "image/class/text", "target", "y")
 _NAMES = ("image/filename", "filename", "image_name", "file_name", "image/source_id", "name", "id")
-_MEASURES = ("height", "width", "depth", "channels", "rows", "cols")
+_NO_CLASS = re.compile(
+    r"(^|[/_.-])(id|index|height|width|depth|channels|rows|cols)$", re.IGNORECASE
+)
+"""Numbers that count or measure something, and are no class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +58,7 @@ def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None)
     numbers = [
         name
         for name in single
-        if features[name].dtype is DType.INT64 and not name.lower().endswith(_MEASURES)
+        if features[name].dtype is DType.INT64 and _NO_CLASS.search(name) is None
     ]
     texts = [name for name in strings if name != image and _is_text(single[name])]
     label = _choose(info.label_feature if info else None, _LABELS, numbers)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, MutableSequence
 from typing import BinaryIO
 
-from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.crc import MASK_DELTA, crc32c
 from tfrtool.records.framing import FRAME_SIZE, HEADER, HEADER_SIZE, MAX_RECORD_BYTES
 
 __all__ = ["hop", "reader_at"]
@@ -15,7 +15,8 @@ _BLOCK = 64 * 1024
 _SHORT = 4096
 """Records below this size, in bytes: reading many in a block is faster than a call for each."""
 
-_HEADERS_KNOWN = 4096
+_HEADERS_KNOWN = 1024
+"""Headers whose CRC is not computed again: many, where records have a few lengths only."""
 
 
 def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> tuple[int, int]:
@@ -35,7 +36,7 @@ def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> 
     read_at = reader_at(file)
     append = None if ends is None else ends.append
     known: dict[bytes, int] = {}  # headers whose CRC holds, and the sizes of their records
-    get = known.get
+    get, unpack = known.get, HEADER.unpack
     records, offset, step, wanted = 0, 0, 0, _BLOCK
     while offset < size:
         block = read_at(wanted, offset)
@@ -44,12 +45,15 @@ def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> 
             head = block[position : position + HEADER_SIZE]
             step = get(head, 0)
             if not step:
-                length, crc = HEADER.unpack(head)
-                if length > MAX_RECORD_BYTES or masked_crc32c(head[:8]) != crc:
+                length, stored = unpack(head)
+                crc = crc32c(head[:8])
+                if (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF != stored:
                     return records, offset + position
-                if len(known) == _HEADERS_KNOWN:
-                    known.clear()
-                step = known[head] = FRAME_SIZE + length
+                if length > MAX_RECORD_BYTES:
+                    return records, offset + position
+                step = FRAME_SIZE + length
+                if len(known) < _HEADERS_KNOWN:
+                    known[head] = step
             position += step
             records += 1
             if append is not None:

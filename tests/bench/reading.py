@@ -1,0 +1,120 @@
+"""Reading, checking, counting and inspecting shards, against what else can do it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.shards import write_shard
+from tests.bench.timing import Pair, compare, process
+from tfrtool.records.count import count_records
+from tfrtool.records.crc import crc32c
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_records
+
+__all__ = ["run"]
+
+_READ_OURS = """
+import sys
+from tfrtool import read_records
+with open(sys.argv[1], "rb") as file:
+    sys.exit(sum(1 for _ in read_records(file)) != int(sys.argv[2]))
+"""
+_READ_THEIRS = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+sys.exit(sum(1 for _ in tf.data.TFRecordDataset(sys.argv[1])) != int(sys.argv[2]))
+"""
+
+
+def _read(path: Path) -> int:
+    """Check both CRCs of all records."""
+    count = 0
+    with path.open("rb") as file:
+        for item in read_records(file):
+            assert isinstance(item, Record), item
+            count += 1
+    return count
+
+
+def _tf_data(path: Path) -> int:
+    import tensorflow as tf
+
+    count = 0
+    for _ in tf.data.TFRecordDataset(str(path)):
+        count += 1
+    return count
+
+
+def _tf_data_numpy(path: Path) -> int:
+    import tensorflow as tf
+
+    return sum(1 for _ in tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+
+
+def _tf_iterator(path: Path) -> int:
+    """Read with TensorFlow's own C++ reader, without tf.data around it."""
+    import tensorflow as tf
+
+    return sum(1 for _ in tf.compat.v1.io.tf_record_iterator(str(path)))
+
+
+def _in_memory(path: Path) -> Pair:
+    with path.open("rb") as file:
+        payloads = [item.payload for item in read_records(file) if isinstance(item, Record)]
+    return compare(
+        "the same (ours), google_crc32c over the same payloads in memory (theirs)",
+        lambda: _read(path),
+        lambda: sum(1 for payload in payloads if crc32c(payload) >= 0),
+    )
+
+
+def run(directory: Path) -> Iterator[Pair]:
+    """Yield each comparison; ours are this package's functions and commands."""
+    photographs, rows = directory / "photographs.tfrecord", directory / "rows.tfrecord"
+    count = write_shard(photographs, 25_000, 150_000_000)
+    write_shard(rows, 400, 40_000_000)
+    mixed = directory / "mixed.tfrecord"
+    write_shard(mixed, 25_000, 150_000_000, spread=0.4)
+    python = sys.executable
+    hundred = directory / "hundred.tfrecord"
+    write_shard(hundred, 25_000, 100_000_000)
+    yield compare(
+        "tfrtool inspect shard, 100 MB (ours), python -c 'import tensorflow' (theirs)",
+        process(python, "-m", "tfrtool", "inspect", "shard", str(hundred)),
+        process(python, "-c", "import tensorflow"),
+    )
+    yield compare(
+        "all CRCs of 150 MB, records of 25 kB (ours), a loop over tf.data (theirs)",
+        lambda: _read(photographs),
+        lambda: _tf_data(photographs),
+    )
+    yield compare(
+        "the same (ours), a loop over tf.data's as_numpy_iterator (theirs)",
+        lambda: _read(photographs),
+        lambda: _tf_data_numpy(photographs),
+    )
+    yield compare(
+        "the same, each as a process from its start to its end",
+        process(python, "-c", _READ_OURS, str(photographs), str(count)),
+        process(python, "-c", _READ_THEIRS, str(photographs), str(count)),
+    )
+    yield _in_memory(photographs)
+    yield compare(
+        "all CRCs of 40 MB, records of 400 bytes (ours), tf_record_iterator in C++ (theirs)",
+        lambda: _read(rows),
+        lambda: _tf_iterator(rows),
+    )
+    yield compare(
+        "the same (ours), a loop over tf.data (theirs)",
+        lambda: _read(rows),
+        lambda: _tf_data(rows),
+    )
+    for name, path in (("25 kB", photographs), ("15 to 35 kB", mixed), ("400 bytes", rows)):
+        yield compare(
+            f"counting records of {name} (ours), checking all their CRCs (theirs)",
+            lambda path=path: count_records(path),  # type: ignore[misc]
+            lambda path=path: _read(path),  # type: ignore[misc]
+        )
