@@ -29,7 +29,7 @@ def _features(**values: Value) -> dict[str, Feature]:
             ("image", "label", "image/filename"),
         ),
         ({"x": JPEG, "n": 3}, ("x", "n", None)),
-        ({"x": JPEG, "image_id": 3, "imageheight": 4}, ("x", "imageheight", None)),
+        ({"x": JPEG, "image_id": 3, "n": 4}, ("x", "n", None)),
         ({"x": JPEG, "id": 3, "image/width": 4}, ("x", None, None)),
         (
             {"image_raw": b"\0\1\2", "height": 1, "width": 1, "depth": 3, "label": 0},
