@@ -13,6 +13,7 @@ from tests.conftest import MakeShard
 from tests.records.strategies import offsets_of, payload_lists, shard_of
 from tfrtool.errors import CorruptShardError, ShardError
 from tfrtool.records.count import count_records, first_fault
+from tfrtool.records.framing import FRAME_SIZE, frame
 
 
 @pytest.fixture(scope="session")
@@ -80,3 +81,14 @@ def test_missing_file(tmp_path: Path) -> None:
         with pytest.raises(ShardError) as caught:
             function(tmp_path / "missing")
         assert caught.value.path == str(tmp_path / "missing")
+
+
+def test_a_length_that_leads_to_a_later_record(tmp_path: Path) -> None:
+    """A wrong length is found even if a header stands where it leads."""
+    first, second, third = (frame(payload) for payload in (b"first", b"second", b"third"))
+    wrong = (len(first) + len(second) - FRAME_SIZE).to_bytes(8, "little") + first[8:]
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(wrong + second + third)
+    with pytest.raises(CorruptShardError) as caught:
+        count_records(path)
+    assert (caught.value.record, caught.value.offset) == (0, 0)
