@@ -1,0 +1,137 @@
+"""Names from records, which may say anything."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath, PureWindowsPath
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tfrtool.inspection.safe_names import NAME_BYTES, numbered, safe_part, safe_path
+
+_USUAL = (b"..", b".", b"/", b"\\", b"C:", b"\0", b"\n", b" ", b"CON", b"nul.jpg", b"a", b"b.jpg")
+_RARE = (b"\xff", b"\xc3\xa9", b"\xe2\x80\xae", b"x" * 300, b"\xe2\x82\xac" * 100, b"?", b"a/" * 40)
+pieces = st.sampled_from(_USUAL + _RARE)
+names = st.one_of(st.binary(max_size=60), st.lists(pieces, max_size=8).map(b"".join))
+
+
+@given(name=names, windows=st.booleans())
+@example(name=b"a/" * 3000 + b"x.jpg", windows=False)
+@example(name=b"\xe2\x82\xac" * 4000, windows=True)
+@example(name=b" " * 300 + b"b", windows=True)
+@example(name=(b"y" * 200 + b"/") * 10 + b"z.jpg", windows=False)
+@example(name=b"a/" * 40 + b"C:/b", windows=False)
+def test_any_name_becomes_a_path_that_stays_inside(name: bytes, windows: bool) -> None:
+    """Whatever bytes a record gives, no part leads out, names a device, or can't be a name."""
+    made = safe_path(name, windows=windows)
+    for part in made.parts:
+        assert part not in ("", ".", "..")
+        assert 0 < len(part.encode("utf-8")) <= NAME_BYTES
+        assert not set(part) & {"/", "\\", "\0", "\n", "\x7f"}
+        assert part[-1] not in ". "
+        assert PureWindowsPath(part).drive == ""
+        assert not _is_reserved(part)
+        assert not windows or not set(part) & set('<>:"|?*')
+    path = "/".join(made.parts)
+    assert len(path.encode()) <= 1000
+    assert not PurePosixPath(path).is_absolute()
+    assert not PureWindowsPath(path).anchor
+
+
+def _is_reserved(part: str) -> bool:
+    devices = {"CON", "PRN", "AUX", "NUL"} | {f"{d}{n}" for d in ("COM", "LPT") for n in range(10)}
+    return part.split(".")[0].rstrip(" ").upper() in devices
+
+
+@given(name=names, windows=st.booleans())
+def test_what_is_safe_is_left_alone(name: bytes, windows: bool) -> None:
+    """A name that was made safe is safe, and is changed no further; changes come with a reason."""
+    made = safe_path(name, windows=windows)
+    path = "/".join(made.parts).encode()
+    assert made.reasons or path == name
+    if made.parts:
+        again = safe_path(path, windows=windows)
+        assert again.parts == made.parts
+        assert again.reasons == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "1.jpg",
+        "cat/1.jpg",
+        "PetImages/Cat/1.jpg",
+        "été/日本/photo 1 (2).JPG",
+        "-rf.jpg",
+        ".hidden/..x",
+        "what?.jpg",
+        "12:30:00.jpg",
+        "console.jpg",
+        "a" * 251 + ".jpg",
+        "👩‍🚀.png",
+    ],
+)
+def test_usual_names_are_kept(name: str) -> None:
+    """What people call their files stays as it is, on a system that allows it."""
+    made = safe_path(name.encode(), windows=False)
+    assert "/".join(made.parts) == name
+    assert made.reasons == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "reason"),
+    [
+        (b"../../etc/passwd", "etc/passwd", "'..'"),
+        (b"/etc/passwd", "etc/passwd", "absolute"),
+        (b"a/./b//c.jpg", "a/b/c.jpg", "an empty part"),
+        (b"C:\\x\\y.jpg", "C%3A/x/y.jpg", "a drive"),
+        (b"\\\\server\\share\\y.jpg", "server/share/y.jpg", "absolute"),
+        (b"a\0.jpg", "a%00.jpg", "control characters"),
+        (b"a\x1b[2J.jpg", "a%1B[2J.jpg", "control characters"),
+        (b"a\xc2\x85.jpg", "a%C2%85.jpg", "control characters"),
+        (b"\xff\xfe.jpg", "%FF%FE.jpg", "not UTF-8"),
+        (b"con/Aux.jpg", "_con/_Aux.jpg", "a device of Windows"),
+        (b"a. /b...", "a%2E%20/b%2E%2E%2E", "dots or spaces at its end"),
+        (b"x" * 300 + b".jpg", "x" * 251 + ".jpg", "too long"),
+        (b"f/" * 600 + b"1.jpg", "f/" * 32 + "1.jpg", "too long"),
+        (b"", "", "an empty part"),
+        (b"..", "", "'..'"),
+    ],
+)
+def test_bad_names_say_what_was_wrong(name: bytes, path: str, reason: str) -> None:
+    """A name that can't be kept is as near to it as can be, and the reason is given."""
+    made = safe_path(name, windows=False)
+    assert "/".join(made.parts) == path
+    assert reason in made.reasons
+
+
+def test_windows_refuses_more() -> None:
+    """Characters that Windows has no names for are escaped there, and only there."""
+    assert safe_path(b"a:b/what?.jpg", windows=True).parts == ("a%3Ab", "what%3F.jpg")
+
+
+@given(text=st.text(max_size=400))
+def test_a_class_is_one_folder(text: str) -> None:
+    """A class name makes one folder, or none; slashes in it part nothing."""
+    made = safe_part(text, windows=False)
+    assert len(made.parts) <= 1
+    if made.parts:
+        assert safe_path(made.parts[0].encode(), windows=False).parts == made.parts
+        assert made.reasons or made.parts == (text,)
+
+
+def test_slashes_in_a_class_are_kept_apart() -> None:
+    """Classes "a/b" and "a_b" have folders of their own."""
+    assert safe_part("a/b").parts == ("a%2Fb",)
+    assert safe_part("../x").parts == ("..%2Fx",)
+
+
+@given(name=names, number=st.integers(1, 10**9))
+def test_numbers_keep_names_safe(name: bytes, number: int) -> None:
+    """A number goes before the suffix, and makes no name too long."""
+    for part in safe_path(name).parts:
+        made = numbered(part, number)
+        assert safe_path(made.encode()).parts == (made,)
+        assert made != numbered(part, number + 1)
+    assert numbered("cat.jpg", 2) == "cat_2.jpg"

@@ -1,0 +1,200 @@
+"""Which features become files, folders and names, decided before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfrtool.errors import ShardError, UsageError, os_reason, printable
+from tfrtool.examples.example import (
+    DType,
+    Example,
+    Feature,
+    PayloadKind,
+    classify_payload,
+    decode_example,
+)
+from tfrtool.examples.roles import Roles, find_roles, info_beside
+from tfrtool.records.framing import Fault
+from tfrtool.records.reader import read_records
+
+__all__ = ["ExtractOptions", "ExtractPlan", "find_feature", "plan_extract"]
+
+_SAMPLE = 64
+"""Records whose features are looked at for the parts that nobody named: one may lack its label."""
+
+_SEARCH = 10_000
+"""Records that are looked through for a feature which was asked for, and may be rare."""
+
+_NAMES_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractOptions:
+    """What to take out, and where to.
+
+    Attributes:
+        directory: where the files go; it is empty, or not there yet.
+        feature: the string feature whose values become files; None takes the image.
+        by: the feature that decides the class folder; None takes the label, if there is one.
+        name: the feature that names the files; None takes what is in common use.
+        flat: no folders at all: each file lies in the directory under its base name.
+        limit: how many whole records to take at most; None for all.
+    """
+
+    directory: Path
+    feature: str | None = None
+    by: str | None = None
+    name: str | None = None
+    flat: bool = False
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.flat and self.by is not None:
+            raise UsageError("folders by a feature and one flat folder exclude each other")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit is at least 1, not {self.limit}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractPlan:
+    """The features that play a part.
+
+    Attributes:
+        feature: the string feature, or feature list, whose values become files.
+        by: the feature that decides the class folder; None for no class folders.
+        name: the feature that names the files; None where there is none.
+    """
+
+    feature: str
+    by: str | None
+    name: str | None
+
+
+def find_feature(example: Example, name: str) -> Feature | None:
+    """Return a feature of a record, a feature list as one feature with the values of all steps.
+
+    Steps that disagree about their type make a feature without a kind.
+    """
+    feature = example.features.get(name)
+    if feature is not None or name not in example.feature_lists:
+        return feature
+    steps = [step for step in example.feature_lists[name] if step.dtype is not None]
+    dtypes = {step.dtype for step in steps}
+    if len(dtypes) != 1:
+        return Feature(dtype=None, values=())
+    return Feature(dtype=dtypes.pop(), values=tuple(v for step in steps for v in step.values))
+
+
+def plan_extract(shards: Sequence[Path], options: ExtractOptions) -> ExtractPlan:
+    """Decide the parts that features play, from what is asked for and what the records hold.
+
+    Raises:
+        UsageError: a feature that was asked for is not there, or is no string feature.
+        ShardError: there is no record to take anything out of, or none has an image.
+    """
+    wanted = {name for name in (options.feature, options.by, options.name) if name is not None}
+    seen: dict[str, Feature] = {}
+    roles = Roles(image=None, label=None, name=None)
+    infos = {directory: info_beside(directory) for directory in {path.parent for path in shards}}
+    for number, (path, example) in enumerate(_examples(shards)):
+        firsts = {}
+        for name in (*example.features, *example.feature_lists):
+            feature = find_feature(example, name)
+            if feature is not None:
+                firsts[name] = Feature(dtype=feature.dtype, values=feature.values[:1])
+                if name not in seen or seen[name].dtype is None:
+                    seen[name] = firsts[name]
+        if number < _SAMPLE:
+            info = infos[path.parent]
+            found = find_roles(example.features, info)
+            roles = Roles(
+                # A list of images is as good as one; a list of labels or names is not.
+                image=roles.image or found.image or find_roles(firsts, info).image,
+                label=roles.label or found.label,
+                name=roles.name or found.name,
+            )
+        elif wanted <= seen.keys():
+            break
+        if number >= _SEARCH:
+            break
+    missing = sorted(wanted - seen.keys())
+    if missing:
+        raise UsageError(
+            f"no record has a feature {printable(missing[0])!r}",
+            path=shards[0],
+            found=_listed(seen),
+        )
+    feature_name = options.feature or roles.image
+    if feature_name is None:
+        strings = any(feature.dtype is DType.STRING for feature in seen.values())
+        raise ShardError(
+            "no image in the records",
+            path=shards[0],
+            found=_listed(seen),
+            hint="--feature takes out another string feature" if strings else None,
+        )
+    if seen[feature_name].dtype not in (DType.STRING, None):
+        raise UsageError(
+            f"feature {printable(feature_name)!r} can't become files",
+            path=shards[0],
+            expected="string",
+            found=_dtype(seen[feature_name]),
+        )
+    by = None if options.flat else options.by or roles.label
+    name_from = options.name or roles.name
+    return ExtractPlan(
+        feature=feature_name,
+        by=by if by != feature_name else None,
+        name=name_from if name_from != feature_name else None,
+    )
+
+
+def _examples(shards: Sequence[Path]) -> Iterator[tuple[Path, Example]]:
+    """Yield the records that are examples for certain.
+
+    Raises:
+        ShardError: there are none.
+    """
+    others: str | None = None
+    count = 0
+    for path in shards:
+        try:
+            with path.open("rb") as file:
+                for item in read_records(file):
+                    if isinstance(item, Fault):
+                        others = others or item.message
+                        continue
+                    kind = classify_payload(item.payload)
+                    if kind in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+                        count += 1
+                        yield path, decode_example(item.payload, kind)
+                    else:
+                        others = _KINDS[kind]
+        except OSError as error:
+            raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+    if not count:
+        raise ShardError(
+            "nothing to take out", path=shards[0], expected="records with features", found=others
+        )
+
+
+_KINDS = {
+    PayloadKind.EVENT: "TensorBoard events",
+    PayloadKind.EMPTY: "empty records",
+    PayloadKind.UNKNOWN: "records that are neither Example nor SequenceExample",
+}
+
+
+def _dtype(feature: Feature) -> str:
+    return "never set" if feature.dtype is None else feature.dtype.value
+
+
+def _listed(features: dict[str, Feature]) -> str:
+    names = sorted(features)
+    text = ", ".join(
+        f"{printable(name)[:80]} ({_dtype(features[name])})" for name in names[:_NAMES_SHOWN]
+    )
+    more = len(names) - _NAMES_SHOWN
+    return (text or "records without any feature") + (f" and {more} more" if more > 0 else "")
