@@ -9,6 +9,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, emit_page
+from tfrtool.cli.preview import PreviewCommand, choose_protocol, preview_option, show_previews
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_reason
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ __all__ = ["inspect_shard_command"]
 
 @click.command(
     name="shard",
+    cls=PreviewCommand,
     epilog="\b\nExamples:\n"
     "  tfrtool inspect shard data/*.tfrecord* --limit 1\n"
     "  tfrtool inspect shard train.tfrecord --feature image:string= --feature label:int64=-1\n"
-    "  tfrtool inspect shard train.tfrecord --record 17 --raw",
+    "  tfrtool inspect shard train.tfrecord --record 17 --raw\n"
+    "  tfrtool inspect shard train.tfrecord --preview",
 )
 @click.argument("shards", nargs=-1, required=True)
 @click.option(
@@ -59,6 +62,7 @@ __all__ = ["inspect_shard_command"]
 @click.option(
     "--no-payload-crc", is_flag=True, help="Don't check payload CRCs; lengths always are checked."
 )
+@preview_option
 @json_option
 @debug_option
 def inspect_shard_command(
@@ -69,6 +73,7 @@ def inspect_shard_command(
     features: tuple[str, ...],
     description: str | None,
     no_payload_crc: bool,
+    preview: str | None,
     as_json: bool,
 ) -> Outcome:
     """Tell what is in TFRecord files, and show their first records.
@@ -82,12 +87,15 @@ def inspect_shard_command(
     from tfrtool.inspection.shard import InspectOptions, inspect_shard
     from tfrtool.records.shards import find_shards
 
+    if preview is not None and as_json:
+        raise UsageError("--preview and --json exclude each other")
     options = InspectOptions(
         limit=limit,
         record=record,
         schema=_schema(features, description),
         verify_payload=not no_payload_crc,
     )
+    protocol = choose_protocol(preview)
     outcome, shown = Outcome.FINE, 0
     for number, path in enumerate(find_shards(shards)):
         summary = inspect_shard(path, options)
@@ -97,6 +105,8 @@ def inspect_shard_command(
             if number:
                 emit("")
             emit_page(summary_page(summary, raw=raw))
+            if protocol is not None:
+                show_previews([sample.record for sample in summary.sample], path, protocol)
         shown += _shows(summary, record)
         outcome = Outcome.DAMAGE if summary.faults else outcome
     if record is not None and not shown:

@@ -10,7 +10,17 @@ from dataclasses import dataclass, replace
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-__all__ = ["ImageVerdict", "audit_image", "quiet_pillow", "to_jpeg"]
+__all__ = [
+    "MAX_PIXELS",
+    "ImageVerdict",
+    "audit_image",
+    "decoder_reason",
+    "opaque",
+    "open_image",
+    "orientation_of",
+    "quiet_pillow",
+    "to_jpeg",
+]
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM")
 """What is opened. Pillow knows more, among them formats that start other programs (EPS)."""
@@ -62,13 +72,13 @@ def audit_image(data: bytes) -> ImageVerdict:
     if not data:
         return ImageVerdict(problem="the file is empty")
     try:
-        image = _open(data)
+        image = open_image(data)
     except Image.DecompressionBombError:
         return ImageVerdict(problem=f"it claims more than {2 * MAX_PIXELS:,} pixels")
     except UnidentifiedImageError:
         return ImageVerdict(problem="not an image in a known format")
     except Exception as error:  # noqa: BLE001 - decoders raise anything on hostile bytes
-        return ImageVerdict(problem=f"it can't be opened: {_reason(error)}")
+        return ImageVerdict(problem=f"it can't be opened: {decoder_reason(error)}")
     with image:
         verdict = ImageVerdict(format=image.format, width=image.width, height=image.height)
         if image.width * image.height > MAX_PIXELS:
@@ -77,13 +87,19 @@ def audit_image(data: bytes) -> ImageVerdict:
         try:
             image.load()
         except Exception as error:  # noqa: BLE001 - decoders raise anything on hostile bytes
-            return replace(verdict, problem=f"it does not decode: {_reason(error)}")
+            return replace(verdict, problem=f"it does not decode: {decoder_reason(error)}")
         if image.mode == "F":
             return replace(verdict, problem="its pixels are floating-point numbers")
         return replace(verdict, conversion=_conversion(image))
 
 
-def _open(data: bytes) -> Image.Image:
+def open_image(data: bytes) -> Image.Image:
+    """Read the header of an image, whose pixels are decoded later.
+
+    Raises:
+        UnidentifiedImageError: no format of `FORMATS` knows these bytes.
+        Image.DecompressionBombError: it claims more than twice `MAX_PIXELS`.
+    """
     Image.init()  # registers all formats that this Pillow was built with, the first time only
     return Image.open(io.BytesIO(data), formats=[name for name in FORMATS if name in Image.OPEN])
 
@@ -91,13 +107,14 @@ def _open(data: bytes) -> Image.Image:
 def _conversion(image: Image.Image) -> str | None:
     if image.format not in ("JPEG", "MPO"):
         return f"not a JPEG but {image.format}"
-    orientation = _orientation(image)
+    orientation = orientation_of(image)
     if orientation != _UPRIGHT:
         return f"EXIF orientation {orientation}"
     return None
 
 
-def _orientation(image: Image.Image) -> int:
+def orientation_of(image: Image.Image) -> int:
+    """Return the EXIF orientation, 1 to 8; 1 (upright) where there is none that makes sense."""
     try:
         value = image.getexif().get(_ORIENTATION, _UPRIGHT)
     except Exception:  # noqa: BLE001 - broken EXIF is common, and no reason to refuse the image
@@ -114,15 +131,16 @@ def to_jpeg(data: bytes, quality: int = JPEG_QUALITY) -> bytes:
         data: an image that `audit_image` finds no problem with.
         quality: the JPEG quality, 1 to 95.
     """
-    with _open(data) as image:
+    with open_image(data) as image:
         image.load()
-        upright = image if _orientation(image) == _UPRIGHT else ImageOps.exif_transpose(image)
+        upright = image if orientation_of(image) == _UPRIGHT else ImageOps.exif_transpose(image)
         output = io.BytesIO()
-        _opaque(upright).save(output, "JPEG", quality=quality)
+        opaque(upright).save(output, "JPEG", quality=quality)
         return output.getvalue()
 
 
-def _opaque(image: Image.Image) -> Image.Image:
+def opaque(image: Image.Image) -> Image.Image:
+    """Return an image of any mode in mode L or RGB: what is transparent is white, 16 bits are 8."""
     if image.mode in ("L", "RGB"):
         return image
     if image.mode in _SIXTEEN_BIT:
@@ -135,5 +153,6 @@ def _opaque(image: Image.Image) -> Image.Image:
     return canvas
 
 
-def _reason(error: Exception) -> str:
+def decoder_reason(error: Exception) -> str:
+    """Return what a decoder said, on one line of bounded length."""
     return " ".join(str(error).split())[:200] or type(error).__name__

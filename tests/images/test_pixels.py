@@ -1,0 +1,272 @@
+"""A value as a small picture, whatever holds its pixels."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageCms
+
+from tests.photos import image_bytes
+from tfrtool.images.audit import audit_image, quiet_pillow
+from tfrtool.images.pixels import (
+    Dimensions,
+    Picture,
+    decode_numbers,
+    decode_picture,
+    raw_shape,
+)
+
+RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
+QUARTERS = bytes([*RED, *GREEN, *BLUE, *WHITE])
+"""Four RGB pixels: two above two."""
+
+
+def corners(picture: Picture) -> list[tuple[int, ...]]:
+    """Return the colours at the corners: left and right above, left and right below."""
+    image = picture.image
+    assert image is not None
+    assert image.mode == "RGB"
+    right, bottom = image.width - 1, image.height - 1
+    found = [image.getpixel(at) for at in ((0, 0), (right, 0), (0, bottom), (right, bottom))]
+    return [colour for colour in found if isinstance(colour, tuple)]
+
+
+def saved(image: Image.Image, format_: str = "PNG", **options: Any) -> bytes:
+    """Return an image as a file."""
+    output = io.BytesIO()
+    image.save(output, format_, **options)
+    return output.getvalue()
+
+
+@pytest.mark.parametrize("format_", ["JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM"])
+def test_every_format_is_drawn(format_: str) -> None:
+    """An encoded image fits the box, in proportion, and its true size is told."""
+    picture = decode_picture(image_bytes(format_, size=(300, 150)), 100)
+    assert picture.image is not None
+    assert picture.image.size == (100, 50)
+    assert (picture.width, picture.height) == (300, 150)
+    assert picture.format == format_
+    assert picture.problem is None
+    assert not picture.guessed
+
+
+@pytest.mark.parametrize(
+    ("mode", "format_"),
+    [
+        ("RGB", "JPEG"), ("L", "JPEG"), ("CMYK", "JPEG"),
+        ("RGBA", "PNG"), ("P", "PNG"), ("1", "PNG"), ("I;16", "PNG"), ("L", "PNG"), ("LA", "PNG"),
+        ("F", "TIFF"), ("CMYK", "TIFF"), ("P", "GIF"), ("RGBA", "WEBP"),
+    ],
+)  # fmt: skip
+def test_every_mode_is_drawn(mode: str, format_: str) -> None:
+    """Any mode becomes RGB, dark at the left and light at the right as it was."""
+    grey = Image.linear_gradient("L").transpose(Image.Transpose.ROTATE_90).resize((120, 60))
+    if mode == "I;16":
+        image = grey.convert("I").point(lambda value: value * 256).convert("I;16")
+    else:
+        image = grey.convert(mode)
+    left, right, *_ = corners(decode_picture(saved(image, format_), 32))
+    assert max(left) < 20
+    assert min(right) > 235
+
+
+@pytest.mark.parametrize("orientation", range(2, 9))
+def test_exif_orientation_is_applied(orientation: int) -> None:
+    """The picture stands as the EXIF tag says, and its size is that of the upright image."""
+    data = image_bytes(size=(160, 120), orientation=orientation)
+    picture = decode_picture(data, 64)
+    assert picture.image is not None
+    upright = (120, 160) if orientation >= 5 else (160, 120)
+    assert (picture.width, picture.height) == upright
+    from PIL import ImageOps
+
+    with Image.open(io.BytesIO(data)) as image:
+        wanted = ImageOps.exif_transpose(image).resize(picture.image.size).convert("L")
+    shown = picture.image.convert("L").tobytes()
+    off = [abs(a - b) for a, b in zip(shown, wanted.tobytes(), strict=True)]
+    assert sum(off) / len(off) < 6
+
+
+def test_transparency_shows_a_chessboard() -> None:
+    """What is transparent is neither black nor of one colour."""
+    image = Image.new("RGBA", (40, 40), (255, 0, 0, 255))
+    image.paste((0, 0, 0, 0), (20, 0, 40, 40))
+    shown = decode_picture(saved(image), 40).image
+    assert shown is not None
+    assert shown.getpixel((4, 4)) == RED
+    colours = {shown.getpixel((x, y)) for x in range(22, 40) for y in range(40)}
+    assert len(colours) == 2
+    assert all(isinstance(colour, tuple) and min(colour) > 190 for colour in colours)
+
+
+def test_palette_transparency_is_seen() -> None:
+    """A palette with a transparent entry is no exception."""
+    image = Image.new("P", (40, 40), 0)
+    image.putpalette([255, 0, 0, 0, 255, 0])
+    image.paste(1, (20, 0, 40, 40))
+    shown = decode_picture(saved(image, transparency=1), 40).image
+    assert shown is not None
+    assert shown.getpixel((4, 4)) == RED
+    assert len(shown.crop((22, 0, 40, 40)).getcolors() or []) == 2
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7, 0.95])
+def test_a_cut_image_is_a_problem(share: float) -> None:
+    """An image that ends early is not drawn, and its size is known from its header."""
+    data = saved(Image.effect_noise((200, 200), 90), "JPEG")
+    picture = decode_picture(data[: int(len(data) * share)], 64)
+    assert picture.image is None
+    assert "does not decode" in str(picture.problem)
+    assert (picture.width, picture.height) == (200, 200)
+
+
+@pytest.mark.parametrize(
+    ("channels", "said"), [(1, 1), (3, 3), (4, 4), (1, None), (3, None), (3, 8)]
+)
+def test_raw_pixels_beside_dimensions(channels: int, said: int | None) -> None:
+    """Pixels of 8 bits are drawn by their height and width, which are not mistaken."""
+    data = bytes(range(5 * 7 * channels))
+    picture = decode_picture(data, 64, Dimensions(height=5, width=7, channels=said))
+    assert (picture.width, picture.height, picture.format) == (7, 5, "raw")
+    assert picture.image is not None
+    assert picture.image.size == (7, 5)
+    assert not picture.guessed
+
+
+def test_raw_pixels_keep_their_places() -> None:
+    """Rows go from above, pixels from the left."""
+    picture = decode_picture(QUARTERS, 64, Dimensions(height=2, width=2))
+    assert corners(picture) == [RED, GREEN, BLUE, WHITE]
+
+
+@pytest.mark.parametrize(
+    ("height", "width"),
+    [(-2, -2), (0, 4), (2**62, 2**62), (5, 2), (2, None), (4, 4), (12, -1)],
+)
+def test_false_dimensions_are_a_problem(height: int | None, width: int | None) -> None:
+    """Sizes that the bytes don't have are not believed, and no memory is spent on them."""
+    picture = decode_picture(QUARTERS, 64, Dimensions(height=height, width=width))
+    assert picture.image is None
+    assert picture.problem
+
+
+@given(st.integers(0, 200), st.integers(-5, 2**63), st.integers(-5, 2**63), st.integers(-9, 2**63))
+def test_a_raw_shape_holds_all_bytes(length: int, height: int, width: int, depth: int) -> None:
+    """A shape that is accepted has as many values as there are bytes."""
+    for size in (Dimensions(height=height, width=width, channels=depth), Dimensions()):
+        shape = raw_shape(length, size)
+        if shape is not None:
+            assert shape[0] * shape[1] * shape[2] == length
+            assert min(shape) >= 1
+
+
+def test_a_raw_shape_is_bounded() -> None:
+    """More pixels than are ever decoded are not drawn, even if they are there."""
+    assert raw_shape(10**6, Dimensions(height=1000, width=1000)) is not None
+    assert raw_shape(10**8, Dimensions(height=10_000, width=10_000)) is None
+
+
+@pytest.mark.parametrize("alphabet", [b"+/", b"-_"])
+@pytest.mark.parametrize("padded", [True, False])
+def test_base64_of_pixels(alphabet: bytes, padded: bool) -> None:
+    """Base64 of RGB is not taken for RGBA, though it is as long."""
+    pixels = bytes([*RED, *GREEN, *BLUE, 251, 255, 191]) * 6
+    text = base64.b64encode(pixels, alphabet)
+    text = text if padded else text.rstrip(b"=")
+    for channels in (3, None):
+        size = Dimensions(height=12, width=2, channels=channels)
+        picture = decode_picture(text, 64, size)
+        assert picture.format == "base64"
+        assert corners(picture)[:2] == [RED, GREEN]
+
+
+def test_base64_of_an_encoded_image() -> None:
+    """A JPEG as base64 text is drawn too."""
+    picture = decode_picture(base64.b64encode(image_bytes(size=(30, 20))), 64)
+    assert (picture.width, picture.height, picture.format) == (30, 20, "base64")
+
+
+@pytest.mark.parametrize(("length", "size"), [(784, (28, 28)), (3 * 32 * 32, (32, 32))])
+def test_a_square_is_a_guess(length: int, size: tuple[int, int]) -> None:
+    """Bytes that make a square are drawn, and said to be a guess."""
+    picture = decode_picture(bytes(index % 251 for index in range(length)), 64)
+    assert (picture.width, picture.height) == size
+    assert picture.guessed
+
+
+def test_text_is_no_square() -> None:
+    """A sentence whose length happens to be a square is not drawn."""
+    picture = decode_picture(b"a photograph/" * 4 + b"of a cat.jpg", 64)
+    assert picture.problem == "text, not an image"
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "int32", "uint16", "bool", "float16"])
+def test_a_serialized_tensor(tf: Any, dtype: str) -> None:
+    """What tf.io.serialize_tensor wrote is drawn, whatever the numbers' type."""
+    ramp = tf.reshape(tf.linspace(0.0, 1.0, 12 * 20), [12, 20, 1])
+    scale = {"uint8": 255, "int32": 255, "uint16": 65535}.get(dtype, 1)
+    image = tf.cast(tf.tile(ramp * scale, [1, 1, 3]), dtype)
+    picture = decode_picture(tf.io.serialize_tensor(image).numpy(), 64)
+    assert (picture.width, picture.height, picture.format) == (20, 12, "tensor")
+    assert corners(picture)[0] == (0, 0, 0)
+    assert corners(picture)[3] == WHITE
+
+
+def test_a_tensor_that_is_no_image(tf: Any) -> None:
+    """A tensor of another shape says what it is."""
+    picture = decode_picture(tf.io.serialize_tensor(tf.zeros([2, 3, 4, 5, 6])).numpy(), 64)
+    assert "[2, 3, 4, 5, 6]" in str(picture.problem)
+
+
+@pytest.mark.parametrize(
+    "values", [(0, 64, 128, 255), (0.0, 0.25, 0.5, 1.0), (-1.0, -0.5, 0.0, 1.0)]
+)
+def test_numbers_are_pixels(values: tuple[float, ...]) -> None:
+    """Lists of 0 to 255, of 0 to 1 and of -1 to 1 show the same greys."""
+    picture = decode_numbers(values, 64, Dimensions(height=2, width=2))
+    for shown, wanted in zip(corners(picture), (0, 64, 128, 255), strict=True):
+        assert abs(shown[0] - wanted) <= 1
+    assert picture.format == "numbers"
+
+
+@given(st.lists(st.floats(width=32) | st.integers(-(2**63), 2**63), min_size=1, max_size=200))
+def test_any_numbers_are_drawn_or_not(values: list[float]) -> None:
+    """NaN, infinities and huge numbers never raise."""
+    decode_numbers(values, 16, Dimensions(height=1, width=len(values)))
+    decode_numbers(values, 16)
+
+
+@given(st.binary(max_size=400), st.integers(0, 500), st.integers(-1, 30), st.integers(-1, 30))
+def test_hostile_bytes_never_raise(noise: bytes, place: int, height: int, width: int) -> None:
+    """Whatever the bytes and the dimensions, the answer is a picture or a reason."""
+    data = bytearray(image_bytes())
+    data[place : place + len(noise)] = noise
+    size = Dimensions(height=height, width=width, channels=3)
+    for value in (bytes(data), noise, base64.b64encode(noise)):
+        picture = decode_picture(value, 32, size)
+        assert (picture.image is None) is (picture.problem is not None)
+        assert picture.image is None or max(picture.image.size) <= 32
+
+
+def test_a_colour_profile_is_no_hindrance() -> None:
+    """An image in the Lab colour space, which Pillow can't convert by itself, does not raise."""
+    image = Image.new("LAB", (10, 10), (128, 128, 128))
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
+    picture = decode_picture(saved(image, "TIFF", icc_profile=profile), 32)
+    assert picture.image is not None or picture.problem is not None
+
+
+def test_real_awkward_images(shared_data: Path) -> None:
+    """Of many difficult files, exactly those are drawn that the audit has no problem with."""
+    with quiet_pillow():
+        for path in sorted((shared_data / "images_awkward").iterdir()):
+            if path.suffix != ".txt":
+                data = path.read_bytes()
+                sound = audit_image(data).problem is None
+                assert (decode_picture(data, 64).problem is None) is sound, path.name

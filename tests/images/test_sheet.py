@@ -1,0 +1,168 @@
+"""Contact sheets, checked by their pixels."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from tfrtool.images.sheet import (
+    FORMAT_BY_SUFFIX,
+    MAX_SHEET_PIXELS,
+    SheetLayout,
+    Tile,
+    draw_sheet,
+    encode_sheet,
+    enlarged,
+)
+
+COLOURS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]
+
+
+def mean(sheet: Image.Image, box: tuple[int, int, int, int]) -> tuple[float, ...]:
+    """Return the mean colour of a part of a sheet."""
+    part = sheet.crop(box).tobytes()
+    return tuple(sum(part[band::3]) / (len(part) // 3) for band in range(3))
+
+
+def caption(layout: SheetLayout, index: int, line: int) -> tuple[int, int, int, int]:
+    """Return where a line of a tile's caption stands."""
+    left, top = layout.corner(index)
+    top += layout.thumb + 5 + line * layout.line
+    return left, top, left + layout.thumb, top + layout.line
+
+
+def colours(sheet: Image.Image, box: tuple[int, int, int, int]) -> int:
+    """Return how many colours a part of a sheet has."""
+    return len(sheet.crop(box).getcolors(1 << 16) or [])
+
+
+def test_each_tile_shows_its_picture() -> None:
+    """Tile k has the colour of picture k, row by row, under the title."""
+    tiles = [Tile(image=Image.new("RGB", (64, 64), colour)) for colour in COLOURS]
+    layout = SheetLayout(count=5, columns=2, thumb=64, title="five")
+    sheet = draw_sheet(tiles, layout)
+    assert (layout.across, layout.down) == (2, 3)
+    assert sheet.size == layout.size
+    for index, colour in enumerate(COLOURS):
+        left, top = layout.corner(index)
+        assert mean(sheet, (left, top, left + 64, top + 64)) == colour
+    assert layout.corner(1)[0] > layout.corner(0)[0]
+    assert layout.corner(2)[1] > layout.corner(0)[1]
+
+
+def test_captions_are_written() -> None:
+    """Label, size and number leave ink at their places, and nowhere else."""
+    picture = Image.new("RGB", (64, 64), "blue")
+    tiles = [
+        Tile(image=picture, label="tabby", size="64 x 64", number="#1"),
+        Tile(image=picture),
+        Tile(image=picture, size="64 x 64"),
+        Tile(image=picture, number="#3"),
+    ]
+    layout = SheetLayout(count=4, thumb=64)
+    sheet = draw_sheet(tiles, layout)
+
+    def inked(index: int, line: int) -> tuple[bool, bool]:
+        left, top, right, bottom = caption(layout, index, line)
+        middle = left + 44
+        return (
+            colours(sheet, (left, top, middle, bottom)) > 1,
+            colours(sheet, (middle, top, right, bottom)) > 1,
+        )
+
+    assert inked(0, 0)[0]
+    assert inked(0, 1) == (True, True)
+    assert inked(1, 0) == inked(1, 1) == (False, False)
+    assert inked(2, 1)[0]
+    assert inked(3, 1) == (False, True)
+
+
+@pytest.mark.parametrize("text", ["w" * 500, "Ünïcödé 日本語", "\x1b[31m\n\t\0", "\udcff", "  "])
+def test_any_label_stays_in_its_column(text: str) -> None:
+    """Long, foreign and hostile labels neither raise nor run into the next tile."""
+    tile = Tile(image=None, label=text, size=text, number=text, problem=text)
+    layout = SheetLayout(count=2, columns=2, thumb=64)
+    sheet = draw_sheet([tile, tile], layout)
+    width, height = layout.cell
+    gap_left = layout.corner(0)[0] - (width - 64) // 2 + width
+    gap_right = layout.corner(1)[0] - (width - 64) // 2
+    top = layout.corner(0)[1]
+    assert gap_right > gap_left
+    # Letters may lean over their box by a pixel.
+    assert colours(sheet, (gap_left + 2, top, gap_right - 2, top + height)) == 1
+
+
+def test_a_broken_image_is_red() -> None:
+    """A tile without a picture is reddish, with a cross and a reason; others are not."""
+    good = Tile(image=Image.new("RGB", (128, 128), (128, 128, 128)))
+    layout = SheetLayout(count=2, columns=2)
+    reasons = ["", "it does not decode: image file is truncated"]
+    sheets = [
+        draw_sheet([good, Tile(image=None, problem=reason or None)], layout) for reason in reasons
+    ]
+    left, top = layout.corner(1)
+    square = (left, top, left + 128, top + 128)
+    red, green, blue = mean(sheets[1], square)
+    assert red > green + 10
+    assert red > blue + 10
+    assert (0xC6, 0x28, 0x28) in [c for _, c in sheets[1].crop(square).getcolors(1 << 16) or []]
+    assert sheets[0].crop(square).tobytes() != sheets[1].crop(square).tobytes()
+
+
+def test_small_pictures_keep_their_pixels() -> None:
+    """A tiny picture grows by a whole factor, into sharp squares; a large one stays."""
+    tiny = Image.new("RGB", (28, 20), "black")
+    tiny.putpixel((0, 0), (255, 255, 255))
+    grown = enlarged(tiny, 128)
+    assert grown.size == (112, 80)
+    assert len(grown.getcolors() or []) == 2
+    assert mean(grown, (0, 0, 4, 4)) == (255, 255, 255)
+    assert enlarged(Image.new("RGB", (65, 10)), 128).size == (65, 10)
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(1, 20_000), st.none() | st.integers(1, 500), st.integers(32, 1024), st.booleans()
+)
+def test_layouts_hold_all_tiles(count: int, columns: int | None, thumb: int, titled: bool) -> None:
+    """Every tile lies within the sheet, none on another, and what fits is of a sane size."""
+    layout = SheetLayout(count=count, columns=columns, thumb=thumb, title="title" if titled else "")
+    assert layout.across * layout.down >= count > layout.across * (layout.down - 1)
+    left, top = layout.corner(count - 1)
+    width, height = layout.size
+    assert 0 <= left <= width - thumb
+    assert 0 <= top <= height - layout.cell[1]
+    if layout.fits:
+        assert width * height <= MAX_SHEET_PIXELS
+
+
+def test_too_large_a_sheet_is_not_drawn() -> None:
+    """Neither is one whose number of tiles is another."""
+    layout = SheetLayout(count=2, columns=1, thumb=128)
+    with pytest.raises(ValueError, match="1 tiles"):
+        draw_sheet([Tile(image=None)], layout)
+    assert not SheetLayout(count=100_000, columns=1).fits
+    assert SheetLayout(count=1000).fits
+
+
+@pytest.mark.parametrize(
+    "values", [{"count": 0}, {"count": 1, "columns": 0}, {"count": 1, "thumb": 8}]
+)
+def test_impossible_layouts(values: dict[str, int]) -> None:
+    """A layout that makes no sense can't be made."""
+    with pytest.raises(ValueError, match=r"at least|thumb"):
+        SheetLayout(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("suffix", "format_"), sorted(FORMAT_BY_SUFFIX.items()))
+def test_every_format_of_a_sheet(suffix: str, format_: str) -> None:
+    """A sheet is saved in each format that is offered."""
+    layout = SheetLayout(count=1)
+    data = encode_sheet(draw_sheet([Tile(image=None)], layout), format_)
+    with Image.open(io.BytesIO(data)) as image:
+        assert image.format == format_, suffix
+        assert image.size == layout.size

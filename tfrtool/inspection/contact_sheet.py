@@ -1,0 +1,347 @@
+"""Contact sheets of shards: the first images of each, with labels, and with what is broken."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import ShardError, UsageError, WriteError, os_reason, printable
+from tfrtool.images.sheet import (
+    FORMAT_BY_SUFFIX,
+    MAX_THUMB,
+    MIN_THUMB,
+    SheetLayout,
+    Tile,
+    draw_sheet,
+    encode_sheet,
+)
+from tfrtool.inspection.pictures import (
+    Casting,
+    LabelledPicture,
+    PictureOptions,
+    cast_shard,
+    picture_of,
+)
+from tfrtool.records.framing import Fault, FaultKind
+from tfrtool.records.reader import read_records
+
+__all__ = ["BrokenImage", "SheetOptions", "SheetReport", "contact_sheet"]
+
+Progress = Callable[[int, int], None]
+
+_OF_RECORDS = (
+    FaultKind.LENGTH_CRC,
+    FaultKind.PAYLOAD_CRC,
+    FaultKind.TRUNCATED,
+    FaultKind.OVERSIZED_LENGTH,
+)
+_FEATURES_NAMED = 8
+_TEMPORARY = ".incomplete-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetOptions:
+    """What goes on a contact sheet.
+
+    Attributes:
+        limit: how many records at most, evenly from the start of each shard; at least 1.
+        columns: how many pictures stand side by side; None for about a square.
+        thumb: the side of the square that a picture fits into, 32 to 1024 pixels.
+        image: the feature that holds the image; None finds out.
+        label: the feature that labels it; None finds out.
+        overwrite: whether a file that is there already is replaced.
+    """
+
+    limit: int = 100
+    columns: int | None = None
+    thumb: int = 128
+    image: str | None = None
+    label: str | None = None
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if self.limit < 1 or (self.columns is not None and self.columns < 1):
+            raise UsageError("a contact sheet has at least one picture and one column")
+        if not MIN_THUMB <= self.thumb <= MAX_THUMB:
+            raise UsageError(f"thumbnails are {MIN_THUMB} to {MAX_THUMB} pixels, not {self.thumb}")
+        layout = self.layout(self.limit)
+        if not layout.fits:
+            width, height = layout.size
+            raise UsageError(
+                f"{self.limit:,} pictures would make a sheet of {width:,} x {height:,} pixels",
+                hint="ask for fewer or smaller ones",
+            )
+
+    def layout(self, count: int, title: str = "") -> SheetLayout:
+        """Return the layout for so many pictures."""
+        return SheetLayout(count=count, columns=self.columns, thumb=self.thumb, title=title)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenImage:
+    """A record that is marked on the sheet, since its image can't be shown.
+
+    Attributes:
+        path: its shard.
+        record: its index, from 0; None where it can't be known.
+        offset: where its header starts in the uncompressed stream, in bytes.
+        reason: why.
+    """
+
+    path: Path
+    record: int | None
+    offset: int
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the command line prints it."""
+        return {
+            "path": str(self.path),
+            "record": self.record,
+            "offset": self.offset,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetReport:
+    """What a contact sheet shows.
+
+    Attributes:
+        out: where it is.
+        layout: its measures.
+        shards: each shard and how many tiles it has.
+        broken: those of the tiles that show a red cross.
+        faults: damage of the files as such, for which there is no tile.
+        without: shards in which no feature holds an image.
+        guessed: how many pictures have a size that was guessed from their number of bytes.
+    """
+
+    out: Path
+    layout: SheetLayout
+    shards: tuple[tuple[Path, int], ...]
+    broken: tuple[BrokenImage, ...] = ()
+    faults: tuple[tuple[Path, Fault], ...] = ()
+    without: tuple[Path, ...] = ()
+    guessed: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as ``--json`` prints it."""
+        return {
+            "out": str(self.out),
+            "images": self.layout.count,
+            "broken": [broken.to_json() for broken in self.broken],
+            "columns": self.layout.across,
+            "rows": self.layout.down,
+            "width": self.layout.size[0],
+            "height": self.layout.size[1],
+            "guessed": self.guessed,
+            "shards": [{"path": str(path), "images": count} for path, count in self.shards],
+            "without": [str(path) for path in self.without],
+            "faults": [
+                {
+                    "path": str(path),
+                    "kind": fault.kind.value,
+                    "offset": fault.offset,
+                    "record": fault.record,
+                    "message": fault.message,
+                }
+                for path, fault in self.faults
+            ],
+        }
+
+
+def contact_sheet(
+    shards: Sequence[Path],
+    out: Path,
+    options: SheetOptions = SheetOptions(),
+    on_progress: Progress | None = None,
+) -> SheetReport:
+    """Draw the first images of each shard on one sheet, and save it.
+
+    Shards are read no farther than is needed; only thumbnails are kept.
+
+    Args:
+        shards: the files, in the order in which they are shown.
+        out: the sheet's file; its end decides the format.
+        options: how many pictures, how large, of which feature.
+        on_progress: called with the number of pictures so far and the most that there may be.
+
+    Raises:
+        UsageError: ``out`` can't be a sheet, or is there already.
+        ShardError: a file can't be read, or there is no image in any of them.
+        WriteError: the sheet can't be written.
+    """
+    format_ = _check_out(out, shards, options.overwrite)
+    gathering = _Gathering(options, many=len(shards) > 1)
+    taken = 0
+    for number, path in enumerate(shards):
+        # An even share of the limit, and what the shards before this one could not fill.
+        share = (number + 1) * options.limit // len(shards) - taken
+        for _ in gathering.add_shard(number, path, share):
+            taken += 1
+            if on_progress is not None:
+                on_progress(taken, options.limit)
+    if not gathering.tiles:
+        raise gathering.nothing(shards)
+    layout = options.layout(len(gathering.tiles), _title(shards, gathering))
+    _save(out, encode_sheet(draw_sheet(gathering.tiles, layout), format_))
+    return SheetReport(
+        out=out,
+        layout=layout,
+        shards=tuple(gathering.counts),
+        broken=tuple(gathering.broken),
+        faults=tuple(gathering.faults),
+        without=tuple(path for path, _ in gathering.without),
+        guessed=gathering.guessed,
+    )
+
+
+class _Gathering:
+    """The tiles of a sheet, and all that is to be told of them."""
+
+    def __init__(self, options: SheetOptions, *, many: bool) -> None:
+        self._options = PictureOptions(box=options.thumb, image=options.image, label=options.label)
+        self._many = many
+        self.tiles: list[Tile] = []
+        self.counts: list[tuple[Path, int]] = []
+        self.broken: list[BrokenImage] = []
+        self.faults: list[tuple[Path, Fault]] = []
+        self.without: list[tuple[Path, Casting]] = []
+        self.guessed = 0
+
+    def add_shard(self, number: int, path: Path, limit: int) -> Iterator[None]:
+        """Add up to ``limit`` tiles; yields after each."""
+        before = len(self.tiles)
+        if limit > 0:
+            yield from self._add_shard(number, path, limit)
+        self.counts.append((path, len(self.tiles) - before))
+
+    def _add_shard(self, number: int, path: Path, limit: int) -> Iterator[None]:
+        casting = cast_shard(path, self._options)
+        if casting.image is None:
+            self.faults += [(path, fault) for fault in casting.faults]
+            if casting.features or not casting.faults:
+                self.without.append((path, casting))
+            return
+        before = len(self.tiles)
+        try:
+            with path.open("rb") as file:
+                for item in read_records(file):
+                    if isinstance(item, Fault) and item.kind not in _OF_RECORDS:
+                        self.faults.append((path, item))
+                        continue
+                    if isinstance(item, Fault):
+                        self._add_fault(number, path, item)
+                    else:
+                        self._add(number, path, picture_of(item, casting, self._options))
+                    yield
+                    if len(self.tiles) - before == limit:
+                        break
+        except OSError as error:
+            raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+
+    def _add(self, number: int, path: Path, found: LabelledPicture) -> None:
+        picture = found.picture
+        self.guessed += picture.guessed
+        if picture.problem is not None:
+            self.broken.append(
+                BrokenImage(
+                    path=path, record=found.record, offset=found.offset, reason=picture.problem
+                )
+            )
+        self.tiles.append(
+            Tile(
+                image=picture.image,
+                label=found.label,
+                size=found.size,
+                number=self._number(number, found.record),
+                problem=picture.problem,
+            )
+        )
+
+    def _add_fault(self, number: int, path: Path, fault: Fault) -> None:
+        reason = f"{fault.kind.value}: {fault.message}"
+        self.broken.append(
+            BrokenImage(path=path, record=fault.record, offset=fault.offset, reason=reason)
+        )
+        self.tiles.append(
+            Tile(
+                image=None,
+                label="damaged record",
+                number=self._number(number, fault.record),
+                problem=fault.kind.value,
+            )
+        )
+
+    def _number(self, shard: int, record: int | None) -> str:
+        index = "?" if record is None else str(record)
+        return f"{shard}:{index}" if self._many else f"#{index}"
+
+    def nothing(self, shards: Sequence[Path]) -> ShardError:
+        """Return the error for shards without a single image."""
+        if self.faults and not self.without:
+            path, fault = self.faults[0]
+            return ShardError(f"no image can be read: {fault.message}", path=path)
+        wanted = self._options.image
+        what = "no feature holds an image" if wanted is None else f"no feature {wanted!r}"
+        path, casting = self.without[0] if self.without else (shards[0], Casting())
+        names = [printable(name) for name in casting.features]
+        listed = ", ".join(names[:_FEATURES_NAMED]) + (
+            ", ..." if len(names) > _FEATURES_NAMED else ""
+        )
+        return ShardError(
+            what,
+            path=path,
+            found=f"the features {listed}" if listed else "no tf.train.Example",
+            hint="--feature names the one that does" if listed else None,
+        )
+
+
+def _title(shards: Sequence[Path], gathering: _Gathering) -> str:
+    count = len(gathering.tiles)
+    name = shards[0].name if len(shards) == 1 else f"{len(shards):,} shards"
+    broken = f", {len(gathering.broken):,} broken" if gathering.broken else ""
+    return f"{name}: {count:,} record{'' if count == 1 else 's'}{broken}"
+
+
+def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> str:
+    format_ = FORMAT_BY_SUFFIX.get(out.suffix.lower())
+    if format_ is None:
+        raise UsageError(
+            "the end of the sheet's name is no picture format",
+            path=out,
+            expected=", ".join(FORMAT_BY_SUFFIX),
+            found=repr(out.suffix),
+        )
+    try:
+        if out.is_dir():
+            raise UsageError("is a directory, where the sheet should go", path=out)
+        if not out.parent.is_dir():
+            raise UsageError("the directory for the sheet is not there", path=out.parent)
+        if out.exists():
+            if any(out.samefile(path) for path in shards):
+                raise UsageError("is one of the shards", path=out)
+            if not overwrite:
+                raise UsageError("is there already", path=out, hint="--overwrite replaces it")
+    except OSError as error:
+        raise WriteError(f"can't be written: {os_reason(error)}", path=out) from error
+    return format_
+
+
+def _save(out: Path, data: bytes) -> None:
+    temporary = out.with_name(f"{_TEMPORARY}{os.getpid()}-{out.name}")
+    try:
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, out)  # noqa: PTH105
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise WriteError(f"can't be written: {os_reason(error)}", path=out) from error
