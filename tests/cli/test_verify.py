@@ -1,0 +1,289 @@
+"""``tfrtool verify``, as a user sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import MakeShard
+from tests.contracts.test_import_budget import HEAVY, loaded_by
+from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
+from tfrtool.cli import main
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+DAMAGED = sorted(path for path in (FIXTURES / "damaged").iterdir() if path.suffix != ".json")
+
+Capture = pytest.CaptureFixture[str]
+
+
+def run(*words: str | Path) -> int:
+    """Run the command, and return its exit code."""
+    return main(["verify", *map(str, words)])
+
+
+def run_json(capsys: Capture, *words: str | Path) -> tuple[int, list[dict[str, Any]]]:
+    """Run the command with --json; return its exit code and the objects that it printed."""
+    code = run("--json", *words)
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return code, [json.loads(line) for line in captured.out.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def _pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pets(tmp_path_factory.mktemp("pets"))
+
+
+@pytest.fixture
+def pets(_pets: Path, tmp_path: Path) -> Path:
+    """Return a sound dataset that a test may damage."""
+    return Path(shutil.copytree(_pets, tmp_path / "pets"))
+
+
+def test_sound_dataset(pets: Path, capsys: Capture) -> None:
+    """A few lines say what was checked, and that all is well."""
+    assert run(pets, "--images") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("all is well\n")
+    assert "4 shards" in out
+    assert "20 records" in out
+    assert "tf.train.Example" in out
+    assert "train 14, validation 6" in out
+    assert "20 decoded, no two are the same" in out
+    assert len(out.splitlines()) <= 7
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_sound_dataset_as_json(pets: Path, capsys: Capture) -> None:
+    """An object a shard, and a last one without a path."""
+    code, objects = run_json(capsys, pets)
+    assert code == 0
+    assert [Path(one["path"]).name for one in objects[:-1]] == sorted(
+        path.name for path in pets.glob("*.tfrecord-*")
+    )
+    assert [one["records"] for one in objects[:-1]] == [7, 7, 3, 3]
+    assert all(one["faults"] == [] for one in objects)
+    assert "path" not in objects[-1]
+    assert "duplicates" not in objects[-1]
+    assert objects[-1]["sound"] is True
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in DAMAGED])
+def test_damaged_fixture_agrees_with_inspection(path: Path, capsys: Capture) -> None:
+    """Verify --json and inspect shard --json tell the same faults, and both exit with 3."""
+    code, (shard, last) = run_json(capsys, path)
+    assert code == 3
+    assert main(["inspect", "shard", "--json", "--limit", "0", str(path)]) == 3
+    inspected = json.loads(capsys.readouterr().out)
+    causes = [fault.pop("cause") for fault in shard["faults"]]
+    assert len(causes) == shard["fault_count"] == last["fault_count"]
+    for key in ("path", "bytes", "compression", "records", "payload", "faults"):
+        assert shard[key] == inspected[key]
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in DAMAGED])
+def test_text_fits_80_columns(path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong, the text names the kind, and its lines are short."""
+    monkeypatch.chdir(path.parent)
+    assert run(path.name) == 3
+    out = capsys.readouterr().out
+    twin = json.loads(Path(f"{path}.json").read_text())
+    for fault in twin["faults"]:
+        assert f"{fault['kind']} at offset {fault['offset']}" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", ["payload-bit", "length-bit", "last-payload", "first-length"])
+def test_offset_is_that_of_tensorflow_s_message(tf: Any, name: str, capsys: Capture) -> None:
+    """TensorFlow says "corrupted record at N" and no file; N is ours, or the payload's place."""
+    path = FIXTURES / "damaged" / f"{name}.tfrecord"
+    with pytest.raises(tf.errors.DataLossError) as caught:
+        list(tf.data.TFRecordDataset(str(path)))
+    _, (shard, _) = run_json(capsys, path)
+    (fault,) = shard["faults"]
+    place = fault["offset"] + (12 if fault["kind"] == "payload-crc" else 0)
+    assert f"corrupted record at {place} " in str(caught.value)
+
+
+def test_cause_and_next_step(pets: Path, capsys: Capture) -> None:
+    """A damaged shard comes with its likely cause and what to do; the sound ones are not named."""
+    flip_bit(pets / "pets-train.tfrecord-00001-of-00002", 20)
+    assert run(pets) == 3
+    out = capsys.readouterr().out
+    assert "payload-crc at offset 0 (record 0)" in out
+    assert "likely: a single bit is wrong, bit 0 of the byte at offset 20" in out
+    assert "tfrtool repair SHARD OUT" in out
+    assert "pets-train.tfrecord-00000-of-00002" not in out
+    assert "1 fault\n" in out
+
+
+def test_missing_shard(pets: Path, capsys: Capture) -> None:
+    """A shard that is not there is told by its name, in text and in JSON."""
+    gone = pets / "pets-validation.tfrecord-00001-of-00002"
+    gone.unlink()
+    assert run(pets) == 3
+    assert f"missing-shard  {gone}" in capsys.readouterr().out
+    code, objects = run_json(capsys, pets)
+    assert code == 3
+    (fault,) = objects[-1]["faults"]
+    assert (fault["kind"], fault["path"]) == ("missing-shard", str(gone))
+    assert (fault["offset"], fault["record"]) == (None, None)
+
+
+def test_broken_image(tmp_path: Path, capsys: Capture) -> None:
+    """--images decodes; without it an image is bytes."""
+    image = (FIXTURES / "pets" / "dog" / "dog-061.jpg").read_bytes()
+    directory = write_foreign(tmp_path / "a", [[image_payload(0), image_payload(1, data=image)]])
+    assert run(directory) == 0
+    capsys.readouterr()
+    code, objects = run_json(capsys, directory, "--images")
+    assert code == 3
+    (fault,) = objects[0]["faults"]
+    assert (fault["kind"], fault["record"]) == ("parse", 1)
+    assert "'image'" in fault["message"]
+
+
+def test_leakage(tmp_path: Path, capsys: Capture) -> None:
+    """The same image in two splits is a fault, with shard, record, label and split."""
+    directory = write_foreign(tmp_path / "a", [[image_payload(0), image_payload(1)]])
+    (directory / "part-00000-of-00001.tfrecord").rename(directory / "train-00000-of-00001")
+    shutil.copy(directory / "train-00000-of-00001", directory / "test-00000-of-00001")
+    with (directory / "test-00000-of-00001").open("ab") as file:
+        file.write((directory / "test-00000-of-00001").read_bytes()[:0])
+    assert run(directory, "--images") == 3
+    out = capsys.readouterr().out
+    assert "the same image again: 2 in more than one split" in out
+    assert "train-00000-of-00001 record 0 (train, 0)" in out
+    code, objects = run_json(capsys, directory, "--images")
+    assert code == 3
+    assert [group["across_splits"] for group in objects[-1]["duplicates"]] == [True, True]
+    assert objects[-1]["duplicate_counts"] == {"across_splits": 2, "across_labels": 0, "within": 0}
+
+
+def test_duplicates_within_a_split_are_no_damage(tmp_path: Path, capsys: Capture) -> None:
+    """They are told, and the exit code is 0."""
+    directory = write_foreign(tmp_path / "a", [[image_payload(0)] * 3])
+    assert run(directory, "--images") == 0
+    out = capsys.readouterr().out
+    assert "the same image again: 1 within one split and label" in out
+    assert "all is well" in out
+
+
+def test_unreadable_shard_does_not_hide_the_others(pets: Path, capsys: Capture) -> None:
+    """The others are reported, the exit code is 1, and one line on stderr names the file."""
+    if not Path("/proc/self/mem").exists():
+        pytest.skip("needs Linux")
+    bad = pets / "pets-train.tfrecord-00000-of-00002"
+    bad.unlink()
+    bad.symlink_to("/proc/self/mem")  # opens, and fails to be read at 0
+    flip_bit(pets / "pets-train.tfrecord-00001-of-00002", 20)
+    assert run(pets) == 1
+    captured = capsys.readouterr()
+    assert "payload-crc" in captured.out
+    assert "1 shard can't be read" in captured.out
+    (line,) = captured.err.splitlines()
+    assert line.startswith(f"tfrtool: error: {bad}: can't be read")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
+def test_no_permission_to_read(pets: Path, capsys: Capture) -> None:
+    """A file that may not be read ends with 1."""
+    (pets / "pets-train.tfrecord-00000-of-00002").chmod(0)
+    assert run(pets) == 1
+    assert "permission denied" in capsys.readouterr().err
+
+
+def test_directory_without_shards(tmp_path: Path, capsys: Capture) -> None:
+    """There is nothing to verify: one line, and 1."""
+    (tmp_path / "dataset_info.json").write_text("{}")
+    assert run(tmp_path) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "no shard files" in captured.err
+
+
+def test_broken_metadata(pets: Path, capsys: Capture) -> None:
+    """A dataset_info.json that is no JSON is a fault, and the shards are verified."""
+    (pets / "dataset_info.json").write_text("{")
+    assert run(pets) == 3
+    out = capsys.readouterr().out
+    assert "dataset_info.json" in out
+    assert "20 records" in out
+
+
+def test_hostile_counts(tmp_path: Path, capsys: Capture) -> None:
+    """An absurd count costs nothing, and is told in few lines."""
+    directory = write_foreign(tmp_path / "a", [[image_payload(0)]])
+    shutil.copy(directory / "part-00000-of-00001.tfrecord", directory / "-00000-of-99999999999")
+    assert run(directory) == 3
+    out = capsys.readouterr().out
+    assert "missing-shard more; --json lists them all" in out
+    assert len(out) < 10_000
+    code, objects = run_json(capsys, directory)
+    assert code == 3
+    assert any("99,999,999,898 more" in fault["message"] for fault in objects[-1]["faults"])
+
+
+@pytest.mark.parametrize("flipped", [False, True], ids=["missing", "damaged"])
+def test_hostile_names(tmp_path: Path, flipped: bool, capsys: Capture) -> None:
+    """Escape sequences and line breaks in names reach no terminal."""
+    directory = write_foreign(tmp_path / "a", [[image_payload(0)] * 2])
+    (shard,) = directory.iterdir()
+    hostile = shard.rename(directory / "\x1b[31m\n-00000-of-00002")
+    if flipped:
+        flip_bit(hostile, 20)
+    assert run(directory, "--images") == 3
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\\x1b[31m\\n-00001-of-00002" in out
+
+
+def test_empty_shard(make_shard: MakeShard, capsys: Capture) -> None:
+    """A file of no bytes is a fault."""
+    code, objects = run_json(capsys, make_shard([]))
+    assert code == 3
+    assert [fault["kind"] for fault in objects[0]["faults"]] == ["empty"]
+
+
+def test_workers_make_no_difference(pets: Path, capsys: Capture) -> None:
+    """Two processes tell what one tells."""
+    flip_bit(pets / "pets-train.tfrecord-00001-of-00002", 20)
+    with (pets / "pets-train.tfrecord-00000-of-00002").open("ab") as file:
+        file.write(bytes(5_000_000))  # so that a second process is worth its start
+    outputs = [run_json(capsys, pets, "--images", "--workers", count) for count in ("1", "2")]
+    assert outputs[0] == outputs[1]
+    assert outputs[0][0] == 3
+
+
+def test_files_of_two_directories(tmp_path: Path, capsys: Capture) -> None:
+    """Each directory is looked at for itself."""
+    for name in ("a", "b"):
+        write_foreign(tmp_path / name, [[image_payload(0)], [image_payload(1)]])
+    (tmp_path / "b" / "part-00001-of-00002.tfrecord").unlink()
+    code, objects = run_json(capsys, tmp_path / "a", tmp_path / "b")
+    assert code == 3
+    (fault,) = objects[-1]["faults"]
+    assert fault["path"] == str(tmp_path / "b" / "part-00001-of-00002.tfrecord")
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]], ids=["text", "json"])
+def test_verifying_is_light(pets: Path, words: list[str]) -> None:
+    """Without --images neither TensorFlow nor numpy nor Pillow is loaded."""
+    assert loaded_by(["verify", str(pets), *words], HEAVY) == (0, [])
+
+
+def test_images_need_pillow_alone(pets: Path) -> None:
+    """With --images Pillow is loaded, and nothing else that is heavy."""
+    assert loaded_by(["verify", str(pets), "--images", "--workers", "1"], HEAVY) == (0, ["PIL"])
+
+
+@pytest.mark.parametrize("words", [["--workers", "0"], []], ids=["workers", "no shards"])
+def test_usage(words: list[str], capsys: Capture) -> None:
+    """A call that makes no sense ends with 2."""
+    assert run(*words) == 2
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,192 @@
+"""The likely cause of a fault: told where the bytes tell it, and only there."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import MakeShard
+from tests.datasets import flip_bit
+from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.inspection.verify_shard import verify_shard
+from tfrtool.records.framing import frame
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "damaged"
+
+
+def cause_of(path: Path) -> str | None:
+    """Return the cause of a shard's first fault; it has one."""
+    return verify_shard(path).causes[0]
+
+
+def noise(count: int, size: int = 5000) -> list[bytes]:
+    """Return Examples of bytes at random, the same ones always."""
+    generator = random.Random(0)
+    return [
+        encode_example({"x": Feature(dtype=DType.STRING, values=(generator.randbytes(size),))})
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("git-lfs.tfrecord", "git lfs pull"),
+        ("web-page.tfrecord", "fetch it again"),
+        ("empty.tfrecord", "nothing was ever written"),
+        ("nothing.tfrecord.gz", "closed without a record"),
+        ("cut-in-payload.tfrecord", "tfrtool repair keeps its 6 whole records"),
+        ("cut-in-first.tfrecord", "cut: fetch it again, or write it again"),
+        ("zeros.tfrecord", "reserved in advance"),
+        ("stray-bytes.tfrecord", "appended"),
+        ("cut.tfrecord.gz", "cut, or its writer was never closed"),
+        ("no-trailer.tfrecord.gz", "cut, or its writer was never closed"),
+        ("bad-block.tfrecord.gz", "bits changed"),
+        ("bad-crc.tfrecord.gz", "bits changed"),
+        ("junk.tfrecord.gz", "not compressed was appended"),
+        ("payload-bit.tfrecord", "a single bit is wrong"),
+        ("payload-crc-bit.tfrecord", "a single bit is wrong"),
+        ("length-bit.tfrecord", "a single bit is wrong, bit 0 of the byte at offset 379"),
+        ("length-crc-bit.tfrecord", "a single bit is wrong, bit 0 of the byte at offset 387"),
+        ("inserted-bytes.tfrecord", "bits changed"),
+        ("payload-bit.tfrecord.gz", "bits changed"),
+        ("huge-length.tfrecord", "may crash"),
+        ("no-example.tfrecord", "written like this"),
+    ],
+)
+def test_fixture(name: str, words: str) -> None:
+    """Each sort of damage has its cause and what to do about it."""
+    cause = cause_of(FIXTURES / name)
+    assert cause is not None
+    assert words in cause
+
+
+@pytest.mark.parametrize("name", ["json.tfrecord", "text.tfrecord.gz"])
+def test_no_guesses(name: str) -> None:
+    """Where nothing tells how it came about, nothing is said."""
+    assert cause_of(FIXTURES / name) is None
+
+
+def test_carriage_returns_put_in(make_shard: MakeShard) -> None:
+    """A transfer in text mode to Windows is told, in the middle of a file and at its start."""
+    path = make_shard([b"\xff", *noise(5)])
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert "put a carriage return" in str(cause_of(path))
+    path = make_shard(noise(5))  # its first length, 5,014 bytes, has a line feed
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert "put a carriage return" in str(cause_of(path))
+
+
+def test_carriage_returns_taken_out(make_shard: MakeShard) -> None:
+    """A transfer in text mode from Windows is told once a file is long enough to be sure."""
+    for count, sure in ((400, True), (10, False)):
+        path = make_shard(noise(count))
+        data = path.read_bytes()
+        assert b"\r\n" in data
+        path.write_bytes(data.replace(b"\r\n", b"\n"))
+        assert ("took the carriage return" in str(cause_of(path))) == sure
+
+
+def test_read_as_text_and_written_again(make_shard: MakeShard) -> None:
+    """Bytes that became replacement characters are told: nothing can bring them back."""
+    path = make_shard(noise(5))
+    path.write_text(path.read_bytes().decode("utf-8", "replace"), "utf-8", newline="")
+    assert "U+FFFD" in str(cause_of(path))
+
+
+def test_base64(make_shard: MakeShard) -> None:
+    """A file that is the base64 text of a shard says so; other text does not."""
+    path = make_shard(noise(2))
+    path.write_bytes(base64.encodebytes(path.read_bytes()))
+    assert "base64 -d" in str(cause_of(path))
+    path.write_text("just a text without any line feed")
+    assert cause_of(path) is None
+
+
+def test_hole(make_shard: MakeShard) -> None:
+    """Blocks that a copy lost are told with their place; zeros of the data itself are none."""
+    path = make_shard(noise(20))
+    data = bytearray(path.read_bytes())
+    data[24_576:32_768] = bytes(8192)
+    path.write_bytes(data)
+    cause = str(cause_of(path))
+    assert "zero bytes at offset 24,576" in cause
+    zeros = make_shard([bytes(10_000)] * 3)
+    data = bytearray(zeros.read_bytes())
+    data[500] = 255
+    zeros.write_bytes(data)
+    assert "bits changed" in str(cause_of(zeros))
+
+
+@given(st.data())
+def test_single_bit(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Any single flipped bit of a record that is followed by another is told with its place."""
+    path = tmp_path_factory.mktemp("bit") / "a.tfrecord"
+    records = list(map(frame, noise(2, size=data.draw(st.integers(0, 60)))))
+    path.write_bytes(b"".join(records))
+    offset = data.draw(st.integers(0, len(records[0]) - 1))
+    bit = data.draw(st.integers(0, 7))
+    flip_bit(path, offset, bit)
+    assert f"bit {bit} of the byte at offset {offset}," in str(cause_of(path))
+
+
+def test_two_bits_are_not_one(make_shard: MakeShard) -> None:
+    """Where more is wrong, no bit is named."""
+    path = make_shard(noise(3))
+    flip_bit(path, 20, 0)
+    flip_bit(path, 2000, 5)
+    assert "bits changed" in str(cause_of(path))
+
+
+def test_thousands_of_faults_are_not_all_looked_at(make_shard: MakeShard) -> None:
+    """The first faults of a shard tell; the others cost no search."""
+    path = make_shard(noise(100, size=50))
+    data = bytearray(path.read_bytes())
+    size = len(data) // 100
+    data[30::size] = bytes(value ^ 1 for value in data[30::size])
+    path.write_bytes(data)
+    causes = verify_shard(path).causes
+    assert len(causes) == 100
+    single = [str(cause).startswith("a single bit") for cause in causes]
+    assert single == [True] * 20 + [False] * 80
+
+
+def test_shards_put_together_with_cat(make_shard: MakeShard) -> None:
+    """A compressed shard behind a plain one, and the other way round."""
+    plain = b"".join(map(frame, noise(3)))
+    path = make_shard([])
+    path.write_bytes(plain + gzip.compress(plain))
+    assert "gzip shard was appended to an uncompressed one" in str(cause_of(path))
+    path.write_bytes(gzip.compress(plain) + plain)
+    assert "uncompressed shard was appended to a compressed one" in str(cause_of(path))
+
+
+def test_cut_after_whole_blocks(make_shard: MakeShard) -> None:
+    """A size that is a whole number of blocks points to a copy; any other does not."""
+    path = make_shard(noise(5))
+    data = path.read_bytes()
+    path.write_bytes(data[:12_288])
+    assert "whole number of blocks" in str(cause_of(path))
+    path.write_bytes(data[:12_289])
+    assert "whole number of blocks" not in str(cause_of(path))
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (b"PK\x03\x04" + bytes(30), "unpack"),
+        (b"\x83\xafp\xd1\r\x88J?" + bytes(56), "ArrayRecord"),
+        (bytes(5000), "reserved"),
+    ],
+)
+def test_other_formats(make_shard: MakeShard, head: bytes, words: str) -> None:
+    """Formats that take the place of a TFRecord file are named."""
+    path = make_shard([])
+    path.write_bytes(head)
+    assert words in str(cause_of(path))

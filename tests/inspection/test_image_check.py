@@ -1,0 +1,158 @@
+"""Every image of a shard is decoded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import MakeShard
+from tests.examples.strategies import int64, string
+from tests.photos import image_bytes
+from tfrtool.examples.example import Feature, encode_example
+from tfrtool.inspection.image_check import ImageFindings
+from tfrtool.inspection.verify import VerifyReport, verify
+from tfrtool.inspection.verify_shard import VerifyOptions, verify_shard
+
+IMAGES = VerifyOptions(images=True, workers=1)
+JPEG = image_bytes(size=(64, 48))
+CUT = JPEG[: len(JPEG) * 7 // 10]
+
+
+def example(**features: Feature) -> bytes:
+    """Return an Example of these features."""
+    return encode_example(features)
+
+
+def findings(path: Path) -> ImageFindings:
+    """Return what is found in the images of a shard."""
+    images = verify_shard(path, IMAGES).images
+    assert images is not None
+    return images
+
+
+def faults(report: VerifyReport) -> list[tuple[str, int | None, str]]:
+    """Return the faults of all shards: kind, record, message."""
+    return [
+        (fault.kind.value, fault.record, fault.message)
+        for shard in report.shards
+        for fault in shard.faults
+    ]
+
+
+def test_images_that_decode(make_shard: MakeShard) -> None:
+    """All formats that can be opened count as images, and none of these is broken."""
+    formats = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
+    path = make_shard([example(image=string(image_bytes(name))) for name in formats])
+    found = findings(path)
+    assert (found.encoded, found.pixels, found.doubtful, found.absent) == (6, 0, 0, 0)
+    assert verify([str(path)], IMAGES).is_sound
+
+
+def test_cut_image_is_a_fault(make_shard: MakeShard) -> None:
+    """The fault names feature, record and offset, and says why; without images it isn't seen."""
+    path = make_shard([example(image=string(data)) for data in (JPEG, CUT, JPEG)])
+    assert verify([str(path)]).is_sound
+    verdict = verify_shard(path, IMAGES)
+    (fault,) = verdict.faults
+    assert (fault.kind.value, fault.record) == ("parse", 1)
+    assert fault.offset == len(example(image=string(JPEG))) + 16
+    assert "feature 'image'" in fault.message
+    assert "truncated" in fault.message.lower()
+
+
+def test_every_feature_that_holds_images_is_looked_at(make_shard: MakeShard) -> None:
+    """A mask beside the image is decoded, too, and so is each of a list."""
+    mask = image_bytes("PNG")
+    cut = mask[: len(mask) // 2]
+    payloads = [
+        example(image=string(JPEG), mask=string(mask)),
+        example(image=string(JPEG), mask=string(cut)),
+        example(image=string(JPEG), mask=string(mask, cut)),
+    ]
+    found = faults(verify([str(make_shard(payloads))], IMAGES))
+    assert [record for _, record, _ in found] == [1, 2]
+    assert all("'mask'" in message for _, _, message in found)
+
+
+def test_what_is_no_image_among_images(make_shard: MakeShard) -> None:
+    """Other bytes, and none, are faults where the feature holds images, in any shard of it."""
+    values = (b"", b"error: timed out", b"\x00\xff\x01")
+    make_shard([example(image=string(value)) for value in values], "a.tfrecord")
+    path = make_shard([example(image=string(JPEG))], "b.tfrecord")
+    report = verify([str(path.parent)], IMAGES)
+    assert [(kind, record) for kind, record, _ in faults(report)] == [
+        ("parse", 0),
+        ("parse", 1),
+        ("parse", 2),
+    ]
+    messages = [message for _, _, message in faults(report)]
+    assert "no bytes" in messages[0]
+    assert "text" in messages[1]
+    assert report.n_faults == 3
+    assert all(len(shard.causes) == len(shard.faults) for shard in report.shards)
+
+
+def test_feature_without_any_image_is_no_damage(make_shard: MakeShard) -> None:
+    """Where nothing is an image in a known format, nothing is called broken."""
+    path = make_shard([example(image=string(b"cGl4ZWxz"))] * 3)
+    assert verify([str(path)], IMAGES).is_sound
+    assert findings(path).doubtful == 3
+
+
+def test_bare_pixels(make_shard: MakeShard) -> None:
+    """Pixels have the size that their record says, with channels or without."""
+    size = {"height": int64(4), "width": int64(5)}
+    right = [
+        example(image=string(b"\xff\x00\x80" * 20), channels=int64(3), **size),
+        example(image_raw=string(b"\xff\x00\x80" * 20), **size),
+    ]
+    wrong = example(image=string(b"\xff\x00\x80" * 19), channels=int64(3), **size)
+    for number, payload in enumerate(right):
+        path = make_shard([payload], f"{number}.tfrecord")
+        assert findings(path).pixels == 1
+        assert verify([str(path)], IMAGES).is_sound
+    ((kind, record, message),) = faults(verify([str(make_shard([right[0], wrong]))], IMAGES))
+    assert (kind, record) == ("parse", 1)
+    assert "5 x 4 x 3 = 60 bytes of pixels, found 57" in message
+
+
+def test_hostile_sizes(make_shard: MakeShard) -> None:
+    """Sizes of zero, below zero, and beyond all memory are only numbers."""
+    for value in (0, -1, 2**62):
+        payload = example(
+            image=string(b"\xff\x00"),
+            height=int64(value),
+            width=int64(value),
+            channels=int64(value),
+        )
+        assert verify_shard(make_shard([payload]), IMAGES).records == 1
+
+
+def test_records_without_an_image_are_counted(make_shard: MakeShard) -> None:
+    """A record may lack what others have."""
+    path = make_shard([example(image=string(JPEG)), example(label=int64(1))])
+    assert findings(path).absent == 1
+
+
+def test_shard_of_no_examples(make_shard: MakeShard) -> None:
+    """Where records are no Examples there is nothing to look at, and no fault."""
+    path = make_shard([JPEG] * 3)
+    assert findings(path) == ImageFindings()
+    assert verify([str(path)], IMAGES).is_sound
+
+
+def test_pillow_bomb_is_a_fault(make_shard: MakeShard) -> None:
+    """An image that claims more pixels than anybody has is told, and not decoded."""
+    import struct
+    import zlib
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        crc = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + crc
+
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IEND", b"")
+    ((_, record, message),) = faults(
+        verify([str(make_shard([example(image=string(bomb))]))], IMAGES)
+    )
+    assert record == 0
+    assert "pixels" in message
