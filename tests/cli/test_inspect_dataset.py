@@ -1,0 +1,226 @@
+"""``tfrtool inspect dataset``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.datasets import flip_bit, write_pets
+from tests.examples.strategies import int64, string
+from tfrtool.cli import main
+from tfrtool.examples.example import encode_example
+from tfrtool.records.framing import frame
+from tfrtool.records.reader import read_records
+
+Capture = pytest.CaptureFixture[str]
+
+
+def run(*words: str | Path) -> int:
+    """Run the command, and return its exit code."""
+    return main(["inspect", "dataset", *map(str, words)])
+
+
+def run_json(capsys: Capture, *words: str | Path) -> tuple[int, dict[str, Any]]:
+    """Run the command with --json; return its exit code and the one object that it printed."""
+    code = run("--json", *words)
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    (line,) = captured.out.splitlines()
+    return code, json.loads(line)
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset that is shuffled; it is not to be changed."""
+    return write_pets(tmp_path_factory.mktemp("pets"), count=120, shards=3)
+
+
+@pytest.fixture
+def unshuffled(pets: Path, tmp_path: Path) -> Path:
+    """Return the same records in the order of their classes, as foreign shards."""
+    payloads = []
+    for path in sorted(pets.glob("*-train*")):
+        with path.open("rb") as file:
+            payloads += [item.payload for item in read_records(file) if not hasattr(item, "kind")]
+    payloads.sort(key=lambda payload: b"cat/" not in payload)
+    size = -(-len(payloads) // 3)
+    for number in range(3):
+        part = payloads[number * size : (number + 1) * size]
+        path = tmp_path / f"pets-train.tfrecord-0000{number}-of-00003"
+        path.write_bytes(b"".join(map(frame, part)))
+    return tmp_path
+
+
+def test_json_keys(capsys: Capture, pets: Path) -> None:
+    """The keys of --json are there for the dataset, its splits and its shards."""
+    code, found = run_json(capsys, pets)
+    assert code == 0
+    assert {
+        "dataset", "name", "version", "label", "splits", "faults", "records", "notes",
+    } <= found.keys()  # fmt: skip
+    assert found["dataset"] == str(pets)
+    assert set(found["splits"]) == {"train", "validation"}
+    for split in found["splits"].values():
+        assert {
+            "records", "expected_records", "bytes", "shards", "labels", "longest_run",
+            "expected_longest_run", "runs", "expected_runs", "runs_z", "mix_distance",
+            "batch_spread", "shuffle_buffer", "shuffle", "order",
+        } <= split.keys()  # fmt: skip
+        assert (split["shuffle"], split["order"]) == ("well shuffled", "shuffled")
+        assert split["shuffle_buffer"] == 1
+        assert len(split["shards"]) == 3
+        for shard in split["shards"]:
+            assert {"path", "records", "bytes", "labels", "mix_distance"} <= shard.keys()
+            assert Path(shard["path"]).stat().st_size == shard["bytes"]
+
+
+def test_json_of_faults(capsys: Capture, pets: Path, tmp_path: Path) -> None:
+    """Damage and missing shards come in the form of all faults, with their file; exit code 3."""
+    broken = Path(shutil.copytree(pets, tmp_path / "pets"))
+    flip_bit(broken / "pets-train.tfrecord-00001-of-00003", 30)
+    (broken / "pets-validation.tfrecord-00002-of-00003").unlink()
+    code, found = run_json(capsys, broken)
+    assert code == 3
+    assert [(fault["kind"], Path(fault["path"]).name) for fault in found["faults"]] == [
+        ("missing-shard", "pets-validation.tfrecord-00002-of-00003"),
+        ("payload-crc", "pets-train.tfrecord-00001-of-00003"),
+    ]
+    for fault in found["faults"]:
+        assert {"kind", "offset", "record", "message", "path"} == fault.keys()
+    assert run(broken) == 3
+    out = capsys.readouterr().out
+    assert "missing-shard: pets-validation.tfrecord-00002-of-00003" in out
+    assert "payload-crc: pets-train.tfrecord-00001-of-00003\n      record 0 at offset 0: " in out
+    assert "2 of 3" in out
+
+
+def test_text(capsys: Capture, pets: Path) -> None:
+    """The text tells counts, labels and order, in 80 columns."""
+    assert run(pets) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    for words in ("pets 1.0.0", "agrees", "train", "validation", "cat", "dog", "balanced"):
+        assert words in captured.out
+    assert captured.out.count("well shuffled") == 2
+    assert "sorted" not in captured.out
+    assert max(map(len, captured.out.splitlines()[1:])) <= 80
+
+
+def test_sorted_records(capsys: Capture, unshuffled: Path) -> None:
+    """Records in the order of their classes are told as sorted, with what to do."""
+    assert run(unshuffled) == 0
+    out = capsys.readouterr().out
+    assert "sorted by label" in out
+    assert "shuffle with a buffer of all" in out
+    assert "not alike" in out
+    assert "none; counts and shards can't be checked" in out
+    assert max(map(len, out.splitlines()[1:])) <= 80
+    _, found = run_json(capsys, unshuffled)
+    split = found["splits"]["train"]
+    assert split["order"] == "sorted"
+    assert split["shuffle_buffer"] == split["records"]
+    assert split["shuffle"].startswith("sorted by label")
+
+
+def test_no_label(capsys: Capture, tmp_path: Path) -> None:
+    """Without a label all else is told, and what it could be."""
+    payload = encode_example({"apples": int64(1), "pears": int64(2)})
+    (tmp_path / "a-train-00000-of-00001").write_bytes(frame(payload) * 20)
+    assert run(tmp_path) == 0
+    out = capsys.readouterr().out
+    assert "name it with --label" in out
+    assert "apples, pears" in out
+    assert run(tmp_path, "--label", "pears") == 0
+    assert "all are 2" in capsys.readouterr().out
+    assert run(tmp_path, "--label", "plums") == 2
+    assert "no record has a label in a feature 'plums'" in capsys.readouterr().err
+
+
+def test_payloads_that_are_no_examples(capsys: Capture, tmp_path: Path) -> None:
+    """Other payloads are counted."""
+    (tmp_path / "a.tfrecord").write_bytes(frame(b"hello") * 3)
+    assert run(tmp_path) == 0
+    out = capsys.readouterr().out
+    assert "neither Example nor SequenceExample" in out
+    assert "3 in 1 shard" in out
+
+
+def test_many_labels_fit(capsys: Capture, tmp_path: Path) -> None:
+    """Many and long labels, many splits and shards stay in 80 columns."""
+    for split in ("train", "test", "validation", "a_very_long_name_of_a_split", "dev"):
+        for number in range(20):
+            payloads = [
+                encode_example({"label": string(f"{'long ' * 9}label {value}".encode())})
+                for value in range(40)
+            ]
+            path = tmp_path / f"x-{split}.tfrecord-{number:05d}-of-00020"
+            path.write_bytes(b"".join(map(frame, payloads)))
+    assert run(tmp_path) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines()[1:])) <= 80
+    assert "... 20 more" in out
+    assert "... 4 more" in out
+    assert "of 5 splits" in out
+
+
+def test_hostile_names(capsys: Capture, tmp_path: Path) -> None:
+    """Escape sequences in labels, features and file names don't reach the terminal."""
+    payload = encode_example({"label": string(b"red\x1b]0;x\x07")})
+    (tmp_path / "x\x07-train.tfrecord-00000-of-00002").write_bytes(frame(payload) * 20)
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.tfrecord")).write_bytes(frame(payload))
+    assert run(tmp_path) == 3
+    captured = capsys.readouterr()
+    assert not set("\x07\x1b") & set(captured.out + captured.err)
+    code, found = run_json(capsys, tmp_path)
+    assert code == 3
+    assert not set("\x07\x1b") & set(str(found))
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["none"], 1), ([""], 2), ([".", "--workers", "0"], 2), ([], 2)]
+)
+def test_usage(
+    capsys: Capture, pets: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
+) -> None:
+    """What makes no sense is told in a line."""
+    monkeypatch.chdir(pets)
+    assert run(*words) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("tfrtool: error: ")
+
+
+def test_nothing_heavy_is_loaded(pets: Path) -> None:
+    """Neither TensorFlow nor numpy nor Pillow is loaded."""
+    program = (
+        "import sys; from tfrtool.cli import main; code = main(['inspect', 'dataset', "
+        "sys.argv[1], '--workers', '1']); heavy = ('tensorflow', 'numpy', 'PIL', 'keras'); "
+        "sys.exit(code or any(name in sys.modules for name in heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(pets)], capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_real_datasets(capsys: Capture, shared_data: Path) -> None:
+    """What other software wrote: TFDS' MNIST is shuffled, TFX's penguins are sorted by species."""
+    code, found = run_json(capsys, shared_data / "tfrecord" / "tfds_mnist")
+    assert (code, found["label"]) == (0, "label")
+    assert found["splits"]["test"]["records"] == 10_000
+    assert found["splits"]["test"]["labels"]["1"] == 1135
+    assert found["splits"]["test"]["shuffle"] == "well shuffled"
+    code, found = run_json(capsys, shared_data / "tfrecord" / "tfx_penguin")
+    assert (code, found["label"]) == (0, "species")
+    assert {name: split["order"] for name, split in found["splits"].items()} == {
+        "train": "sorted",
+        "eval": "sorted",
+    }
+    code, found = run_json(capsys, shared_data / "tfrecord" / "spotify_tfreader")
+    assert (code, found["label"]) == (3, None)
+    assert {fault["kind"] for fault in found["faults"]} == {"missing-shard"}

@@ -1,0 +1,295 @@
+"""Datasets on disk: where their splits are, what they should hold, and what they do hold."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.datasets import flip_bit, write_pets
+from tests.examples.strategies import int64, string
+from tfrtool.errors import DatasetError, UsageError
+from tfrtool.examples.example import encode_example
+from tfrtool.inspection import dataset_fold, labels
+from tfrtool.inspection.dataset import DatasetSummary, InspectDatasetOptions, inspect_dataset
+from tfrtool.inspection.shuffle import Order
+from tfrtool.records.framing import frame
+
+ALONE = InspectDatasetOptions(workers=1)
+
+
+def inspect(directory: Path, label: str | None = None) -> DatasetSummary:
+    """Inspect a dataset in this process."""
+    return inspect_dataset(directory, InspectDatasetOptions(label=label, workers=1))
+
+
+def shard(path: Path, values: Sequence[int | bytes], feature: str = "label") -> Path:
+    """Write a shard with these labels."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    payloads = [
+        encode_example({feature: int64(v) if isinstance(v, int) else string(v)}) for v in values
+    ]
+    path.write_bytes(b"".join(map(frame, payloads)))
+    return path
+
+
+def faults(summary: DatasetSummary) -> list[tuple[str, str]]:
+    """Return the kind and the file of each fault."""
+    return [(one.fault.kind.value, one.path.name) for one in summary.faults]
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset of two splits with two shards each; it is not to be changed."""
+    return write_pets(tmp_path_factory.mktemp("pets"))
+
+
+@pytest.fixture
+def copy(pets: Path, tmp_path: Path) -> Path:
+    """Return a copy of the dataset, to be broken."""
+    return Path(shutil.copytree(pets, tmp_path / "pets"))
+
+
+def test_a_dataset_that_is_whole(pets: Path) -> None:
+    """Counts, shards and labels are those that the writer reports, and there are no faults."""
+    report = json.loads((pets / "write_report.json").read_text())
+    seen: list[tuple[int, int]] = []
+    found = inspect_dataset(pets, ALONE, lambda done, total: seen.append((done, total)))
+    assert seen == [(number, 4) for number in (1, 2, 3, 4)]
+    assert (found.name, found.version, found.label, found.faults) == ("pets", "1.0.0", "label", ())
+    assert {split.name for split in found.splits} == set(report["splits"])
+    for split in found.splits:
+        said = report["splits"][split.name]
+        assert (split.records, split.expected) == (said["records"], said["records"])
+        assert (split.bytes, split.labels) == (said["bytes"], said["labels"])
+        assert [one.records for one in split.shards] == [s["records"] for s in said["shards"]]
+        assert sum(sum(one.labels.values()) for one in split.shards) == split.records
+        assert (split.missing, split.extra, split.unlabelled, split.absent) == (0, 0, 0, ())
+        assert split.mix is not None
+        assert split.mix.is_chance
+
+
+def test_a_missing_shard(copy: Path) -> None:
+    """A shard that the metadata describes and that isn't there is named."""
+    (copy / "pets-train.tfrecord-00001-of-00002").unlink()
+    found = inspect(copy)
+    assert faults(found) == [("missing-shard", "pets-train.tfrecord-00001-of-00002")]
+    train = next(split for split in found.splits if split.name == "train")
+    assert (train.missing, len(train.shards)) == (1, 1)
+    assert train.expected is not None
+    assert train.records < train.expected
+
+
+def test_a_split_without_any_shard(copy: Path) -> None:
+    """A split that is in the metadata alone is told with all its shards."""
+    for path in copy.glob("*-validation*"):
+        path.unlink()
+    found = inspect(copy)
+    assert sorted(faults(found)) == [
+        ("missing-shard", f"pets-validation.tfrecord-0000{number}-of-00002") for number in (0, 1)
+    ]
+    assert {split.name: split.records for split in found.splits}["validation"] == 0
+
+
+def test_a_shard_with_other_records(copy: Path) -> None:
+    """A shard that ends early at a record's end is told by its count."""
+    path = shard(copy / "pets-train.tfrecord-00000-of-00002", [0, 1])
+    found = inspect(copy)
+    assert faults(found) == [("count", path.name)]
+    assert "found 2" in found.faults[0].fault.message
+
+
+def test_damage_is_not_told_twice(copy: Path) -> None:
+    """A record that is damaged is one fault, and not one of the count as well."""
+    path = copy / "pets-train.tfrecord-00000-of-00002"
+    flip_bit(path, 40)
+    assert faults(inspect(copy)) == [("payload-crc", path.name)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pets-train.tfrecord-00002-of-00003",
+        "pets-train.tfrecord-00000-of-00002.gz",
+        "pets-test.tfrecord-00000-of-00001",
+        "pets-train.tfrecord-00002-of-00002",
+    ],
+)
+def test_extra_shards(copy: Path, name: str) -> None:
+    """Files that the metadata doesn't describe are left aside and named; counts stay right."""
+    shard(copy / name, [0, 1])
+    found = inspect(copy)
+    assert faults(found) == [("count", name)]
+    assert all(split.records == split.expected for split in found.splits)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"name": "pets", "splits": [{"name": "a"}, {"name": "a"}]}']
+)
+def test_metadata_that_is_broken(copy: Path, text: str) -> None:
+    """Metadata that can't be used is a fault, and the rest is still told."""
+    (copy / "dataset_info.json").write_text(text)
+    found = inspect(copy)
+    assert faults(found) == [("parse", "dataset_info.json")]
+    assert not found.described
+    assert [split.name for split in found.splits] == ["train", "validation"]
+    assert all(split.records for split in found.splits)
+
+
+def test_names_alone(tmp_path: Path) -> None:
+    """Without metadata splits come from names, and missing numbers from their counts."""
+    shard(tmp_path / "a-train-00000-of-00003.tfrecord", [0, 1])
+    shard(tmp_path / "a-train-00002-of-00003.tfrecord", [0, 1])
+    shard(tmp_path / "a-test-00000-of-00001.tfrecord", [1])
+    found = inspect(tmp_path)
+    assert faults(found) == [("missing-shard", "a-train-00001-of-00003.tfrecord")]
+    assert {split.name: split.records for split in found.splits} == {"train": 4, "test": 1}
+    assert [split.expected for split in found.splits] == [None, None]
+    assert found.version is None
+
+
+def test_no_split_is_said(tmp_path: Path) -> None:
+    """Files without a split are one split."""
+    shard(tmp_path / "x.tfrecord", [0, 1])
+    shard(tmp_path / "y.tfrecord", [0, 1, 1])
+    (split,) = inspect(tmp_path).splits
+    assert (split.name, split.records, split.labels) == ("all", 5, {"0": 2, "1": 3})
+
+
+def test_two_numbers_of_shards(tmp_path: Path) -> None:
+    """Shards of an earlier write with another count are told."""
+    for name in ("train-00000-of-00001", "train-00000-of-00002", "train-00001-of-00002"):
+        shard(tmp_path / name, [0, 1])
+    assert [kind for kind, _ in faults(inspect(tmp_path))] == ["count"]
+
+
+def test_folders_of_splits(tmp_path: Path) -> None:
+    """TFX's folders are splits."""
+    for name in ("Split-train", "Split-eval"):
+        shard(tmp_path / name / "data_tfrecord-00000-of-00001", [0, 1])
+    found = inspect(tmp_path)
+    assert {split.name: split.records for split in found.splits} == {"train": 2, "eval": 2}
+
+
+def test_the_newest_version_is_taken(pets: Path, tmp_path: Path) -> None:
+    """Of versions in folders the newest is read, by number and not by letter."""
+    for version in ("2.0.0", "10.0.0", "9.1.0"):
+        shutil.copytree(pets, tmp_path / "pets" / version)
+    found = inspect(tmp_path / "pets")
+    assert found.directory == tmp_path / "pets" / "10.0.0"
+    assert "10.0.0" in found.notes[0]
+    shutil.copytree(tmp_path / "pets", tmp_path / "home" / "config")
+    shutil.move(tmp_path / "home", tmp_path / "named")
+    assert inspect(tmp_path / "named").directory == tmp_path / "named" / "config" / "10.0.0"
+    shutil.copytree(tmp_path / "pets", tmp_path / "named" / "other")
+    with pytest.raises(DatasetError, match="config, other"):
+        inspect(tmp_path / "named")
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    """No directory, a file, and a directory without shards are errors."""
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "empty" / "below").mkdir(parents=True)
+    for name in ("none", "file", "empty"):
+        with pytest.raises(DatasetError):
+            inspect(tmp_path / name)
+
+
+def test_labels_are_numbered_alike_in_all_shards(tmp_path: Path) -> None:
+    """The same label in another shard is the same, in whatever order they come."""
+    shard(tmp_path / "train-00000-of-00002", [5, 5, 9] * 10)
+    shard(tmp_path / "train-00001-of-00002", [9, 7, 5] * 10)
+    (split,) = inspect(tmp_path).splits
+    assert split.labels == {"5": 30, "7": 10, "9": 20}
+    assert [one.labels for one in split.shards] == [{"5": 20, "9": 10}, {"5": 10, "7": 10, "9": 10}]
+    assert split.shuffle is not None
+    assert split.shuffle.runs == 20 + 30 - 1  # 9 ends the first shard and starts the second
+
+
+def test_sorted_over_shards(tmp_path: Path) -> None:
+    """A class a shard is sorted, with the label of the longest run."""
+    shard(tmp_path / "train-00000-of-00002", [b"cow"] * 60)
+    shard(tmp_path / "train-00001-of-00002", [b"ant"] * 61)
+    (split,) = inspect(tmp_path).splits
+    assert split.shuffle is not None
+    assert (split.shuffle.order, split.shuffle.buffer) == (Order.SORTED, 121)
+    assert (split.longest_label, split.shuffle.longest_run) == ("ant", 61)
+    assert split.shards[0].mix is not None
+    assert not split.shards[0].mix.is_chance
+
+
+def test_labels_that_a_split_lacks(copy: Path) -> None:
+    """A class that other splits have, or the list of names alone, is absent."""
+    (copy / "label.labels.txt").write_text("cat\ndog\nzebra\n")
+    for number in (0, 1):
+        path = copy / f"pets-validation.tfrecord-0000{number}-of-00002"
+        shard(path, [1] * 3)
+    absent = {split.name: split.absent for split in inspect(copy).splits}
+    assert absent == {"train": ("zebra",), "validation": ("cat", "zebra")}
+
+
+def test_labels_with_the_same_text_stay_apart(tmp_path: Path) -> None:
+    """Two classes of one name, and a number beside its text, are two labels."""
+    (tmp_path / "label.labels.txt").write_text("cat\ncat\n")
+    shard(tmp_path / "train-00000-of-00001", [0, 1, 1, b"cat"])
+    (split,) = inspect(tmp_path).splits
+    assert sorted(split.labels.values()) == [1, 1, 2]
+    assert len(split.labels) == 3
+
+
+def test_a_label_that_is_named(tmp_path: Path) -> None:
+    """--label takes any feature; one that no record has is a mistake, with the candidates."""
+    payload = encode_example({"a": int64(1), "b": int64(2)})
+    (tmp_path / "train-00000-of-00001").write_bytes(frame(payload) * 3)
+    assert inspect(tmp_path).label is None
+    assert set(inspect(tmp_path).candidates) == {"a", "b"}
+    assert inspect(tmp_path, "b").splits[0].labels == {"2": 3}
+    with pytest.raises(UsageError, match=r"no record has a label.*'c'.*a, b"):
+        inspect(tmp_path, "c")
+
+
+@pytest.mark.parametrize("where", ["in a shard", "in all"])
+def test_too_many_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Beyond the limit all but the labels is told, wherever it is passed."""
+    monkeypatch.setattr(dataset_fold, "MAX_LABELS", 4)
+    monkeypatch.setattr(labels, "MAX_LABELS", 2 if where == "in a shard" else 4)
+    for number in range(3):
+        values = range(number * 3, number * 3 + 3)
+        shard(tmp_path / f"train-0000{number}-of-00003", values)
+    found = inspect(tmp_path)
+    assert (found.distinct, found.label, found.records) == (None, "label", 9)
+    assert found.splits[0].shuffle is None
+    assert found.splits[0].labels == {}
+
+
+def test_an_empty_shard_may_be_meant(copy: Path) -> None:
+    """A shard without records is a fault, unless the metadata says so."""
+    info = json.loads((copy / "dataset_info.json").read_text())
+    split = next(split for split in info["splits"] if split["name"] == "train")
+    split["shardLengths"][0] = "0"
+    (copy / "dataset_info.json").write_text(json.dumps(info))
+    (copy / "pets-train.tfrecord-00000-of-00002").write_bytes(b"")
+    assert faults(inspect(copy)) == []
+    (copy / "pets-train.tfrecord-00001-of-00002").write_bytes(b"")
+    kinds = [kind for kind, _ in faults(inspect(copy))]
+    assert kinds[0] == "empty"
+
+
+def test_workers_change_nothing(tmp_path: Path) -> None:
+    """Shards that are read by several processes give the same."""
+    for number in range(3):
+        shard(tmp_path / f"train-0000{number}-of-00003", [number, 1, 2] * 20)
+    alone = inspect(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfrtool.inspection.parallel.map_shards.__defaults__", (1, 1))
+        together = inspect_dataset(tmp_path, InspectDatasetOptions(workers=2))
+    assert together == alone
+
+
+def test_workers_are_positive() -> None:
+    """No worker is a mistake."""
+    with pytest.raises(ValueError, match="workers"):
+        InspectDatasetOptions(workers=0)

@@ -1,0 +1,211 @@
+"""The labels of a shard's records, in their order and in little memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from tfrtool.errors import ShardError, os_reason
+from tfrtool.examples.example import DType, Feature, PayloadKind, classify_payload, decode_example
+from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.examples.roles import find_roles
+from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.records.reader import read_records
+
+__all__ = [
+    "FAULTS_KEPT",
+    "MAX_LABELS",
+    "FirstRecords",
+    "Label",
+    "ShardLabels",
+    "look_for_label",
+    "read_labels",
+]
+
+Label = int | bytes
+
+MAX_LABELS = 2**15
+"""Different labels that are told apart; ImageNet-21k, the largest in common use, has 21,841."""
+
+FAULTS_KEPT = 1000
+"""Faults that are kept of a shard; a file may be damaged in every record."""
+
+_LONGEST_LABEL = 1024
+"""Bytes of a string that is taken for a label: a caption or an image is none."""
+
+_LOOKED_AT = 64
+"""Records at the start of a shard from which its label feature is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstRecords:
+    """What the first records of a shard say.
+
+    Attributes:
+        payload: what they are, by the first one.
+        label: the feature that is the label, as far as it can be told.
+        candidates: the names of the features that could be one: a single whole number or text.
+    """
+
+    payload: PayloadKind
+    label: str | None = None
+    candidates: tuple[str, ...] = ()
+
+
+def look_for_label(path: Path, info: DatasetInfo | None) -> FirstRecords:
+    """Look for the label feature in the first records of a shard.
+
+    Raises:
+        ShardError: the file can't be read.
+    """
+    kind = PayloadKind.EMPTY
+    candidates: dict[str, None] = {}
+    looked_at = 0
+    try:
+        with path.open("rb") as file:
+            for item in read_records(file):
+                looked_at += 1
+                if looked_at > _LOOKED_AT:
+                    break
+                if isinstance(item, Fault) or not item.payload:
+                    continue
+                if kind is PayloadKind.EMPTY:
+                    kind = classify_payload(item.payload)
+                if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+                    break
+                features = _features(item.payload)
+                label = find_roles(features, info).label
+                if label is not None:
+                    return FirstRecords(payload=kind, label=label)
+                candidates |= dict.fromkeys(n for n, f in features.items() if _may_be_label(f))
+    except OSError as error:
+        raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+    return FirstRecords(payload=kind, candidates=tuple(candidates))
+
+
+def _features(payload: bytes) -> Mapping[str, Feature]:
+    try:
+        return decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features
+    except ValueError:
+        return {}
+
+
+def _may_be_label(feature: Feature) -> bool:
+    if len(feature.values) != 1 or feature.dtype is DType.FLOAT32:
+        return False
+    value = feature.values[0]
+    return not isinstance(value, bytes) or len(value) <= _LONGEST_LABEL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardLabels:
+    """The labels of one shard.
+
+    Two bytes a record: this is all that grows with the file.
+
+    Attributes:
+        records: how many whole records the shard has.
+        codes: for each record with a label, in order, the number of its label in `labels`.
+        labels: the labels that occur, in the order in which they first do.
+        unlabelled: how many records have no label: not one whole number or short string.
+        overflowed: whether there are more different labels than `MAX_LABELS`; then `codes` and
+            `labels` are empty.
+        faults: damage, and records that are no tf.train.Example where the others are; the first
+            `FAULTS_KEPT`.
+        more_faults: how many faults there are beyond them.
+    """
+
+    records: int
+    codes: array[int]
+    labels: tuple[Label, ...]
+    unlabelled: int
+    overflowed: bool
+    faults: tuple[Fault, ...]
+    more_faults: int
+
+
+def read_labels(path: Path, label: str | None) -> ShardLabels:
+    """Read a shard to its end, and tell the label of each of its records.
+
+    Args:
+        path: the shard.
+        label: the name of the label feature; None where there is none, so that records are
+            counted and their CRCs checked, but not parsed.
+
+    Raises:
+        ShardError: the file can't be read. Damage is no error: it is in the faults.
+    """
+    key = None if label is None else label.encode("utf-8", "surrogateescape")
+    codes = array("H")
+    known: dict[Label, int] = {}
+    faults: list[Fault] = []
+    records = more = unlabelled = 0
+    overflowed = False
+    try:
+        with path.open("rb") as file:
+            for item in read_records(file):
+                if isinstance(item, Record):
+                    records += 1
+                    if key is None:
+                        continue
+                    try:
+                        value = _label(item.payload, key)
+                    except DecodeError:
+                        unlabelled += 1
+                        fault = _misfit(item)
+                    else:
+                        if value is None:
+                            unlabelled += 1
+                        elif not overflowed:
+                            code = known.setdefault(value, len(known))
+                            overflowed = code >= MAX_LABELS
+                            if not overflowed:
+                                codes.append(code)
+                        continue
+                else:
+                    fault = item
+                if len(faults) < FAULTS_KEPT:
+                    faults.append(fault)
+                else:
+                    more += 1
+    except OSError as error:
+        raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+    return ShardLabels(
+        records=records,
+        codes=array("H") if overflowed else codes,
+        labels=() if overflowed else tuple(known),
+        unlabelled=unlabelled,
+        overflowed=overflowed,
+        faults=tuple(faults),
+        more_faults=more,
+    )
+
+
+def _label(payload: bytes, key: bytes) -> Label | None:
+    # Straight from the message: only one feature is wanted, of each record of the dataset. The
+    # context of a SequenceExample has the place of an Example's features, to the byte.
+    found = None
+    for entry in pb.Example.FromString(payload).features.feature:
+        if entry.key == key:
+            found = entry.value  # of a key that comes twice the last counts, as in every map
+    if found is None:
+        return None
+    values = found.int64_list.value or found.bytes_list.value
+    if len(values) != 1:
+        return None
+    value: Label = values[0]
+    return None if isinstance(value, bytes) and len(value) > _LONGEST_LABEL else value
+
+
+def _misfit(record: Record) -> Fault:
+    return Fault(
+        kind=FaultKind.PARSE,
+        offset=record.offset,
+        record=record.index,
+        message="no tf.train.Example or SequenceExample",
+    )
