@@ -30,9 +30,21 @@ if TYPE_CHECKING:
         decode_example,
         encode_example,
     )
+    from tfrtool.examples.inference import SchemaFold
     from tfrtool.examples.parsing import Misfit, Parsed, parse_example
     from tfrtool.examples.schema import FeatureSpec, Schema
+    from tfrtool.examples.statistics import FeatureStatistics, ValueStatistics
+    from tfrtool.inspection.contact_sheet import SheetOptions, contact_sheet
+    from tfrtool.inspection.dataset import (
+        DatasetSummary,
+        InspectDatasetOptions,
+        inspect_dataset,
+    )
+    from tfrtool.inspection.extract import ExtractOptions, ExtractReport, extract
+    from tfrtool.inspection.schema import InferredSchema, SchemaOptions, infer_schema
     from tfrtool.inspection.shard import InspectOptions, ShardSummary, inspect_shard
+    from tfrtool.inspection.verify import VerifyReport, verify
+    from tfrtool.inspection.verify_shard import ShardVerdict, VerifyOptions, verify_shard
     from tfrtool.loading.dataset import Dataset, Split, open_dataset
     from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
     from tfrtool.loading.pipeline import load
@@ -41,7 +53,11 @@ if TYPE_CHECKING:
     from tfrtool.records.crc import crc32c, masked_crc32c
     from tfrtool.records.framing import Fault, FaultKind, Record, frame
     from tfrtool.records.names import ShardName
+    from tfrtool.records.random_access import Records
+    from tfrtool.records.random_access import open_records as open  # noqa: A004
     from tfrtool.records.reader import ReadOptions, read_records
+    from tfrtool.records.repair import LostRange, RepairReport, repair_shard
+    from tfrtool.records.shard_sets import ShardSet, group_shards
     from tfrtool.records.shards import Shard, find_shards
     from tfrtool.training.options import ModelName, RescaleTo, Trainable, TrainOptions
     from tfrtool.training.report import EpochReport, TrainPlan, TrainReport
@@ -73,9 +89,21 @@ _HOMES = {
         "decode_example",
         "encode_example",
     ),
+    "tfrtool.examples.inference": ("SchemaFold",),
     "tfrtool.examples.parsing": ("Misfit", "Parsed", "parse_example"),
     "tfrtool.examples.schema": ("FeatureSpec", "Schema"),
+    "tfrtool.examples.statistics": ("FeatureStatistics", "ValueStatistics"),
+    "tfrtool.inspection.contact_sheet": ("SheetOptions", "contact_sheet"),
+    "tfrtool.inspection.dataset": (
+        "DatasetSummary",
+        "InspectDatasetOptions",
+        "inspect_dataset",
+    ),
+    "tfrtool.inspection.extract": ("ExtractOptions", "ExtractReport", "extract"),
+    "tfrtool.inspection.schema": ("InferredSchema", "SchemaOptions", "infer_schema"),
     "tfrtool.inspection.shard": ("InspectOptions", "ShardSummary", "inspect_shard"),
+    "tfrtool.inspection.verify": ("VerifyReport", "verify"),
+    "tfrtool.inspection.verify_shard": ("ShardVerdict", "VerifyOptions", "verify_shard"),
     "tfrtool.loading.dataset": ("Dataset", "Split", "open_dataset"),
     "tfrtool.loading.options": ("Cache", "Holdout", "LoadOptions", "Recipe", "Rescale"),
     "tfrtool.loading.pipeline": ("load",),
@@ -84,7 +112,10 @@ _HOMES = {
     "tfrtool.records.crc": ("crc32c", "masked_crc32c"),
     "tfrtool.records.framing": ("Fault", "FaultKind", "Record", "frame"),
     "tfrtool.records.names": ("ShardName",),
+    "tfrtool.records.random_access": ("Records", "open"),
     "tfrtool.records.reader": ("ReadOptions", "read_records"),
+    "tfrtool.records.repair": ("LostRange", "RepairReport", "repair_shard"),
+    "tfrtool.records.shard_sets": ("ShardSet", "group_shards"),
     "tfrtool.records.shards": ("Shard", "find_shards"),
     "tfrtool.training.options": ("ModelName", "RescaleTo", "Trainable", "TrainOptions"),
     "tfrtool.training.report": ("EpochReport", "TrainPlan", "TrainReport"),
@@ -93,6 +124,9 @@ _HOMES = {
     "tfrtool.writing.report": ("WriteReport",),
     "tfrtool.writing.write": ("write_dataset",),
 }
+_RENAMED = {"open": "open_records"}
+"""Names that would hide a builtin where they are defined."""
+
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -102,15 +136,22 @@ __all__ = [
     "DType",
     "Dataset",
     "DatasetError",
+    "DatasetSummary",
     "EpochReport",
     "Example",
+    "ExtractOptions",
+    "ExtractReport",
     "Fault",
     "FaultKind",
     "Feature",
     "FeatureSpec",
+    "FeatureStatistics",
     "Holdout",
+    "InferredSchema",
+    "InspectDatasetOptions",
     "InspectOptions",
     "LoadOptions",
+    "LostRange",
     "Misfit",
     "ModelName",
     "Parsed",
@@ -118,14 +159,21 @@ __all__ = [
     "ReadOptions",
     "Recipe",
     "Record",
+    "Records",
+    "RepairReport",
     "Rescale",
     "RescaleTo",
     "Schema",
     "SchemaError",
+    "SchemaFold",
+    "SchemaOptions",
     "Shard",
     "ShardError",
     "ShardName",
+    "ShardSet",
     "ShardSummary",
+    "ShardVerdict",
+    "SheetOptions",
     "SourceError",
     "Split",
     "SplitShare",
@@ -135,25 +183,37 @@ __all__ = [
     "TrainReport",
     "Trainable",
     "UsageError",
+    "ValueStatistics",
+    "VerifyOptions",
+    "VerifyReport",
     "WeightsError",
     "WriteError",
     "WriteOptions",
     "WriteReport",
     "classify_payload",
+    "contact_sheet",
     "count_records",
     "crc32c",
     "decode_example",
     "detect_compression",
     "encode_example",
+    "extract",
     "find_shards",
     "frame",
+    "group_shards",
+    "infer_schema",
+    "inspect_dataset",
     "inspect_shard",
     "load",
     "masked_crc32c",
+    "open",
     "open_dataset",
     "parse_example",
     "read_records",
+    "repair_shard",
     "train",
+    "verify",
+    "verify_shard",
     "write_dataset",
 ]
 
@@ -161,7 +221,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'tfrtool' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    value = getattr(importlib.import_module(_HOME_OF[name]), _RENAMED.get(name, name))
     globals()[name] = value
     return value
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
 from tfrtool.examples.example import DType, Feature, Value
+from tfrtool.examples.proto import example_pb2 as pb
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 
@@ -32,6 +33,44 @@ def features_of(dtype: DType | None) -> st.SearchStrategy[Feature]:
 features = st.sampled_from([None, *DType]).flatmap(features_of)
 
 feature_maps = st.dictionaries(names, features, max_size=5)
+
+
+def entry(key: bytes, feature: Feature) -> pb.FeatureEntry:
+    """Return an entry of a feature map, whose key may be any bytes."""
+    held = pb.FeatureEntry(key=key)
+    held.value.SetInParent()
+    if feature.dtype is not None:
+        name = {DType.STRING: "bytes_list", DType.INT64: "int64_list", DType.FLOAT32: "float_list"}
+        values = getattr(held.value, name[feature.dtype])
+        values.SetInParent()
+        values.value.extend(feature.values)
+    return held
+
+
+def raw_example(
+    context: Sequence[pb.FeatureEntry],
+    lists: Mapping[bytes, Sequence[Feature]] | None = None,
+) -> bytes:
+    """Serialize entries as they are, twice the same key too, as an Example or SequenceExample."""
+    message = pb.SequenceExample(context=pb.Features(feature=context))
+    if lists is not None:
+        message.feature_lists.SetInParent()
+        for key, steps in lists.items():
+            held = message.feature_lists.feature_list.add(key=key)
+            held.value.feature.extend(entry(b"", step).value for step in steps)
+    return message.SerializeToString()
+
+
+_keys = st.sampled_from([b"a", b"b", b"c", b"caf\xe9", "ü".encode()])
+_any_floats = st.lists(st.floats(width=32), max_size=3)
+_any_features = features | _any_floats.map(lambda v: Feature(dtype=DType.FLOAT32, values=tuple(v)))
+
+payloads = st.builds(
+    raw_example,
+    st.lists(st.builds(entry, _keys, _any_features), max_size=5),
+    st.none() | st.dictionaries(_keys, st.lists(_any_features, max_size=3), max_size=2),
+)
+"""Serialized messages with few names, so that they meet: keys twice, no kind, NaN, no UTF-8."""
 
 
 def tf_feature(tf: Any, feature: Feature) -> Any:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrtool.examples.content import decode_text, describe_bytes
+from tests.examples.strategies import (
+    feature_maps,
+    int64,
+    raw_example,
+    string,
+    tf_example,
+    tf_sequence,
+)
+from tfrtool.examples.content import decode_text, describe_bytes, is_text
+from tfrtool.examples.example import Feature, encode_example
 
 CONTENTS = [
     (b"", "empty"),
@@ -52,3 +64,92 @@ def test_printable_text_is_text(text: str) -> None:
     """All printable text is found to be text."""
     assert decode_text(text.encode()) == text
     assert describe_bytes(text.encode()) == "text"
+
+
+@pytest.mark.parametrize("odd", [0x00, 0x0B, 0x1B, 0x7F])
+def test_control_character_in_a_long_text(odd: int) -> None:
+    """One control character makes a long value binary, wherever it is."""
+    assert describe_bytes(b"word " * 200) == "text"
+    assert describe_bytes(b"word " * 200 + bytes([odd])) == "binary"
+
+
+@given(text=st.text(max_size=40), times=st.integers(1, 20), tail=st.binary(max_size=2))
+def test_long_text_is_judged_like_short_text(text: str, times: int, tail: bytes) -> None:
+    """The short cut for long values finds what decoding finds."""
+    value = text.encode() * times + tail
+    assert is_text(value) == (decode_text(value) is not None)
+
+
+TENSORS: list[Any] = [
+    [1.0, 2.0], 3, [b"a", b"bc"], [[]], True, [[1, 2], [3, 4]], b"word", 2.5,
+    [1, 1, 1, 1], [7] * 300,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", TENSORS, ids=lambda value: str(value)[:20])
+def test_tensors_of_tensorflow(tf: Any, value: Any) -> None:
+    """What tf.io.serialize_tensor and tf.make_tensor_proto write is a TensorProto."""
+    assert describe_bytes(tf.io.serialize_tensor(tf.constant(value)).numpy()) == "TensorProto"
+    proto = tf.make_tensor_proto(value)
+    if proto.ByteSize() > 4:
+        assert describe_bytes(proto.SerializeToString()) == "TensorProto"
+
+
+def test_tensors_of_every_dtype(tf: Any) -> None:
+    """The same for all dtypes that a tensor of an image or of features has."""
+    names = "half bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
+    for name in [*names.split(), "complex64", "complex128"]:
+        tensor = tf.cast(tf.ones([3, 2]), getattr(tf, name))
+        assert describe_bytes(tf.io.serialize_tensor(tensor).numpy()) == "TensorProto", name
+
+
+def test_messages_of_tensorflow(tf: Any) -> None:
+    """Serialized Examples, SequenceExamples and lists of Examples are named."""
+    example = tf_example(tf, {"a": int64(1), "b": string(b"x")}).SerializeToString()
+    assert describe_bytes(example) == "tf.train.Example"
+    sequence = tf_sequence(tf, {"a": int64(1)}, {"b": [string(b"x")]}).SerializeToString()
+    assert describe_bytes(sequence) == "tf.train.SequenceExample"
+    framed = b"\n" + bytes([len(example)]) + example
+    context = b"\x12" + bytes([len(example)]) + example
+    assert describe_bytes(framed * 2 + context) == "ExampleListWithContext"
+    for more in (b"\x1a\x01x", b"\x18\x01"):  # a field that the type doesn't have
+        assert describe_bytes(framed + more) == "binary"
+        assert describe_bytes(example + more) == "binary"
+
+
+@given(found=feature_maps, cut=st.integers(1, 5))
+def test_cut_message_is_no_message(found: dict[str, Feature], cut: int) -> None:
+    """A message must fill its bytes: one that is cut, or goes on, is none."""
+    value = encode_example(found)
+    assert describe_bytes(value[:-cut]) in ("binary", "text", "empty")
+    assert describe_bytes(value + b"\0" * cut) == "binary"
+
+
+@given(value=st.binary(max_size=200))
+def test_luck_makes_no_message(value: bytes) -> None:
+    """Bytes of any sort are not taken for a message, whatever they start with."""
+    for start in (b"", b"\n", b"\x08\x01\x12", b"\x12"):
+        assert describe_bytes(start + value) not in (
+            "tf.train.Example",
+            "tf.train.SequenceExample",
+            "ExampleListWithContext",
+        )
+
+
+def test_message_without_features() -> None:
+    """An Example without features or without a value is not told from other bytes."""
+    assert describe_bytes(raw_example([])) == "binary"
+    assert describe_bytes(encode_example({"a": Feature(dtype=None, values=())})) == "binary"
+
+
+def test_real_files(shared_data: Path) -> None:
+    """Pictures of all sorts are told from their bytes, whatever they are called."""
+    formats = {".jpg": "jpeg", ".png": "png", ".gif": "gif", ".bmp": "bmp", ".webp": "webp",
+               ".tif": "tiff", ".avif": "avif"}  # fmt: skip
+    checked = 0
+    for path in (shared_data / "images_awkward").glob("pillow__*"):
+        if path.suffix in formats:
+            content = describe_bytes(path.read_bytes())
+            assert content == f"image/{formats[path.suffix]}", path.name
+            checked += 1
+    assert checked > 50

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
+import pickle
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples.strategies import (
     UNSET,
+    entry,
     features,
     features_of,
     float32,
     int64,
+    payloads,
+    raw_example,
     string,
     tf_sequence,
 )
+from tfrtool.examples import inference
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example, encode_example
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.parsing import parse_example
@@ -30,6 +38,11 @@ def fold_of(*records: dict[str, Feature]) -> SchemaFold:
     for record in records:
         assert fold.add(encode_example(record))
     return fold
+
+
+def told(fold: SchemaFold) -> object:
+    """Return all that a fold tells."""
+    return (fold.records, fold.sequences, fold.duplicates, fold.left_out, fold.features())
 
 
 def test_statistics() -> None:
@@ -130,8 +143,12 @@ def test_every_sequence_fits_the_inferred_schema(
 @given(first=features, second=features)
 def test_order_of_records_does_not_matter(first: Feature, second: Feature) -> None:
     """The statistics are the same in whatever order records come."""
-    one, other = fold_of({"x": first}, {"x": second}), fold_of({"x": second}, {"x": first})
-    assert one.features() == other.features()
+    one, other = SchemaFold(values=True), SchemaFold(values=True)
+    for fold, order in ((one, (first, second)), (other, (second, first))):
+        for feature in order:
+            fold.add(encode_example({"x": feature}))
+    ours, theirs = ([replace(x, first={}) for x in fold.features()] for fold in (one, other))
+    assert ours == theirs
 
 
 def test_sequences_are_counted(tf: Any) -> None:
@@ -143,3 +160,135 @@ def test_sequences_are_counted(tf: Any) -> None:
     assert (x.is_list, x.present, x.min_length, x.min_step, x.max_step) == (True, 1, 2, 2, 2)
     fold.add(encode_example({"y": int64(1)}))
     assert (fold.records, fold.sequences) == (2, 1)
+
+
+@given(found=st.lists(payloads, max_size=8), cuts=st.lists(st.integers(0, 8), max_size=4),
+       values=st.booleans(), seed=st.randoms(use_true_random=False))  # fmt: skip
+def test_merged_parts_are_the_whole(
+    found: list[bytes], cuts: list[int], values: bool, seed: Any
+) -> None:
+    """Folds over any parts, pickled and merged in any order, are the fold over all."""
+    whole = SchemaFold(values=values, source="a")
+    for index, payload in enumerate(found):
+        assert whole.add(payload, strict=False, index=index)
+    places = sorted({0, *(min(cut, len(found)) for cut in cuts), len(found)})
+    parts = []
+    for start, end in itertools.pairwise(places):
+        part = SchemaFold(values=values, source="a")
+        for index in range(start, end):
+            assert part.add(found[index], strict=False, index=index)
+        parts.append(pickle.loads(pickle.dumps(part)))
+    seed.shuffle(parts)
+    merged = SchemaFold(values=values, source="a")
+    while len(parts) > 1:  # in any nesting, too
+        parts[0].merge(parts.pop(seed.randrange(1, len(parts))))
+    for part in parts:
+        merged.merge(part)
+    assert told(merged) == told(whole)
+    assert list(merged.schema()) == list(whole.schema())
+
+
+@given(payload=payloads)
+def test_fold_agrees_with_decoding(payload: bytes) -> None:
+    """Of a record, the fold tells what decoding it gives."""
+    fold = SchemaFold(values=True)
+    assert fold.add(payload, strict=False)
+    example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
+    for item in fold.features():
+        if item.is_list:
+            steps = example.feature_lists[item.name]
+            assert (item.min_length, item.max_length) == (len(steps), len(steps))
+            counts = [len(step.values) for step in steps]
+            assert (item.min_step, item.max_step) == (
+                (min(counts), max(counts)) if counts else (None, None)
+            )
+            continue
+        feature = example.features[item.name]
+        assert item.dtype is feature.dtype
+        assert item.present + item.unset == 1
+        assert (item.min_length, item.max_length) == (len(feature.values),) * 2
+        assert item.range.count == len(feature.values)
+
+
+def test_key_twice() -> None:
+    """Of a name that comes twice the last value counts; the records that have it are counted."""
+    fold = SchemaFold(values=True)
+    x, y = entry(b"x", int64(1, 2, 3)), entry(b"y", int64(9))
+    fold.add(raw_example([x, y, entry(b"x", float32(0.5)), entry(b"x", float32(1.5, 2.5))]))
+    fold.add(raw_example([x, y]))
+    fold.add(raw_example([x, y, y]))
+    found = {item.name: item for item in fold.features()}
+    assert (fold.records, fold.duplicates) == (3, 2)
+    assert found["x"].dtypes == {DType.FLOAT32: 1, DType.INT64: 2}
+    assert (found["x"].present, found["x"].duplicates) == (3, 1)
+    assert (found["x"].min_length, found["x"].max_length) == (2, 3)
+    assert (found["y"].present, found["y"].duplicates) == (3, 1)
+
+
+def test_first_record_of_each_type() -> None:
+    """Where types disagree, the first record of each is known, whatever the order of merging."""
+    folds = []
+    for source, feature, index in (("b", int64(1), 7), ("a", int64(1), 9), ("c", string(), 0)):
+        folds.append(SchemaFold(source=source))
+        folds[-1].add(encode_example({"x": feature}), index=index)
+    folds[0].merge(folds[1])
+    folds[0].merge(folds[2])
+    (x,) = folds[0].features()
+    assert x.conflict
+    assert x.first == {DType.INT64: ("a", 9), DType.STRING: ("c", 0)}
+
+
+def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names beyond the limit are not kept, and how many features that leaves out is told."""
+    monkeypatch.setattr(inference, "MAX_NAMES", 5)
+    fold, other = SchemaFold(), SchemaFold()
+    for number in range(20):
+        assert fold.add(encode_example({f"a{number:02}": int64(1), "b": int64(1)}))
+        other.add(encode_example({f"c{number:02}": int64(1)}))
+    assert [item.name for item in fold.features()] == ["a00", "a01", "a02", "a03", "b"]
+    assert fold.features()[-1].present == 20
+    assert (fold.records, fold.left_out) == (20, 16)
+    assert other.add(encode_example({"c00": int64(1), "c01": UNSET}))
+    fold.merge(other)
+    assert len(fold.features()) == 5
+    assert (fold.records, fold.left_out) == (41, 38)
+
+
+def test_counted_features_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of too many features, the later ones have a range and no histogram, after merging too."""
+    monkeypatch.setattr(inference, "MAX_COUNTED", 2)
+    fold, other = SchemaFold(values=True), SchemaFold(values=True)
+    fold.add(encode_example({"a": int64(1), "b": int64(2), "c": int64(3)}))
+    other.add(encode_example({"c": int64(4), "d": int64(5)}))
+    fold.merge(other)
+    assert [item.range.distinct for item in fold.features()] == [{1: 1}, {2: 1}, None, None]
+    assert [item.range.maximum for item in fold.features()] == [1, 2, 4, 5]
+
+
+def test_bytes_of_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long names count by their bytes."""
+    monkeypatch.setattr(inference, "MAX_NAME_BYTES", 10)
+    fold = SchemaFold()
+    assert fold.add(encode_example({"a" * 8: int64(1), "b" * 3: int64(1), "c": int64(1)}))
+    assert {item.name for item in fold.features()} == {"a" * 8, "c"}
+    assert fold.left_out == 1
+
+
+def test_name_that_is_no_utf8() -> None:
+    """Its bytes are kept, and it is shown escaped; a nameless feature has no spec."""
+    fold = SchemaFold()
+    assert fold.add(raw_example([entry(b"caf\xe9", int64(1)), entry(b"", int64(2))]))
+    nameless, cafe = fold.features()
+    assert (nameless.name, nameless.key) == ("", b"")
+    assert (cafe.name, cafe.key) == ("caf\\xe9", b"caf\xe9")
+    assert [spec.name for spec in fold.schema()] == ["caf\\xe9"]
+
+
+def test_refused_record_leaves_no_trace() -> None:
+    """A record of another type that parses by luck changes nothing, whatever came before."""
+    fold = fold_of({"a": int64(1)})
+    before = told(fold)
+    assert not fold.add(
+        raw_example([entry(b"a", int64(2)), entry(b"\0\1", int64(1))]), strict=False
+    )
+    assert told(fold) == before

@@ -10,10 +10,15 @@ from collections.abc import Sequence
 import click
 
 from tfrtool import __version__
+from tfrtool.cli.count_command import count_command
+from tfrtool.cli.extract_command import extract_command
+from tfrtool.cli.index_command import index_command
 from tfrtool.cli.inspect_commands import inspect_group
 from tfrtool.cli.options import DEBUG, debug_option
 from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.repair_command import repair_command
 from tfrtool.cli.train_command import train_command
+from tfrtool.cli.verify_command import verify_command
 from tfrtool.cli.write_command import write_command
 from tfrtool.errors import TfrtoolError, printable
 
@@ -33,6 +38,11 @@ def cli() -> None:
 
 cli.add_command(write_command)
 cli.add_command(inspect_group)
+cli.add_command(count_command)
+cli.add_command(repair_command)
+cli.add_command(extract_command)
+cli.add_command(index_command)
+cli.add_command(verify_command)
 cli.add_command(train_command)
 
 

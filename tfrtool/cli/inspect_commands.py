@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import click
 
+from tfrtool.cli.inspect_dataset_command import inspect_dataset_command
+from tfrtool.cli.inspect_images_command import inspect_images_command
+from tfrtool.cli.inspect_schema_command import inspect_schema_command
 from tfrtool.cli.inspect_shard_command import inspect_shard_command
 
 __all__ = ["inspect_group"]
@@ -17,3 +20,6 @@ def inspect_group() -> None:
 
 
 inspect_group.add_command(inspect_shard_command)
+inspect_group.add_command(inspect_schema_command)
+inspect_group.add_command(inspect_images_command)
+inspect_group.add_command(inspect_dataset_command)

@@ -13,7 +13,6 @@ from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, warn
 from tfrtool.cli.page import Facts, Heading, Lines, Page, Table, Tone, Toned
 from tfrtool.errors import printable
-from tfrtool.records.shards import find_shards
 
 if TYPE_CHECKING:
     from tfrtool.inspection.contact_sheet import SheetReport
@@ -82,6 +81,7 @@ def inspect_images_command(
     """
     from tfrtool.cli.progress import Bars
     from tfrtool.inspection.contact_sheet import SheetOptions, contact_sheet
+    from tfrtool.records.shards import find_shards
 
     options = SheetOptions(
         limit=limit, columns=columns, thumb=thumb, image=feature, label=label, overwrite=overwrite

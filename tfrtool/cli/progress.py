@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 __all__ = ["Bars"]
 
@@ -39,7 +40,11 @@ class Bars:
 
     def show(self, phase: str, done: int, total: int, note: str = "") -> None:
         """Draw how far a phase has come; a new phase gets a new bar."""
+        if not sys.stderr.isatty():
+            return
         if phase != self._phase:
+            from tqdm import tqdm  # 20 ms that are not needed elsewhere
+
             self.close()
             self._phase = phase
             self._bar = tqdm(
@@ -48,7 +53,6 @@ class Bars:
                 unit=self._unit,
                 leave=False,
                 file=sys.stderr,
-                disable=not sys.stderr.isatty(),
                 dynamic_ncols=True,
             )
         if self._bar is not None:

@@ -1,172 +1,217 @@
-"""Inferring a Schema: what the records of a shard say about their features, as a fold."""
+"""Inferring a Schema: what the records of shards say about their features, as a fold."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.content import describe_bytes
-from tfrtool.examples.example import (
-    DType,
-    feature_name,
-    feature_values,
-    is_plausible_name,
-    knows_all_fields,
-)
+from tfrtool.examples.column import Column
+from tfrtool.examples.example import is_plausible_name, knows_all_fields
 from tfrtool.examples.proto import example_pb2 as pb
-from tfrtool.examples.schema import FeatureSpec, Schema
+from tfrtool.examples.schema import Schema
+from tfrtool.examples.statistics import FeatureStatistics
 
-__all__ = ["FeatureStatistics", "SchemaFold"]
+__all__ = ["MAX_COUNTED", "MAX_NAMES", "MAX_NAME_BYTES", "FeatureStatistics", "SchemaFold"]
 
+MAX_NAMES = 10_000
+"""Names of features that are kept: more than the columns of any table that is known to us."""
 
-@dataclass(slots=True, kw_only=True)
-class FeatureStatistics:
-    """What has been seen of one feature.
+MAX_NAME_BYTES = 4 * 1024 * 1024
+"""Bytes of all those names together."""
 
-    Attributes:
-        name: the feature's name.
-        is_list: whether it is a feature list of a SequenceExample.
-        dtypes: how many records have values of each type. A feature list counts by its steps.
-        present: how many records have it with a kind set; for a feature list, have it at all.
-        unset: how many records have it without a kind.
-        min_length: the fewest values in a record that has it; for a feature list, the fewest steps.
-        max_length: the most.
-        min_step: for a feature list, the fewest values in a step; None where there was no step.
-        max_step: the most.
-        content: how many values hold what (`describe_bytes`), for string features.
-    """
+MAX_COUNTED = 1_000
+"""Features whose distinct values are counted; with `DISTINCT_VALUES` each that is 30 MB or so."""
 
-    name: str
-    is_list: bool = False
-    dtypes: Counter[DType] = field(default_factory=Counter)
-    present: int = 0
-    unset: int = 0
-    min_length: int = 0
-    max_length: int = 0
-    min_step: int | None = None
-    max_step: int | None = None
-    content: Counter[str] = field(default_factory=Counter)
-
-    def add(self, message: pb.Feature) -> None:
-        """Take in a record's feature."""
-        dtype, values = feature_values(message)
-        if dtype is None:
-            self.unset += 1
-            return
-        self.dtypes[dtype] += 1
-        self._add_length(len(values))
-        if dtype is DType.STRING:
-            for value in values:
-                self.content[describe_bytes(value)] += 1  # type: ignore[arg-type]
-
-    def add_list(self, message: pb.FeatureList) -> None:
-        """Take in a record's feature list."""
-        self._add_length(len(message.feature))
-        for step in message.feature:
-            dtype, values = feature_values(step)
-            count = len(values)
-            self.min_step = count if self.min_step is None else min(self.min_step, count)
-            self.max_step = count if self.max_step is None else max(self.max_step, count)
-            if dtype is None:
-                self.unset += 1
-                continue
-            self.dtypes[dtype] += 1
-            if dtype is DType.STRING:
-                for value in values:
-                    self.content[describe_bytes(value)] += 1  # type: ignore[arg-type]
-
-    def _add_length(self, length: int) -> None:
-        self.min_length = min(self.min_length, length) if self.present else length
-        self.max_length = max(self.max_length, length)
-        self.present += 1
-
-    @property
-    def dtype(self) -> DType | None:
-        """The type of its values, the more common one where records disagree."""
-        return self.dtypes.most_common(1)[0][0] if self.dtypes else None
-
-    @property
-    def described_content(self) -> str | None:
-        """What its bytes hold: one description, "mixed", or None where there are no bytes."""
-        kinds = [kind for kind in self.content if kind != "empty"] or list(self.content)
-        if not kinds:
-            return None
-        return kinds[0] if len(kinds) == 1 else "mixed"
-
-    def spec(self, records: int) -> FeatureSpec:
-        """Return the narrowest spec that all ``records`` records fit, conflicts of type apart."""
-        dtype = self.dtype or DType.STRING
-        size = None
-        if self.present == records:
-            if not self.is_list:
-                size = self.min_length if self.min_length == self.max_length else None
-            elif self.min_step == self.max_step and not self.unset:
-                size = self.min_step or None  # steps without values can't have a shape
-        shape = None if size is None else () if size == 1 else (size,)
-        return FeatureSpec(name=self.name, dtype=dtype, shape=shape, is_list=self.is_list)
+_parse = pb.SequenceExample.FromString  # an Example is one without feature lists, to the byte
+_BYTES = "bytes_list"
 
 
 class SchemaFold:
     """A fold over payloads that are Examples or SequenceExamples.
 
+    Folds over parts can be merged into the fold over the whole, and pickled on the way. The
+    order of the parts makes no difference up to `MAX_COUNTED` names; after that it decides of
+    which features the distinct values are counted, and after `MAX_NAMES` which are kept at all.
+    Memory is bounded by these, and by `tfrtool.examples.column.DISTINCT_VALUES` for each feature.
+
     Attributes:
-        records: how many have been taken in.
+        records: how many payloads have been taken in.
         sequences: how many of them have feature lists.
+        duplicates: how many of them have a name more than once.
+        left_out: how many features of records were not taken in, for there are too many names.
     """
 
-    def __init__(self) -> None:
+    __slots__ = ("_context", "_last", "_lists", "_name_bytes", "_source", "_values",
+                 "duplicates", "left_out", "records", "sequences")  # fmt: skip
+
+    def __init__(self, *, values: bool = False, source: str = "") -> None:
+        """Begin with nothing.
+
+        Args:
+            values: whether the values themselves are taken in: ranges, and how often each comes.
+                That takes about as long again as all else.
+            source: what the records are called in the places of `FeatureStatistics.first`.
+        """
         self.records = 0
         self.sequences = 0
-        self._context: dict[bytes, FeatureStatistics] = {}
-        self._lists: dict[bytes, FeatureStatistics] = {}
+        self.duplicates = 0
+        self.left_out = 0
+        self._values = values
+        self._source = source
+        self._context: dict[bytes, Column] = {}
+        self._lists: dict[bytes, Column] = {}
+        self._name_bytes = 0
+        self._last: list[Column] = []  # what the features of the last record went into
 
-    def add(self, payload: bytes, *, strict: bool = True) -> bool:
+    def add(self, payload: bytes, *, strict: bool = True, index: int | None = None) -> bool:
         """Take in a payload, and return whether it is an Example or a SequenceExample.
 
         Args:
             payload: the serialized bytes.
             strict: whether fields that the message types don't know make it neither.
+            index: the record's index in its source; by default the number of those before it.
         """
         try:
-            # An Example is a SequenceExample without feature lists, to the byte.
-            message = pb.SequenceExample.FromString(payload)
+            message = _parse(payload)
         except DecodeError:
             return False
-        if strict and not knows_all_fields(message):
+        if strict and not _is_strict(message):
             return False
-        context = {entry.key: entry for entry in message.context.feature}
-        lists = {entry.key: entry for entry in message.feature_lists.feature_list}
-        for key, entry in (*context.items(), *lists.items()):
-            if key not in self._context and key not in self._lists and not is_plausible_name(key):
-                return False
-            if strict and not entry.HasField("value"):
-                return False
+        entries = list(message.context.feature)
+        get = self._context.get
+        columns: list[Any] = [get(entry.key) for entry in entries]
+        sequence = message.HasField("feature_lists")
+        # Most records have the features of the one before, in its order: then all names are known
+        # and none comes twice.
+        known = columns == self._last
+        if not known and not _are_names(entries, self._context):
+            return False
+        lists = list(message.feature_lists.feature_list) if sequence else ()
+        if lists and not _are_names(lists, self._lists):
+            return False
+        place = self.records if index is None else index
         self.records += 1
-        self.sequences += message.HasField("feature_lists")
-        for key, entry in context.items():
-            statistics = self._context.get(key)
-            if statistics is None:
-                statistics = FeatureStatistics(name=feature_name(key))
-                self._context[key] = statistics
-            statistics.add(entry.value)
-        for key, item in lists.items():
-            statistics = self._lists.get(key)
-            if statistics is None:
-                statistics = FeatureStatistics(name=feature_name(key), is_list=True)
-                self._lists[key] = statistics
-            statistics.add_list(item.value)
+        if not known:
+            entries, columns = self._arranged(entries, self._context)
+            self._last = columns
+        self._take(columns, [entry.value for entry in entries], place)
+        if sequence:
+            self.sequences += 1
+            self._take_lists(lists, place)
         return True
+
+    def _arranged(
+        self, entries: Sequence[Any], columns: dict[bytes, Column]
+    ) -> tuple[list[Any], list[Any]]:
+        """Return the entries that count, each with its column."""
+        last = {entry.key: entry for entry in entries}
+        twice = len(entries) - len(last)
+        kept, found = [], []
+        for key, entry in last.items():
+            column = columns.get(key)
+            if column is None:
+                column = self._begin(key, columns)
+            if column is None:
+                self.left_out += 1
+                continue
+            kept.append(entry)
+            found.append(column)
+        if twice:
+            self.duplicates += 1
+            for key, count in Counter(entry.key for entry in entries).items():
+                if count > 1 and key in columns:
+                    columns[key].duplicates += 1
+        return kept, found
+
+    def _begin(self, key: bytes, columns: dict[bytes, Column]) -> Column | None:
+        """Keep a new name, if there is room for it."""
+        names = len(self._context) + len(self._lists)
+        if names >= MAX_NAMES or self._name_bytes + len(key) > MAX_NAME_BYTES:
+            return None
+        self._name_bytes += len(key)
+        is_list, counted = columns is self._lists, names < MAX_COUNTED
+        columns[key] = Column(key, is_list=is_list, counted=counted)
+        return columns[key]
+
+    def _take(self, columns: Sequence[Any], features: Sequence[Any], place: int) -> None:
+        """Take in features, each into its column. This is the hot loop: 0.5 us a feature."""
+        take_values = self._values
+        for column, feature in zip(columns, features, strict=True):
+            kind = feature.WhichOneof("kind")
+            if kind is None:
+                column.unset += 1
+                continue
+            values = getattr(feature, kind).value
+            length = len(values)
+            held = column.kinds.get(kind)
+            if held is None:
+                held = column.start(kind, (self._source, place))
+            held.count += 1
+            if not held.low <= length <= held.high:
+                held.stretch(length)
+            if kind == _BYTES:
+                held.describe(values)
+            if take_values:
+                held.take(kind, values)
+
+    def _take_lists(self, lists: Sequence[Any], place: int) -> None:
+        duplicates = self.duplicates
+        entries, columns = self._arranged(lists, self._lists)
+        self.duplicates = min(self.duplicates, duplicates + 1)
+        for column, entry in zip(columns, entries, strict=True):
+            steps = list(entry.value.feature)
+            column.add_steps(len(steps))
+            self._take([column] * len(steps), steps, place)
+
+    def merge(self, other: SchemaFold) -> None:
+        """Take in what another fold has seen.
+
+        Args:
+            other: the fold over other records; it is used up.
+        """
+        self.records += other.records
+        self.sequences += other.sequences
+        self.duplicates += other.duplicates
+        self.left_out += other.left_out
+        self._values = self._values and other._values
+        self._last = []
+        for columns, more in ((self._context, other._context), (self._lists, other._lists)):
+            for key, column in more.items():
+                mine = columns.get(key) or self._begin(key, columns)
+                if mine is None:
+                    self.left_out += column.occurrences
+                else:
+                    mine.merge(column)
 
     def features(self) -> tuple[FeatureStatistics, ...]:
         """Return what was seen of each feature, by name, feature lists last."""
-        return (
-            *(self._context[key] for key in sorted(self._context)),
-            *(self._lists[key] for key in sorted(self._lists)),
+        return tuple(
+            columns[key].statistics(values=self._values)
+            for columns in (self._context, self._lists)
+            for key in sorted(columns)
         )
 
     def schema(self) -> Schema:
-        """Return the narrowest schema that all records fit, conflicts of type apart."""
-        specs = {(item.name, item.is_list): item.spec(self.records) for item in self.features()}
+        """Return the narrowest schema that all records fit, conflicts of type apart.
+
+        A feature without a name is not in it: there is no notation for one.
+        """
+        named = [item for item in self.features() if item.key]
+        specs = {(item.name, item.is_list): item.spec(self.records) for item in named}
         return Schema(tuple(specs.values()))
+
+
+def _are_names(entries: Sequence[Any], known: dict[bytes, Column]) -> bool:
+    return all(entry.key in known or is_plausible_name(entry.key) for entry in entries)
+
+
+def _is_strict(message: pb.SequenceExample) -> bool:
+    """Return whether a message has all that one of its type has, and nothing more."""
+    return knows_all_fields(message) and all(
+        entry.HasField("value")
+        for entries in (message.context.feature, message.feature_lists.feature_list)
+        for entry in entries
+    )

@@ -207,6 +207,8 @@ class Schema:
     def from_json(cls, text: str | bytes) -> Schema:
         """Read a JSON object with a description under each feature's name.
 
+        A name that a SequenceExample's context and its feature lists share has a list of two.
+
         Raises:
             SchemaError: it is something else.
         """
@@ -216,11 +218,21 @@ class Schema:
             raise SchemaError(f"not JSON ({error})") from error
         if not isinstance(data, dict):
             raise SchemaError("not a feature description", expected="a JSON object")
-        return cls(tuple(FeatureSpec.from_json(name, item) for name, item in data.items()))
+        return cls(
+            tuple(
+                FeatureSpec.from_json(name, item)
+                for name, items in data.items()
+                for item in (items if items and isinstance(items, list) else [items])
+            )
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` reads, as plain JSON values."""
-        return {spec.name: spec.to_json() for spec in self.specs}
+        data: dict[str, Any] = {}
+        for spec in self.specs:
+            item = spec.to_json()
+            data[spec.name] = [data[spec.name], item] if spec.name in data else item
+        return data
 
     def to_feature_description(self, tf: ModuleType) -> dict[str, Any]:
         """Return the context's features as ``tf.io.parse_single_example`` takes them."""

@@ -5,16 +5,28 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import printable
 from tfrtool.examples.content import decode_text, describe_bytes
-from tfrtool.examples.inference import FeatureStatistics
 from tfrtool.examples.parsing import ParsedValue
+from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.shard import Sample, ShardSummary
 from tfrtool.records.framing import Fault
 
-__all__ = ["fault_json", "shortest_float", "summary_json", "value_json"]
+if TYPE_CHECKING:
+    # At run time they would bring processes and compression, which cost 20 ms.
+    from tfrtool.inspection.schema import InferredSchema
+    from tfrtool.records.repair import RepairReport
+
+__all__ = [
+    "fault_json",
+    "repair_json",
+    "schema_json",
+    "shortest_float",
+    "summary_json",
+    "value_json",
+]
 
 
 def summary_json(summary: ShardSummary, *, raw: bool = False) -> dict[str, Any]:
@@ -50,6 +62,18 @@ def fault_json(fault: Fault) -> dict[str, Any]:
     }
 
 
+def repair_json(report: RepairReport) -> dict[str, Any]:
+    """Return the object that ``repair --json`` prints."""
+    return {
+        "path": printable(str(report.shard)),
+        "out": printable(str(report.out)),
+        "compression": report.compression.value,
+        "records": report.records,
+        "lost": [{"offset": part.offset, "bytes": part.bytes} for part in report.lost],
+        "faults": [fault_json(fault) for fault in report.faults],
+    }
+
+
 def _feature_json(feature: FeatureStatistics) -> dict[str, Any]:
     data: dict[str, Any] = {
         "name": feature.name,
@@ -60,9 +84,55 @@ def _feature_json(feature: FeatureStatistics) -> dict[str, Any]:
         "content": feature.described_content,
         "unset": feature.unset,
         "dtypes": {dtype.value: count for dtype, count in feature.dtypes.items()},
+        "duplicates": feature.duplicates,
     }
     if feature.is_list:
         data |= {"list": True, "min_step": feature.min_step, "max_step": feature.max_step}
+    return data
+
+
+def schema_json(inferred: InferredSchema) -> dict[str, Any]:
+    """Return the object that ``inspect schema --json`` prints."""
+    return {
+        "shards": inferred.shards,
+        "records": inferred.records,
+        "payload": inferred.payload.value,
+        "sampled": inferred.sampled,
+        "features": [_feature_json(item) | _values_json(item) for item in inferred.features],
+        "duplicates": inferred.duplicates,
+        "left_out": inferred.left_out,
+        "losses": [
+            {
+                "path": printable(str(loss.path)),
+                "payload": loss.payload.value,
+                "count": loss.count,
+                "faults": [fault_json(fault) for fault in loss.faults],
+            }
+            for loss in inferred.losses
+        ],
+    }
+
+
+def _values_json(feature: FeatureStatistics) -> dict[str, Any]:
+    found = feature.range
+    distinct = found.distinct
+    data: dict[str, Any] = {
+        "min": None if found.minimum is None else value_json(found.minimum),
+        "max": None if found.maximum is None else value_json(found.maximum),
+        "nan": found.nan,
+        "infinite": found.infinite,
+        "distinct": None if distinct is None else len(distinct),
+        "values": None
+        if distinct is None
+        else [{"value": value_json(v), "count": distinct[v]} for v in sorted(distinct)],
+    }
+    if feature.conflict:
+        data["first"] = {
+            dtype.value: {"path": printable(source), "record": index}
+            for dtype, (source, index) in feature.first.items()
+        }
+    if feature.name.encode() != feature.key:
+        data["name_hex"] = feature.key.hex()
     return data
 
 

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfrtool.errors import ShardError, os_reason
-from tfrtool.examples.example import (
-    PayloadKind,
-    classify_payload,
-    decode_example,
-)
+from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.inference import FeatureStatistics, SchemaFold
 from tfrtool.examples.parsing import Parsed, parse_example
 from tfrtool.examples.schema import Schema
+from tfrtool.inspection.payloads import PayloadFold
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shards import Shard
 
 __all__ = ["InspectOptions", "Sample", "ShardSummary", "inspect_shard"]
-
-_PROBATION = 64
-"""Records after which a shard's payload kind is settled, by majority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +101,7 @@ def inspect_shard(path: Path, options: InspectOptions = InspectOptions()) -> Sha
     reading = ReadOptions(compression=shard.compression, verify_payload=options.verify_payload)
     try:
         with path.open("rb") as file:
-            for item in read_records(file, reading):
-                inspection.add(item)
+            inspection.read(read_records(file, reading))
     except OSError as error:
         raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
     return inspection.summary(shard)
@@ -120,61 +112,28 @@ class _Inspection:
 
     def __init__(self, options: InspectOptions) -> None:
         self._options = options
-        self._kinds: Counter[PayloadKind] = Counter()
-        self._fold = SchemaFold()
+        self._payloads = PayloadFold(SchemaFold())
         self._records = 0
         self._bytes = 0
         self._faults: list[Fault] = []
-        self._strangers: list[Fault] = []  # records of no Example, until a majority is known
         self._shown: list[Record] = []
         self._hidden: dict[str, array[int]] = {}
 
-    def add(self, item: Record | Fault) -> None:
-        if isinstance(item, Fault):
-            self._faults.append(item)
-            return
-        self._records += 1
-        self._bytes += len(item.payload)
-        wanted = self._options.record
-        if item.index == wanted or (wanted is None and len(self._shown) < self._options.limit):
-            self._shown.append(item)
-        probation = self._records <= _PROBATION
-        if not probation and not self._holds_examples:
-            return
-        fits = self._fold.add(item.payload, strict=probation)
-        if probation:
-            self._kinds[self._kind(item.payload, fits)] += 1
-        if not fits:
-            self._strangers.append(_misfit(item, "no tf.train.Example or SequenceExample"))
-        elif self._options.schema is not None:
-            self._fit(item, self._options.schema)
-
-    @property
-    def _holds_examples(self) -> bool:
-        """Whether at least half of the payloads are examples; those that are empty may be."""
-        others = self._kinds[PayloadKind.EVENT] + self._kinds[PayloadKind.UNKNOWN]
-        return self._kinds[PayloadKind.EXAMPLE] >= others
-
-    @staticmethod
-    def _kind(payload: bytes, fits: bool) -> PayloadKind:
-        if not payload:
-            return PayloadKind.EMPTY
-        return PayloadKind.EXAMPLE if fits else classify_payload(payload)
-
-    @property
-    def _payload(self) -> PayloadKind:
-        known = +self._kinds
-        if not known or set(known) == {PayloadKind.EMPTY}:
-            return PayloadKind.EMPTY
-        if self._holds_examples:
-            sequences = self._fold.sequences
-            return PayloadKind.SEQUENCE_EXAMPLE if sequences else PayloadKind.EXAMPLE
-        events = self._kinds[PayloadKind.EVENT]
-        return (
-            PayloadKind.EVENT
-            if events >= self._kinds[PayloadKind.UNKNOWN]
-            else (PayloadKind.UNKNOWN)
-        )
+    def read(self, items: Iterable[Record | Fault]) -> None:
+        """Take in a shard."""
+        options, add = self._options, self._payloads.add
+        for item in items:
+            if isinstance(item, Fault):
+                self._faults.append(item)
+                continue
+            self._records += 1
+            self._bytes += len(item.payload)
+            if item.index == options.record or (
+                options.record is None and len(self._shown) < options.limit
+            ):
+                self._shown.append(item)
+            if add(item) and options.schema is not None:
+                self._fit(item, options.schema)
 
     def _fit(self, record: Record, schema: Schema) -> None:
         parsed = parse_example(decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE), schema)
@@ -185,20 +144,20 @@ class _Inspection:
             self._hidden.setdefault(name, array("Q")).append(record.index)
 
     def summary(self, shard: Shard) -> ShardSummary:
-        payload = self._payload
-        examples = payload in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
-        faults = [*self._faults, *(self._strangers if examples else ())]
+        payloads = self._payloads
+        examples = payloads.holds_examples
+        faults = [*self._faults, *(payloads.strangers if examples else ())]
         schema = self._options.schema
         if schema is None:
-            schema = self._fold.schema() if examples else Schema(())
+            schema = payloads.schema.schema() if examples else Schema(())
         return ShardSummary(
             shard=shard,
             records=self._records,
-            payload=payload,
+            payload=payloads.kind,
             payload_bytes=self._bytes,
-            features=self._fold.features() if examples else (),
+            features=payloads.schema.features() if examples else (),
             faults=tuple(sorted(faults, key=lambda fault: fault.offset)),
-            sample=tuple(_sample(record, payload, schema) for record in self._shown),
+            sample=tuple(_sample(record, payloads.kind, schema) for record in self._shown),
             schema=schema,
             hidden={name: tuple(indices) for name, indices in self._hidden.items()},
             verified=self._options.verify_payload,

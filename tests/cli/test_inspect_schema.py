@@ -1,0 +1,219 @@
+"""``tfrtool inspect schema``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.inspecting import Capture, damaged
+from tests.conftest import MakeShard
+from tests.contracts.test_import_budget import HEAVY, loaded_by
+from tests.examples.strategies import UNSET, entry, float32, int64, raw_example, string
+from tfrtool.cli import main
+from tfrtool.examples.example import encode_example
+from tfrtool.examples.schema import Schema
+
+PNG = b"\x89PNG\r\n\x1a\n"
+RECORDS = [
+    encode_example({"image": string(PNG), "label": int64(n % 2), "ids": int64(*range(n))})
+    for n in range(4)
+]
+
+
+def run(*words: str | Path) -> int:
+    """Run the command, and return its exit code."""
+    return main(["inspect", "schema", *map(str, words)])
+
+
+@pytest.fixture
+def shard(make_shard: MakeShard) -> Path:
+    """Return a shard of four records."""
+    return make_shard(RECORDS)
+
+
+def test_table(shard: Path, capsys: Capture) -> None:
+    """People get a table in 80 columns, and how often each label comes."""
+    assert run(shard) == 0
+    out, err = capsys.readouterr()
+    assert (
+        out
+        == """\
+4 records of 1 shard, tf.train.Example
+
+  feature  dtype   shape       present  values
+  ids      int64   [*] 0 to 3  all      0, 1, 2
+  image    string  []          all      image/png, 8 bytes, 1 distinct
+  label    int64   []          all      0, 1
+
+Values
+  label: 0 (2), 1 (2)
+"""
+    )
+    assert err == ""
+
+
+def test_table_tells_what_is_odd(make_shard: MakeShard, capsys: Capture) -> None:
+    """Conflicts, names that come twice or are no UTF-8, and missing kinds stand below."""
+    x = entry(b"x", int64(1))
+    path = make_shard(
+        [
+            raw_example([x, x, entry(b"caf\xe9", int64(1)), entry(b"u", UNSET)]),
+            raw_example([entry(b"x", string(b"a")), entry(b"u", UNSET)]),
+        ]
+    )
+    assert run(path) == 0
+    notes = " ".join(capsys.readouterr().out.partition("To note")[2].split())
+    assert "x: no description fits all records: int64 in 1 (first in record 0" in notes
+    assert "string in 1 (first in record 1" in notes
+    assert "more than once in 1 record, where the last one counts" in notes
+    assert "caf\\xe9: the name is no UTF-8" in notes
+    assert "without a kind, which counts as missing: u 2" in notes
+
+
+@pytest.mark.parametrize("name", ["a" * 100, "very/long/" * 5 + "\x9b"])
+def test_table_fits(make_shard: MakeShard, capsys: Capture, name: str) -> None:
+    """Long names are cut, so that lines have 80 columns."""
+    record = {name + str(n): float32(n / 7, -1e30) for n in range(3)}
+    path = make_shard([encode_example(record | {"t": string(b"x" * 60)})])
+    code = run(path)
+    out = capsys.readouterr().out
+    if name.isprintable():
+        assert code == 0
+        assert max(map(len, out.splitlines())) <= 80
+
+
+def test_python(tf: Any, shard: Path, capsys: Capture) -> None:
+    """The source says what it rests on, runs, and parses."""
+    assert run(shard, "--emit", "python") == 0
+    source = capsys.readouterr().out
+    assert source.startswith("# From 4 records of 1 shard, by tfrtool inspect schema.\nimport ")
+    held: dict[str, Any] = {}
+    exec(source, held)
+    for record in RECORDS:
+        parsed = tf.io.parse_single_example(record, held["feature_description"])
+        assert parsed["image"].numpy() == PNG
+
+
+def test_json_goes_back_in(shard: Path, tmp_path: Path, capsys: Capture) -> None:
+    """`--emit json` is what `--description` takes, and every record fits it."""
+    assert run(shard, "--emit", "json") == 0
+    text = capsys.readouterr().out
+    assert [str(spec) for spec in Schema.from_json(text)] == [
+        "ids:int64:[*]",
+        "image:string",
+        "label:int64",
+    ]
+    file = tmp_path / "description.json"
+    file.write_text(text)
+    assert main(["inspect", "shard", str(shard), "--description", str(file)]) == 0
+
+
+def test_json_of_sequences_goes_back_in(
+    make_shard: MakeShard, tmp_path: Path, capsys: Capture
+) -> None:
+    """The same where a name stands for a feature and for a feature list."""
+    records = [raw_example([entry(b"x", int64(1))], {b"x": [float32(n)] * n}) for n in (1, 2)]
+    path, file = make_shard(records), tmp_path / "description.json"
+    assert run(path, "--emit", "json") == 0
+    file.write_text(capsys.readouterr().out)
+    assert main(["inspect", "shard", str(path), "--description", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["faults"] == []
+
+
+def test_tfds(shard: Path, capsys: Capture) -> None:
+    """`--emit tfds` is features.json."""
+    assert run(shard, "--emit", "tfds") == 0
+    data = json.loads(capsys.readouterr().out)
+    label = data["featuresDict"]["features"]["label"]
+    assert label["classLabel"] == {"numClasses": "2"}
+
+
+def test_tfds_leaves_out(make_shard: MakeShard, capsys: Capture) -> None:
+    """What TFDS can't hold is named on stderr, with exit code 3; nothing at all is an error."""
+    sequence = raw_example([entry(b"x", int64(1))], {b"steps": [int64(1)]})
+    assert run(make_shard([sequence]), "--emit", "tfds") == 3
+    out, err = capsys.readouterr()
+    assert list(json.loads(out)["featuresDict"]["features"]) == ["x"]
+    assert "'steps' is left out: a feature list" in err
+    assert run(make_shard([raw_example([], {b"steps": [int64(1)]})]), "--emit", "tfds") == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_json_of_statistics(shard: Path, capsys: Capture) -> None:
+    """`--json` is one object with all that was seen."""
+    assert run(shard, "--json") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    data = json.loads(line)
+    assert (data["shards"], data["records"], data["sampled"]) == (1, 4, False)
+    ids, image, label = data["features"]
+    assert ids["values"] == [{"value": n, "count": 3 - n} for n in range(3)]
+    assert (image["min"], image["max"], image["distinct"]) == (8, 8, 1)
+    assert image["values"] == [{"value": {"bytes": 8, "content": "image/png"}, "count": 4}]
+    assert {key: label[key] for key in ("name", "dtype", "present", "duplicates")} == {
+        "name": "label",
+        "dtype": "int64",
+        "present": 4,
+        "duplicates": 0,
+    }
+    assert data["losses"] == []
+
+
+def test_many_distinct_values_are_null(make_shard: MakeShard, capsys: Capture) -> None:
+    """Beyond the limit, the number of distinct values is not known."""
+    path = make_shard([encode_example({"x": int64(*range(101)), "name": string(b"\xff")})])
+    assert run(path, "--json") == 0
+    name, x = json.loads(capsys.readouterr().out)["features"]
+    assert (x["distinct"], x["values"], x["max"]) == (None, None, 100)
+    assert name["distinct"] == 1
+
+
+def test_sample_is_told(shard: Path, capsys: Capture) -> None:
+    """A sample is called one, in each form of output."""
+    assert run(shard, "--sample", "2") == 0
+    assert "a sample: 2 records, the first of each shard" in capsys.readouterr().out
+    assert run(shard, "--sample", "2", "--emit", "python") == 0
+    out, err = capsys.readouterr()
+    assert "# This is a sample: 2 records" in out
+    assert "a sample: 2 records" in err
+    assert run(shard, "--sample", "2", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["sampled"] is True
+
+
+def test_damage(shard: Path, capsys: Capture) -> None:
+    """A damaged record is skipped with a warning, and exit code 3."""
+    damaged(shard, 8 * 20)
+    assert run(shard, "--json") == 3
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert data["records"] == 3
+    assert data["losses"][0]["faults"][0]["kind"] == "payload-crc"
+    assert "1 fault" in err
+    assert "payload-crc at offset 0 (record 0)" in err
+
+
+def test_another_kind_of_shard(make_shard: MakeShard, shard: Path, capsys: Capture) -> None:
+    """Alone it is an error; among others it is left out, with exit code 3."""
+    text = make_shard([b"hello"], "text.tfrecord")
+    assert run(text) == 1
+    assert "found text" in capsys.readouterr().err
+    assert run(text, shard) == 3
+    out, err = capsys.readouterr()
+    assert out.startswith("4 records of 2 shards")
+    assert "left out, for it holds text" in err
+
+
+def test_usage(shard: Path, capsys: Capture) -> None:
+    """Two forms at once, and a sample of nothing, are refused."""
+    assert run(shard, "--json", "--emit", "python") == 2
+    assert run(shard, "--sample", "0") == 2
+    assert run(shard, "--emit", "yaml") == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_nothing_heavy_is_loaded(shard: Path) -> None:
+    """All forms of output do without TensorFlow and numpy."""
+    for form in ("table", "python", "json", "tfds"):
+        assert loaded_by(["inspect", "schema", str(shard), "--emit", form], HEAVY) == (0, [])

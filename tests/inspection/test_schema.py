@@ -1,0 +1,221 @@
+"""One schema of several shards."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SHARED_DATA, MakeShard
+from tests.examples.strategies import float32, int64, string
+from tfrtool.errors import ShardError
+from tfrtool.examples.example import DType, PayloadKind, encode_example
+from tfrtool.inspection import schema as schema_module
+from tfrtool.inspection.schema import SchemaOptions, infer_schema
+from tfrtool.records.framing import FaultKind
+from tfrtool.records.shards import find_shards
+
+CAT = encode_example({"label": int64(0), "name": string(b"cat")})
+
+
+def numbered(start: int, stop: int) -> list[bytes]:
+    """Return Examples with a number each."""
+    return [encode_example({"n": int64(number)}) for number in range(start, stop)]
+
+
+def test_shards_are_one(make_shard: MakeShard) -> None:
+    """Counts, ranges and histograms are those of all shards together."""
+    one = make_shard([encode_example({"a": int64(1), "b": float32(0.5)})] * 2, "1.tfrecord")
+    other = make_shard([encode_example({"a": int64(5)})], "2.tfrecord")
+    found = infer_schema([one, other])
+    a, b = found.features
+    assert (found.shards, found.records, found.sampled, found.losses) == (2, 3, False, ())
+    assert (a.present, a.range.minimum, a.range.maximum) == (3, 1, 5)
+    assert a.range.distinct == {1: 2, 5: 1}
+    assert (b.present, [str(spec) for spec in found.schema]) == (2, ["a:int64", "b:float32:[*]"])
+
+
+def test_processes_find_the_same(make_shard: MakeShard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several processes give the result of one, in whatever order they end."""
+    paths = [
+        make_shard([encode_example({"x": f}) for f in (int64(n), float32(n / 2))], f"{n}.tfrecord")
+        for n in range(6)
+    ]
+    alone = infer_schema(paths)
+    monkeypatch.setattr(schema_module, "_WORTH_A_PROCESS", 1)
+    assert infer_schema(paths, SchemaOptions(workers=2)) == alone
+    (x,) = alone.features
+    assert x.first == {DType.INT64: (str(paths[0]), 0), DType.FLOAT32: (str(paths[0]), 1)}
+
+
+@pytest.mark.parametrize(
+    ("sample", "expected", "sampled"),
+    [
+        (1, [20], True),
+        (2, [10, 20], True),
+        (3, [0, 10, 20], True),
+        (7, [0, 1, 10, 11, 20, 21, 22], True),
+        (29, [*range(9), *range(10, 20), *range(20, 30)], True),
+        (30, [*range(30)], False),
+        (99, [*range(30)], False),
+    ],
+)
+def test_sample(make_shard: MakeShard, sample: int, expected: list[int], sampled: bool) -> None:
+    """A sample takes the first records of each shard, in shares that differ by one at most."""
+    paths = [make_shard(numbered(n, n + 10), f"{n}.tfrecord") for n in (0, 10, 20)]
+    found = infer_schema(paths, SchemaOptions(sample=sample))
+    assert found.features[0].range.distinct == dict.fromkeys(expected, 1)
+    assert (found.records, found.sampled) == (len(expected), sampled)
+
+
+def test_sample_smaller_than_the_number_of_shards(make_shard: MakeShard) -> None:
+    """Shards that have no share make it a sample, though each that was read was read whole."""
+    paths = [make_shard(numbered(n, n + 1), f"{n}.tfrecord") for n in range(3)]
+    found = infer_schema(paths, SchemaOptions(sample=2))
+    assert (found.shards, found.records, found.sampled) == (3, 2, True)
+
+
+def test_damage_is_left_out_and_told(make_shard: MakeShard) -> None:
+    """A damaged record is not in, and its shard is named with its first faults."""
+    path, good = make_shard(numbered(0, 30), "bad.tfrecord"), make_shard([CAT], "good.tfrecord")
+    data = bytearray(path.read_bytes())
+    size = len(data) // 30
+    for index in range(12):
+        data[size * index + 14] ^= 1
+    path.write_bytes(data)
+    found = infer_schema([path, good])
+    (loss,) = found.losses
+    assert (found.records, loss.path, loss.count, loss.whole) == (19, path, 12, False)
+    assert [fault.record for fault in loss.faults] == list(range(10))
+    assert loss.faults[0].kind is FaultKind.PAYLOAD_CRC
+
+
+def test_strangers_are_left_out_and_told(make_shard: MakeShard) -> None:
+    """A record of another kind among Examples is a loss, and so is a whole shard of them."""
+    mixed = make_shard([CAT, b"hello", CAT], "mixed.tfrecord")
+    text = make_shard([b"hello", b"world"], "text.tfrecord")
+    found = infer_schema([mixed, text])
+    assert found.records == 2
+    one, other = found.losses
+    assert (one.payload, one.count, one.faults[0].record) == (PayloadKind.EXAMPLE, 1, 1)
+    assert (other.payload, other.content, other.whole) == (PayloadKind.UNKNOWN, "text", True)
+
+
+@pytest.mark.parametrize(
+    ("payloads", "found"),
+    [
+        ([b"hello"], "text"),
+        ([b"\xff\xd8\xff\xe0"] * 3, "image/jpeg payloads"),
+        ([b"\xff\0"], "binary payloads"),
+        ([b"\n" + bytes([len(CAT)]) + CAT], "ExampleListWithContext messages"),
+        ([b""], "without a byte"),
+        ([], "empty"),
+    ],
+)
+def test_shards_of_another_kind(make_shard: MakeShard, payloads: list[bytes], found: str) -> None:
+    """Where there is no Example at all, the error says what there is."""
+    path = make_shard(payloads)
+    with pytest.raises(ShardError) as caught:
+        infer_schema([path])
+    assert caught.value.path == str(path)
+    assert found in str(caught.value)
+
+
+def test_events(shared_data: Path) -> None:
+    """TensorBoard's logs and lists of Examples are named as what they are."""
+    for name, found in (
+        ("tf_agents_events/event_log_ant_eval00/events.out.tfevents.1599310762", "TensorBoard"),
+        ("tf_ranking/examples/data/eval_elwc.tfrecord", "ExampleListWithContext"),
+        ("nucleus_decoys/test.bed.gz", "not a TFRecord file"),
+    ):
+        with pytest.raises(ShardError, match=found):
+            infer_schema([shared_data / "tfrecord" / name])
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    """A file that can't be opened is an error that names it."""
+    with pytest.raises(ShardError) as caught:
+        infer_schema([tmp_path / "missing"])
+    assert caught.value.path == str(tmp_path / "missing")
+    with pytest.raises(ShardError):
+        infer_schema([])
+
+
+def test_options_check_themselves() -> None:
+    """A sample of nothing and no workers make no sense."""
+    for wrong in ({"sample": 0}, {"workers": 0}):
+        with pytest.raises(ValueError, match="at least 1"):
+            SchemaOptions(**wrong)
+
+
+def test_progress(make_shard: MakeShard) -> None:
+    """Each shard is told when it is done."""
+    paths = [make_shard([CAT], f"{n}.tfrecord") for n in range(3)]
+    seen: list[tuple[int, int]] = []
+    infer_schema(paths, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+TYPES = {"bytes": "string", "int64": "int64", "float": "float32"}
+LINE = re.compile(r"^Features of `(?P<name>[^`]+)` [^:]*: (?P<features>.*)$")
+FEATURE = re.compile(
+    r"'(?P<list>\[seq\] )?(?P<name>[^']+)' (?P<types>[^\[]+)\[(?P<low>\d+)\.\.(?P<high>\d+)\]"
+    r"(?: \((?P<present>\d+)/(?P<records>\d+)\))?"
+)
+
+
+def feature_lines() -> list[tuple[str, str]]:
+    """Return files and features of the manifest; nothing where there is none."""
+    manifest = SHARED_DATA / "MANIFEST.md"
+    found, folder = [], ""
+    for line in manifest.read_text("utf-8").splitlines() if manifest.is_file() else ():
+        folder = line[4:].strip() if line.startswith("### ") else folder
+        match = LINE.match(line)
+        if match:
+            found.append((f"{folder}/{match['name']}", match["features"]))
+    return found
+
+
+LINES = feature_lines()
+
+
+@pytest.mark.usefixtures("shared_data")
+def test_manifest_has_features() -> None:
+    """The manifest tells the features of many files."""
+    assert len(LINES) >= 10
+
+
+@pytest.mark.parametrize(("name", "line"), LINES, ids=[name for name, _ in LINES])
+def test_real_files(shared_data: Path, name: str, line: str) -> None:
+    """Types, lengths and presence are those that the manifest was made with."""
+    found = infer_schema([shared_data / "tfrecord" / name])
+    features = {(item.name, item.is_list): item for item in found.features}
+    wanted = list(FEATURE.finditer(line))
+    assert len(wanted) == len(features) == line.count("[") - line.count("[seq]")
+    for match in wanted:
+        item = features[match["name"], match["list"] is not None]
+        types = {TYPES[text] for text in match["types"].split("/") if text != "EMPTY"}
+        assert {dtype.value for dtype in item.dtypes} == types, match["name"]
+        assert (item.unset > 0) == ("EMPTY" in match["types"]), match["name"]
+        lengths = (0 if item.unset else item.min_length, item.max_length)
+        assert lengths == (int(match["low"]), int(match["high"])), match["name"]
+        there = found.records if match["present"] is None else int(match["present"])
+        assert item.present + (0 if item.is_list else item.unset) == there, match["name"]
+
+
+def test_values_of_real_files(shared_data: Path) -> None:
+    """The digits have ten classes and gray pictures; a table has its NaN."""
+    mnist = infer_schema(find_shards([str(shared_data / "tfrecord/tfds_mnist")]))
+    image, label = mnist.features
+    assert image.content == {"image/png": 10_000}
+    assert image.range.pixels == {(1, 8): 10_000}
+    assert label.range.distinct is not None
+    assert sorted(label.range.distinct) == list(range(10))
+    assert sum(label.range.distinct.values()) == 10_000
+    titanic = infer_schema([shared_data / "tfrecord/titanic/test.tfrecord"])
+    (fare,) = (item for item in titanic.features if item.name == "fare")
+    assert fare.range.nan == 1
+    assert fare.range.maximum is not None
+    assert math.isfinite(fare.range.maximum)

@@ -1,0 +1,172 @@
+"""A features.json for ``tensorflow_datasets.builder_from_directory`` (TFDS 4.9.10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfrtool.examples.example import DType
+from tfrtool.examples.statistics import FeatureStatistics
+
+__all__ = ["TfdsFeatures", "tfds_features"]
+
+_PACKAGE = "tensorflow_datasets.core.features"
+_IMAGES = {"image/jpeg": "jpeg", "image/png": "png"}
+_LABEL_WORDS = frozenset({"label", "labels", "class", "target", "category", "y"})
+_RAGGED_VALUES = "/ragged_flat_values"
+_RAGGED_LENGTHS = "/ragged_row_lengths_{}"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TfdsFeatures:
+    """What TFDS can be told of some features.
+
+    Attributes:
+        content: the contents of features.json.
+        left_out: by name, why a feature is not in it; TFDS reads the records without it.
+    """
+
+    content: Json
+    left_out: Mapping[str, str]
+
+
+def tfds_features(
+    features: Sequence[FeatureStatistics], records: int, *, labels: bool = True
+) -> TfdsFeatures:
+    """Describe features to TFDS, so that it reads all ``records`` records as they are.
+
+    One JPEG or PNG becomes an ``Image``, UTF-8 text ``Text``, an int64 that is called a label and
+    has the values 0 ... n-1 ``ClassLabel``, all else a ``Tensor`` or ``Scalar``. What is missing
+    in some records, or comes in any number, becomes a ``Sequence``, which is empty where it is
+    missing: TFDS' own optional features put a number in its place. Lists of lists in TFDS' own
+    layout (``ragged_flat_values`` and ``ragged_row_lengths_0``) become nested sequences.
+
+    Args:
+        features: what was seen of each feature.
+        records: in how many records.
+        labels: whether all values are known, so that classes can be counted.
+    """
+    found: dict[str, Json] = {}
+    left_out: dict[str, str] = {}
+    nested = dict(_nested(features))
+    parts = {part for names in nested.values() for part in names}
+    for feature in features:
+        reason = _refusal(feature)
+        if reason is not None:
+            left_out[feature.name] = reason
+        elif feature.name not in parts:
+            found[feature.name] = _connector(feature, records, labels)
+        elif feature.name.endswith(_RAGGED_VALUES):
+            name = feature.name.removesuffix(_RAGGED_VALUES)
+            content = _scalar(feature)
+            for _ in nested[name]:
+                content = _sequence(content)
+            found[name] = content
+    dictionary = {"features": found}
+    content = {"pythonClassName": f"{_PACKAGE}.features_dict.FeaturesDict"}
+    return TfdsFeatures(content={**content, "featuresDict": dictionary}, left_out=left_out)
+
+
+def _refusal(feature: FeatureStatistics) -> str | None:
+    """Return why TFDS can't read a feature; None where it can."""
+    if feature.is_list:
+        return "a feature list: TFDS reads each record as a tf.train.Example, which has none"
+    if feature.conflict:
+        types = " and ".join(dtype.value for dtype in feature.dtypes)
+        return f"its type is {types}: TFDS takes one"
+    try:
+        text = feature.key.decode()
+    except UnicodeDecodeError:
+        return "its name is no UTF-8, as names in JSON are"
+    return None if text else "it has no name"
+
+
+def _nested(features: Sequence[FeatureStatistics]) -> Iterator[tuple[str, list[str]]]:
+    """Find lists of lists: yield their names, and those of the features that hold them.
+
+    `example_parser.py` of TFDS keeps the values in one feature and the lengths of the rows in one
+    more for each level. That they belong together shows in their sums.
+    """
+    known = {feature.name: feature for feature in features if _refusal(feature) is None}
+    for name, flat in known.items():
+        base = name.removesuffix(_RAGGED_VALUES)
+        lengths: list[str] = []
+        while base + _RAGGED_LENGTHS.format(len(lengths)) in known:
+            lengths.append(base + _RAGGED_LENGTHS.format(len(lengths)))
+        if base == name or base in known or not lengths or not base:
+            continue
+        rows = [known[part].values.get(DType.INT64) for part in lengths]
+        counts = [None if row is None else row.count for row in rows[1:]] + [flat.range.count]
+        if [None if row is None else row.total for row in rows] == counts:
+            yield base, [name, *lengths]
+
+
+def _connector(feature: FeatureStatistics, records: int, labels: bool) -> Json:
+    size = feature.size(records)
+    if size == 1:
+        item = _image(feature)
+        if item is None and set(feature.content) <= {"text", "empty"} and feature.content:
+            item = _of("text_feature.Text", "text", {})
+        elif labels and _is_label(feature):
+            classes = str(len(feature.range.distinct or ()))
+            item = _of("class_label_feature.ClassLabel", "classLabel", {"numClasses": classes})
+        return item or _scalar(feature)
+    if size:
+        return _tensor("tensor_feature.Tensor", feature, {"dimensions": [str(size)]})
+    # Encoded images in a list stay bytes: TFDS stacks their pixels, and fails where sizes differ.
+    return _sequence(_scalar(feature))
+
+
+def _image(feature: FeatureStatistics) -> Json | None:
+    formats = [_IMAGES.get(content) for content in feature.content]
+    if not formats or None in formats:
+        return None
+    pixels = feature.range.pixels
+    images = sum(feature.content.values())
+    known = set(pixels) if sum(pixels.values()) == images else set()
+    channels = 3
+    if len(known) == 1:
+        ((held, _),) = known
+        # decode_image makes 1, 3 or 4 channels, of a JPEG never 4.
+        channels = {1: 1, 2: 4, 4: 4}.get(held, 3) if formats == ["png"] else min(held, 3)
+    deep = formats == ["png"] and known != set() and all(bits == 16 for _, bits in known)
+    content: Json = {
+        "dtype": "uint16" if deep else "uint8",
+        "shape": {"dimensions": ["-1", "-1", str(channels)]},
+    }
+    if len(formats) == 1:
+        content["encodingFormat"] = formats[0]
+    return _of("image_feature.Image", "image", content)
+
+
+def _is_label(feature: FeatureStatistics) -> bool:
+    words = re.split(r"[^a-z]+", feature.name.lower())
+    distinct = feature.range.distinct
+    return (
+        feature.dtype is DType.INT64
+        and not _LABEL_WORDS.isdisjoint(words)
+        and distinct is not None
+        and len(distinct) > 1
+        and set(distinct) == set(range(len(distinct)))
+    )
+
+
+def _scalar(feature: FeatureStatistics) -> Json:
+    return _tensor("scalar.Scalar", feature, {})
+
+
+def _tensor(name: str, feature: FeatureStatistics, shape: Json) -> Json:
+    dtype = (feature.dtype or DType.STRING).value
+    return _of(name, "tensor", {"shape": shape, "dtype": dtype, "encoding": "none"})
+
+
+def _sequence(item: Json) -> Json:
+    return _of("sequence_feature.Sequence", "sequence", {"feature": item, "length": "-1"})
+
+
+def _of(name: str, key: str, content: Json) -> Json:
+    return {"pythonClassName": f"{_PACKAGE}.{name}", key: content}
