@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import MakeShard
 from tfrtool import __version__
-from tfrtool.cli import inspect_shard_command, main
+from tfrtool.cli import main
 from tfrtool.cli.app import cli
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import human_bytes, human_count
@@ -125,7 +125,7 @@ def test_errors_become_exit_codes(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(inspect_shard_command, "inspect_shard", fail)
+    monkeypatch.setattr("tfrtool.inspection.shard.inspect_shard", fail)
     assert main(["inspect", "shard", str(make_shard([]))]) == code
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -141,7 +141,7 @@ def test_interrupt(capsys: Capture, monkeypatch: pytest.MonkeyPatch, make_shard:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(inspect_shard_command, "inspect_shard", interrupt)
+    monkeypatch.setattr("tfrtool.inspection.shard.inspect_shard", interrupt)
     assert main(["inspect", "shard", str(make_shard([]))]) == 130
     captured = capsys.readouterr()
     assert captured.out == ""
