@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import HEADER, HEADER_SIZE, LENGTH, MAX_RECORD_BYTES
-from tfrtool.records.resync import find_next_record
+from tfrtool.records.resync import Patience, find_next_record
 from tfrtool.records.window import Window
 
 __all__ = ["Compression", "Inflater", "detect_compression", "holds_header"]
@@ -70,7 +70,7 @@ def _holds_record(file: BinaryIO) -> bool:
     if not file.seekable():
         return False
     position = file.tell()
-    found = find_next_record(Window(file), 0, 1, MAX_RECORD_BYTES)
+    found = find_next_record(Window(file), 0, 1, MAX_RECORD_BYTES, Patience())
     file.seek(position)
     return found is not None
 
@@ -109,11 +109,8 @@ class Inflater:
         while not self._finished:
             if self._inflate.eof and not self._next_member():
                 break
-            if not self._input:
-                self._input = self._file.read(_INPUT_BLOCK)
-                if not self._input:
-                    self._end(f"the {self.name} data is cut short, before its end marker")
-                    break
+            self._input = self._input or self._file.read(_INPUT_BLOCK)
+            ended = not self._input
             # zlib throws away what it made in a call that fails; the copy gets it back.
             before = self._inflate.copy()
             try:
@@ -123,6 +120,8 @@ class Inflater:
             self._input = self._inflate.unconsumed_tail
             if output:
                 return output
+            if ended and not self._inflate.eof:
+                self._end(f"the {self.name} data is cut short, before its end marker")
         return b""
 
     @property
@@ -145,13 +144,19 @@ class Inflater:
         return True
 
     def _rescue(self, inflate: zlib._Decompress) -> bytes:
+        """Return all that comes before the damage: byte by byte, for none goes with the failure."""
         pieces = []
-        for value in self._input:
-            try:
-                pieces.append(inflate.decompress(bytes((value,))))
-            except zlib.error as error:
-                self._end(f"the {self.name} data is damaged ({_zlib_reason(error)})")
-                break
+        reason = "it can't be read twice"
+        try:
+            # What zlib holds already may be enough for more.
+            for part in (b"", *(bytes((value,)) for value in self._input)):
+                piece = inflate.decompress(part, 1)
+                while piece:
+                    pieces.append(piece)
+                    piece = inflate.decompress(inflate.unconsumed_tail, 1)
+        except zlib.error as error:
+            reason = _zlib_reason(error)
+        self._end(f"the {self.name} data is damaged ({reason})")
         return b"".join(pieces)
 
     def _end(self, failure: str | None) -> None:

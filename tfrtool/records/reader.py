@@ -25,7 +25,7 @@ from tfrtool.records.framing import (
     FaultKind,
     Record,
 )
-from tfrtool.records.resync import LOOKAHEAD, Landing, find_chain, find_next_record, records_up_to
+from tfrtool.records.resync import Landing, Patience, find_chain, find_next_record, records_up_to
 from tfrtool.records.window import BLOCK_SIZE, Source, Window
 
 __all__ = ["ReadOptions", "RecordReader", "read_records"]
@@ -95,6 +95,7 @@ class RecordReader:
         self._window = Window(source)
         self._limit = options.max_record_bytes
         self._verify = options.verify_payload
+        self._patience = Patience()
         self._index = 0
         self._certain = True  # whether `_index` is known to be the index in the file
 
@@ -250,7 +251,7 @@ class RecordReader:
         window.load(offset, BLOCK_SIZE)
         head = window.view(offset, min(offset + BLOCK_SIZE, window.end))
         length, stored = HEADER.unpack_from(head)
-        landing = find_next_record(window, offset, offset + 1, self._limit)
+        landing = self._find_next(offset, offset + 1)
         if landing is None and offset == 0 and self._index == 0:
             return self._lost_to(self._not_tfrecord(head)), None
         if landing is None and not head.strip(b"\0"):
@@ -270,7 +271,7 @@ class RecordReader:
             f"expected at most {self._limit} bytes"
         )
         fault = self._fault(FaultKind.OVERSIZED_LENGTH, offset, message)
-        landing = find_next_record(self._window, offset, offset + HEADER_SIZE, self._limit)
+        landing = self._find_next(offset, offset + HEADER_SIZE)
         return fault, landing
 
     def _truncated(self, offset: int, length: int) -> tuple[Fault, Landing | None]:
@@ -299,7 +300,7 @@ class RecordReader:
         whole = held == 0 or (held >= HEADER_SIZE and self._header_at(end))
         if not whole and held >= HEADER_SIZE:
             # Two damaged records in a row, or bytes that were put in or taken out of this one?
-            landing = find_next_record(window, end, end + 1, self._limit, reach=LOOKAHEAD)
+            landing = self._find_next(end, end + 1, near=True)
             whole = landing is not None and landing.proven
         inside = records_up_to(window, offset + HEADER_SIZE, end, self._limit) if whole else None
         window.pinned = None
@@ -307,8 +308,13 @@ class RecordReader:
             return fault, Landing(offset=inside, proven=True)
         if whole:
             return fault, Landing(offset=end, proven=True)
-        landing = find_next_record(window, offset, offset + HEADER_SIZE, self._limit)
+        landing = self._find_next(offset, offset + HEADER_SIZE)
         return (self._lost_to(fault) if landing is None else fault), landing
+
+    def _find_next(self, damaged: int, start: int, *, near: bool = False) -> Landing | None:
+        return find_next_record(
+            self._window, damaged, start, self._limit, self._patience, near=near
+        )
 
     def _header_at(self, offset: int) -> bool:
         length, crc = HEADER.unpack(self._window.view(offset, offset + HEADER_SIZE))

@@ -15,7 +15,15 @@ from tfrtool.records.crc import crc32c, extend_crc32c, mask
 from tfrtool.records.framing import CRC, FOOTER_SIZE, FRAME_SIZE, HEADER, HEADER_SIZE
 from tfrtool.records.window import BLOCK_SIZE, Window
 
-__all__ = ["LOOKAHEAD", "Landing", "find_chain", "find_next_record", "record_at", "records_up_to"]
+__all__ = [
+    "LOOKAHEAD",
+    "Landing",
+    "Patience",
+    "find_chain",
+    "find_next_record",
+    "record_at",
+    "records_up_to",
+]
 
 LOOKAHEAD = 16 * 1024 * 1024
 """Bytes searched beyond a whole record for a better place to go on from.
@@ -23,6 +31,13 @@ LOOKAHEAD = 16 * 1024 * 1024
 A payload may itself hold records, so that the first record found after a damaged header may lie
 inside the damaged record. The place where the damaged record's own payload CRC holds is better.
 """
+
+_LEAST_LOOKAHEAD = 1024
+_PATIENCE = 4 * LOOKAHEAD
+_PASSES = 4
+"""What `Patience` allows: bytes a search, bytes at once, and bytes for each of the stream."""
+_CANDIDATE = 1024
+"""What a look at one header costs, as the bytes without headers that take as long; measured."""
 
 _ZEROS = re.compile(rb"\x00{4,}")
 _ZERO_LENGTH = HEADER.pack(0, mask(crc32c(bytes(8))))
@@ -41,6 +56,28 @@ class Landing:
 
     offset: int
     proven: bool
+
+
+class Patience:
+    """How far a search may still look beyond the place that it comes back to.
+
+    What is looked at there is read again. In a stream with damage everywhere, as a transfer that
+    changed its line breaks makes it, all searches to their full length would take time by the
+    square of its size. Together they may look at 64 MiB in vain, and at four times the stream.
+    """
+
+    def __init__(self) -> None:
+        """Begin at the start of a stream."""
+        self._spent = 0
+
+    def reach(self, offset: int) -> int:
+        """Return how many bytes a search from ``offset`` on may look at in vain."""
+        left = _PATIENCE + _PASSES * offset - self._spent
+        return min(max(left, _LEAST_LOOKAHEAD), LOOKAHEAD)
+
+    def spend(self, size: int, candidates: int) -> None:
+        """Note that ``size`` bytes with some headers among them were looked at in vain."""
+        self._spent += max(size, 0) + _CANDIDATE * candidates
 
 
 def headers(data: bytes, start: int) -> Iterator[int]:
@@ -63,7 +100,13 @@ def headers(data: bytes, start: int) -> Iterator[int]:
 
 
 def find_next_record(
-    window: Window, damaged: int, start: int, limit: int, reach: int | None = None
+    window: Window,
+    damaged: int,
+    start: int,
+    limit: int,
+    patience: Patience,
+    *,
+    near: bool = False,
 ) -> Landing | None:
     """Find where to go on after a record whose length can't be believed.
 
@@ -72,7 +115,8 @@ def find_next_record(
         damaged: where the damaged record's header starts.
         start: the first offset to look at, above ``damaged``.
         limit: the longest payload to believe in, in bytes.
-        reach: how many bytes to search; None searches to the end.
+        patience: how far to look for the end of the damaged record beyond a whole one.
+        near: whether to look no further than that, even if there is no whole one.
 
     Returns:
         The end of the damaged record, where that can be proven; else the next whole record; None
@@ -82,14 +126,20 @@ def find_next_record(
     crc, covered = 0, body  # the CRC of the stream from `body` to `covered`
     first: int | None = None
     position = start
+    candidates = 0  # those looked at in vain
+    reach = patience.reach(damaged)
+    last = start + reach if near else None  # the last offset to look at, once that is known
     outer = window.pinned
     try:
-        while True:
+        while last is None or position <= last:
             kept = (outer, covered, first)
             window.pinned = min(offset for offset in kept if offset is not None)
-            held = window.load(position, BLOCK_SIZE)
-            for place in headers(window.view(position, window.end), 0):
+            held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
+            for place in headers(window.view(position, position + held), 0):
                 candidate = position + place
+                if last is not None and candidate > last:
+                    break
+                candidates += near or first is not None
                 if candidate - FOOTER_SIZE >= body:
                     upto = candidate - FOOTER_SIZE
                     crc = extend_crc32c(crc, window.view(covered, upto))
@@ -102,16 +152,13 @@ def find_next_record(
                         return Landing(offset=candidate, proven=True)
                 if first is None and record_at(window, candidate, limit):
                     first = candidate
+                    last = candidate + reach if last is None else last
             if held < BLOCK_SIZE:
                 end = window.end
-                if end - FOOTER_SIZE >= body:
+                if end - FOOTER_SIZE >= body and (last is None or end <= last):
                     crc = extend_crc32c(crc, window.view(covered, end - FOOTER_SIZE))
                     if mask(crc) == CRC.unpack(window.view(end - FOOTER_SIZE, end))[0]:
                         return Landing(offset=end, proven=True)
-                break
-            if first is not None and position > first + LOOKAHEAD:
-                break
-            if reach is not None and position > start + reach:
                 break
             # A header may lie across the edge of the block.
             position += held - (HEADER_SIZE - 1)
@@ -120,6 +167,7 @@ def find_next_record(
                 covered = position - FOOTER_SIZE
     finally:
         window.pinned = outer
+    patience.spend(covered - (start if first is None or near else first), candidates)
     return None if first is None else Landing(offset=first, proven=False)
 
 

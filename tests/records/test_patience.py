@@ -1,0 +1,82 @@
+"""Damage everywhere: how much work a search for the next record may be, over and over."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.records.strategies import offsets_of, read, shard_of
+from tests.records.test_damage import assert_only_lost, flip
+from tfrtool.records import resync
+from tfrtool.records.crc import extend_crc32c
+from tfrtool.records.framing import HEADER_SIZE, frame
+from tfrtool.records.resync import LOOKAHEAD, Patience
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows by an item for each header that a search looks at."""
+    found: list[int] = []
+
+    def counted(crc: int, data: bytes) -> int:
+        found.append(len(data))
+        return extend_crc32c(crc, data)
+
+    monkeypatch.setattr(resync, "extend_crc32c", counted)
+    return found
+
+
+def broken(payload: bytes) -> bytes:
+    """Return a record whose length and payload are both wrong, so that its end can't be proven."""
+    return flip(flip(frame(payload), 0), 8 * (HEADER_SIZE + 1))
+
+
+def test_damage_everywhere_does_not_cost_more_and_more(looks: list[int]) -> None:
+    """Every other record beyond proof: all others come out, and work grows with the size alone."""
+    rng = random.Random(5)
+    work = []
+    for count in (2000, 8000):
+        looks.clear()
+        payloads = [rng.randbytes(40) for _ in range(count)]
+        reading = read(b"".join(broken(payload) + frame(payload) for payload in payloads))
+        assert reading.payloads == payloads
+        assert len(reading.faults) == count
+        work.append(len(looks))
+    # To the end of the stream each time would be 2,000 * 4,000 / 2 at first, and 16 times that.
+    assert work[0] < 400_000
+    assert work[1] < 5 * work[0]
+
+
+def test_changed_line_breaks(looks: list[int]) -> None:
+    """A shard that was sent as text: the records without a line break come out, and soon."""
+    rng = random.Random(6)
+    payloads = [rng.randbytes(300) for _ in range(6000)]
+    reading = read(shard_of(payloads).replace(b"\n", b"\r\n"))
+    kept = [payload for payload in payloads if b"\n" not in frame(payload)]
+    assert reading.payloads == kept
+    assert len(looks) < 400_000
+
+
+def test_much_damage_does_not_hide_the_end_of_a_record(looks: list[int]) -> None:
+    """After much of such damage, records inside a damaged record still don't come out."""
+    start = b"".join(broken(b"x" * 40) + frame(b"y" * 40) for _ in range(200))
+    inner = shard_of([bytes([number]) * 50 for number in range(100)])
+    payloads = [b"first", inner, b"last"]
+    shard = flip(shard_of(payloads), 8 * offsets_of(payloads)[1])
+    reading = read(start + shard)
+    assert reading.payloads == [*[b"y" * 40] * 200, b"first", b"last"]
+    assert_only_lost(read(shard), payloads, 1)
+    assert looks
+
+
+def test_patience_comes_back_with_the_stream() -> None:
+    """Searches are long at first, short when many were in vain, and long again further on."""
+    patience = Patience()
+    assert patience.reach(0) == LOOKAHEAD
+    patience.spend(5 * LOOKAHEAD, 0)
+    assert 0 < patience.reach(0) < 10_000
+    assert 0 < patience.reach(LOOKAHEAD // 4) < 10_000
+    assert patience.reach(LOOKAHEAD) == LOOKAHEAD
+    patience.spend(0, 1 << 20)
+    assert patience.reach(LOOKAHEAD) < 10_000
