@@ -148,6 +148,18 @@ def test_bad_images_are_left_out_and_listed(tmp_path: Path) -> None:
     assert report.splits[0].records == 8
 
 
+def test_an_image_that_no_jpeg_can_hold_is_left_out(tmp_path: Path) -> None:
+    """A PNG whose side is longer than a JPEG's may be is named, and stops nothing."""
+    source = write_class_folders(tmp_path / "photos", count=2)
+    (source / "cat" / "strip.png").write_bytes(image_bytes("PNG", size=(1, 65_501)))
+    (source / "dog" / "strip.png").write_bytes(image_bytes("PNG", size=(1, 65_500)))
+    report = write_dataset(_options(source, tmp_path / "out"))
+    assert [entry.key for entry in report.rejected] == ["cat/strip.png"]
+    assert "65,500" in report.rejected[0].reason
+    assert [entry.key for entry in report.converted] == ["dog/strip.png"]
+    assert report.splits[0].records == 5
+
+
 def test_disguised_images_are_converted_and_listed(tmp_path: Path, tf: Any) -> None:
     """A PNG that is named .jpg becomes a JPEG, and the report says so."""
     source = write_class_folders(tmp_path / "photos", count=2)

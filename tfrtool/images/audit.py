@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 __all__ = [
+    "MAX_JPEG_SIDE",
     "MAX_PIXELS",
     "ImageVerdict",
     "audit_image",
@@ -27,6 +28,9 @@ FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM")
 
 MAX_PIXELS = 89_478_485
 """The largest image, in pixels: Pillow's own threshold for a decompression bomb (2**28 / 3)."""
+
+MAX_JPEG_SIDE = 65_500
+"""The longest side, in pixels, that libjpeg encodes: ``JPEG_MAX_DIMENSION`` in its jmorecfg.h."""
 
 JPEG_QUALITY = 95
 """The quality that TFDS' cats_vs_dogs encodes with."""
@@ -128,7 +132,8 @@ def to_jpeg(data: bytes, quality: int = JPEG_QUALITY) -> bytes:
     Of an animation the first frame counts; what is transparent becomes white; 16 bits become 8.
 
     Args:
-        data: an image that `audit_image` finds no problem with.
+        data: an image that `audit_image` finds no problem with, of at most `MAX_JPEG_SIDE` pixels
+            a side.
         quality: the JPEG quality, 1 to 95.
     """
     with open_image(data) as image:

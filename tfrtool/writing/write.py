@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tfrtool.errors import SourceError, UsageError, os_reason
@@ -19,7 +19,7 @@ from tfrtool.examples.tfds_metadata import (
     SplitInfo,
     features_json,
 )
-from tfrtool.images.audit import ImageVerdict, audit_image, quiet_pillow
+from tfrtool.images.audit import MAX_JPEG_SIDE, ImageVerdict, audit_image, quiet_pillow
 from tfrtool.sources.class_folders import read_class_folders
 from tfrtool.sources.items import Item, LeftOut
 from tfrtool.writing.directory import REPORT, publish, staging_directory
@@ -156,9 +156,14 @@ def _audit(
 
 def _audit_item(item: Item) -> ImageVerdict:
     try:
-        return audit_image(item.path.read_bytes())
+        verdict = audit_image(item.path.read_bytes())
     except OSError as error:
         return ImageVerdict(problem=f"it can't be read: {os_reason(error)}")
+    width, height = verdict.width, verdict.height
+    if verdict.conversion is not None and max(width, height) > MAX_JPEG_SIDE:
+        problem = f"it has {width} x {height} pixels; a JPEG has at most {MAX_JPEG_SIDE:,} a side"
+        return replace(verdict, problem=problem, conversion=None)
+    return verdict
 
 
 def _sort_out(
