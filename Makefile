@@ -1,14 +1,16 @@
 # make demo   the tool at work, from photographs to a trained model
 # make test   everything that must hold before a change goes in
-# Both set up .venv first, if it isn't there.
+# make fuzz   ten minutes of coverage-guided fuzzing; FUZZ_SECONDS=60 is one
+# They set up .venv first, if it isn't there.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+READY_TO_FUZZ := $(VENV)/.ready-to-fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench fixtures clean
+.PHONY: help demo test check format bench fuzz fixtures clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -38,8 +40,15 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.bench
 
+$(READY_TO_FUZZ): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	@touch $@
+
+fuzz: $(READY_TO_FUZZ)
+	$(BIN)/python -m tests.fuzz
+
 fixtures: $(READY)
 	$(BIN)/python fixtures/make_fixtures.py
 
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,37 @@
+"""One target under atheris, in a process of its own: ``python -m tests.fuzz.child NAME FLAGS...``.
+
+``atheris.Fuzz`` never returns. The flags are libFuzzer's (https://llvm.org/docs/LibFuzzer.html).
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import atheris
+
+from tests.fuzz.target import load_target
+
+
+def main(name: str, flags: list[str]) -> None:
+    """Fuzz a target until libFuzzer ends."""
+    with atheris.instrument_imports(include=["tfrtool"]):
+        target = load_target(name)
+    mutate = target.mutate
+
+    def mutated(data: bytes, max_size: int, seed: int) -> bytes:
+        def scramble(part: bytes) -> bytes:
+            return bytes(atheris.Mutate(part, max(len(part) + 64, 1)))
+
+        if mutate is None:
+            return scramble(data)[:max_size]
+        return mutate(data, random.Random(seed), scramble)[:max_size]
+
+    flags = [sys.argv[0], f"-max_len={target.max_length}", *flags]
+    custom = {} if mutate is None else {"custom_mutator": mutated}
+    atheris.Setup(flags, target.check, **custom)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
