@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 from pathlib import Path
 
@@ -29,7 +30,22 @@ def write_shard(path: Path, record_bytes: int, total_bytes: int, spread: float =
             image = Feature(dtype=DType.STRING, values=(noise.randbytes(size),))
             label = Feature(dtype=DType.INT64, values=(number % 2,))
             file.write(frame(encode_example({"image": image, "label": label})))
+    _as_from_disk(path)
     return count
+
+
+def _as_from_disk(path: Path) -> None:
+    """Have the page cache hold a file as a reader of the disk leaves it there, not as its writer.
+
+    The kernel keeps what was written in pieces in small pages, which cost more to read.
+    """
+    if not hasattr(os, "posix_fadvise"):
+        return
+    with path.open("rb", buffering=0) as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        while file.read(1 << 20):
+            pass
 
 
 def write_long_shards(plain: Path, packed: Path, total_bytes: int) -> int:

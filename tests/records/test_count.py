@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.conftest import MakeShard
 from tests.records.strategies import offsets_of, payload_lists, shard_of
 from tfrtool.errors import CorruptShardError, ShardError
-from tfrtool.records.count import count_records, first_fault
+from tfrtool.records.count import count_records, count_shard, first_fault
 from tfrtool.records.framing import FRAME_SIZE, frame
 
 
@@ -92,3 +92,20 @@ def test_a_length_that_leads_to_a_later_record(tmp_path: Path) -> None:
     with pytest.raises(CorruptShardError) as caught:
         count_records(path)
     assert (caught.value.record, caught.value.offset) == (0, 0)
+
+
+@pytest.mark.parametrize("sizes", [[5000, 9000, 10, 20, 7000], [10, 5000, 5000], [70_000, 3, 4096]])
+def test_cut_anywhere_near_a_header(tmp_path: Path, sizes: list[int]) -> None:
+    """Long and short records in turn are counted, and a cut in any header is found there."""
+    payloads = [bytes([number]) * size for number, size in enumerate(sizes)]
+    shard, offsets = shard_of(payloads), offsets_of(payloads)
+    path = tmp_path / "a.tfrecord"
+    for number, offset in enumerate(offsets[1:], 1):
+        for more in range(-3, 13):
+            path.write_bytes(shard[: offset + more])
+            if more == 0 or offset + more >= len(shard):
+                assert count_records(path) == number
+            else:
+                count = count_shard(path)
+                assert count.records == number - (more < 0)
+                assert count.faults[0].offset == offsets[count.records]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, MutableSequence
+from functools import partial
 from typing import BinaryIO
 
 from tfrtool.records.crc import MASK_DELTA, crc32c
@@ -12,8 +13,8 @@ from tfrtool.records.framing import FRAME_SIZE, HEADER, HEADER_SIZE, MAX_RECORD_
 __all__ = ["hop", "reader_at"]
 
 _BLOCK = 64 * 1024
-_SHORT = 4096
-"""Records below this size, in bytes: reading many in a block is faster than a call for each."""
+_LONG = 4096
+"""Records from this size on, in bytes: a call for each header is faster than to read it all."""
 
 _HEADERS_KNOWN = 1024
 """Headers whose CRC is not computed again: many, where records have a few lengths only."""
@@ -22,8 +23,8 @@ _HEADERS_KNOWN = 1024
 def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> tuple[int, int]:
     """Go through the records without reading their payloads.
 
-    Stops where the stream ends, or before it, at a header that is cut or whose CRC does not hold:
-    all is well if the returned offset is ``size``.
+    Stops where the stream ends, or before it, at a record that is cut or whose length's CRC does
+    not hold: all is well if the returned offset is ``size``.
 
     Args:
         file: an uncompressed shard, open at any position.
@@ -35,38 +36,51 @@ def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> 
     """
     read_at = reader_at(file)
     append = None if ends is None else ends.append
-    known: dict[bytes, int] = {}  # headers whose CRC holds, and the sizes of their records
-    get, unpack = known.get, HEADER.unpack
-    records, offset, step, wanted = 0, 0, 0, _BLOCK
-    while offset < size:
-        block = read_at(wanted, offset)
-        position, last = 0, len(block) - HEADER_SIZE
-        while position <= last:
-            head = block[position : position + HEADER_SIZE]
-            step = get(head, 0)
-            if not step:
-                length, stored = unpack(head)
-                crc = crc32c(head[:8])
-                if (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF != stored:
+    steps = _Steps()
+    get = steps.get
+    records, offset, step = 0, 0, 0
+    while offset + HEADER_SIZE <= size:
+        if step < _LONG:
+            block = read_at(_BLOCK, offset)
+            position, last = 0, len(block) - HEADER_SIZE
+            while position <= last:
+                head = block[position : position + HEADER_SIZE]
+                step = get(head) or steps.learn(head)
+                if not step or offset + position + step > size:
                     return records, offset + position
-                if length > MAX_RECORD_BYTES:
-                    return records, offset + position
-                step = FRAME_SIZE + length
-                if len(known) < _HEADERS_KNOWN:
-                    known[head] = step
-            position += step
+                position += step
+                records += 1
+                if append is not None:
+                    append(offset + position)
+            offset += position
+        else:
+            head = read_at(HEADER_SIZE, offset)
+            step = get(head) or steps.learn(head)
+            if not step or offset + step > size:
+                return records, offset
+            offset += step
             records += 1
             if append is not None:
-                append(offset + position)
-        if position == 0:  # less than a header is left
-            return records, offset
-        if offset + position > size:  # the last record is cut
-            if ends is not None:
-                del ends[-1]
-            return records - 1, offset + position - step
-        offset += position
-        wanted = _BLOCK if step < _SHORT else HEADER_SIZE
+                append(offset)
     return records, offset
+
+
+class _Steps(dict[bytes, int]):
+    """Headers whose CRC holds, and the sizes of their records, frames included."""
+
+    def learn(self, head: bytes) -> int:
+        """Return the size of the record that a header starts, in bytes; 0 if it is damaged."""
+        if len(head) < HEADER_SIZE:  # the file became shorter
+            return 0
+        length, stored = HEADER.unpack(head)
+        crc = crc32c(head[:8])
+        if (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF != stored:
+            return 0
+        if length > MAX_RECORD_BYTES:
+            return 0
+        if len(self) < _HEADERS_KNOWN:
+            self[head] = FRAME_SIZE + length
+        return int(FRAME_SIZE + length)
 
 
 def reader_at(file: BinaryIO) -> Callable[[int, int], bytes]:
@@ -76,8 +90,7 @@ def reader_at(file: BinaryIO) -> Callable[[int, int], bytes]:
     threads and forked processes at once.
     """
     if hasattr(os, "pread"):
-        descriptor = file.fileno()
-        return lambda size, offset: os.pread(descriptor, size, offset)
+        return partial(os.pread, file.fileno())
 
     def seek_and_read(size: int, offset: int) -> bytes:
         file.seek(offset)
