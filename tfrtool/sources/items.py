@@ -1,32 +1,54 @@
-"""What a source gives: items, and an account of everything that is none."""
+"""What a source gives: items, how to read them, and an account of everything that is none."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
-__all__ = ["Item", "LeftOut", "Source"]
+__all__ = ["Item", "ItemReader", "LeftOut", "Place", "Source"]
+
+Place = int | tuple[int, ...] | str | None
+"""Where an item's bytes are, as its source's reader understands it; nothing where the key says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One labelled image of a source.
 
+    There may be millions: an item holds no more than is needed to find its bytes again.
+
     Attributes:
         key: its path below the source, with ``/`` between folders; unique in the source.
         label: its class, by name.
-        path: where its bytes are.
-        bytes: how many those are.
+        bytes: how many bytes it has.
+        place: where these are, for the source's reader.
+        split: the split that the source itself puts it in; None where it doesn't say.
     """
 
     key: str
     label: str
-    path: Path
     bytes: int
+    place: Place = None
+    split: str | None = None
 
     def __post_init__(self) -> None:
         if not self.key or not self.label:
             raise ValueError("an item has a key and a label")
+
+
+class ItemReader(Protocol):
+    """Reads the items of a source; picklable, and used by several threads at once."""
+
+    def read(self, item: Item) -> bytes:
+        """Return all bytes of an item.
+
+        Raises:
+            OSError: they can't be read.
+            SourceError: they are damaged, as an archive's checksum tells.
+        """
+
+    def describe(self, item: Item) -> str:
+        """Return where an item is, for an error: a path, and the member of an archive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +70,22 @@ class Source:
 
     Attributes:
         items: the images, sorted by key.
-        labels: the class names, sorted.
-        rejected: images that belong to no class.
+        labels: the class names, in the order of their numbers: sorted, unless the source has an
+            order of its own.
+        reader: reads the items.
+        splits: the splits that the source itself has, in its order; none where it has none. If
+            there are any, each item has one.
+        rejected: images that can't be items, for they belong to no class.
         ignored: files that are no images by their names.
     """
 
     items: tuple[Item, ...]
     labels: tuple[str, ...]
+    reader: ItemReader
+    splits: tuple[str, ...] = ()
     rejected: tuple[LeftOut, ...] = ()
     ignored: tuple[LeftOut, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.splits and any(item.split not in self.splits for item in self.items):
+            raise ValueError("each item of a source with splits has one of them")

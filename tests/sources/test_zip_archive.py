@@ -1,0 +1,300 @@
+"""Zip archives, as they come from other programs, from other systems, and broken."""
+
+from __future__ import annotations
+
+import io
+import struct
+import tracemalloc
+import zipfile
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.sources.trees import contents, labelled, open_tree, write_zip
+from tfrtool.errors import SourceError
+from tfrtool.sources.items import Source
+from tfrtool.sources.zip_directory import read_directory
+
+TREE = {"cat/1.jpg": b"one" * 400, "dog/2.jpg": bytes(range(256)) * 8, "readme.txt": b"x"}
+IMAGES = {key: data for key, data in TREE.items() if key.endswith(".jpg")}
+
+
+def _bytes(tree: dict[str, bytes] = TREE, method: int = zipfile.ZIP_DEFLATED) -> bytearray:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for key, data in tree.items():
+            archive.writestr(key, data)
+    return bytearray(file.getvalue())
+
+
+def _open(path: Path, data: bytes | bytearray) -> Source:
+    path.write_bytes(data)
+    return open_tree(path)
+
+
+def _with(path: Path, infos: list[tuple[zipfile.ZipInfo, bytes]]) -> Source:
+    with zipfile.ZipFile(path, "w") as archive:
+        for info, data in infos:
+            archive.writestr(info, data)
+    return open_tree(path)
+
+
+def _info(name: str, *, system: int = 3, mode: int = 0o100644) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.create_system = system
+    info.external_attr = mode << 16
+    return info
+
+
+def test_data_before_the_archive(tmp_path: Path) -> None:
+    """A self-extracting archive, which starts with a program, is read."""
+    source = _open(tmp_path / "a.exe", b"MZ" + bytes(5000) + _bytes())
+    assert contents(source) == IMAGES
+
+
+def test_large_archive_records(tmp_path: Path) -> None:
+    """Members with 64-bit sizes and data descriptors, as streamed archives have, are read."""
+
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+        def tell(self) -> int:
+            raise io.UnsupportedOperation
+
+    path, pipe = tmp_path / "a.zip", Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
+        for key, data in TREE.items():
+            with archive.open(key, "w", force_zip64=True) as member:
+                member.write(data)
+    path.write_bytes(pipe.getvalue())
+    assert contents(open_tree(path)) == IMAGES
+
+
+def test_directories_of_64_bits(tmp_path: Path) -> None:
+    """The place and size of the directory may stand in a record of 64-bit numbers."""
+    data = _bytes()
+    at = data.index(b"PK\x05\x06")
+    *_, count, size, offset, _ = struct.unpack_from("<4s4H2LH", data, at)
+    large = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, offset)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, at, 1)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, *[0xFFFF] * 2, *[0xFFFFFFFF] * 2, 0)
+    archive = bytes(data[:at]) + large + locator + end
+    for prefix in (b"", b"#!program"):
+        assert len(zipfile.ZipFile(io.BytesIO(prefix + archive)).namelist()) == len(TREE)
+        assert contents(_open(tmp_path / "a.zip", prefix + archive)) == IMAGES
+
+
+_ENTRY_NAMES = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0\\"), min_size=1
+)
+
+
+@given(st.dictionaries(_ENTRY_NAMES, st.binary(max_size=50), max_size=5), st.binary(max_size=50))
+def test_the_directory_reads_as_zipfile_reads_it(tree: dict[str, bytes], comment: bytes) -> None:
+    """Names, sizes, checksums and offsets are those that the standard library finds."""
+    file = io.BytesIO(_bytes(tree))
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.comment = comment
+        expected = [
+            (info.filename, info.CRC, info.compress_size, info.file_size, info.header_offset)
+            for info in archive.infolist()
+        ]
+    found = [(m.name, m.crc, m.packed, m.size, m.offset) for m in read_directory(file)]
+    assert found == expected
+
+
+def test_a_comment_may_look_like_an_end(tmp_path: Path) -> None:
+    """The end record is the one that ends with the file; without such, bytes may follow it."""
+    decoy = struct.pack("<4s4H2LH", b"PK\5\6", *[0] * 7)
+    path = write_zip(tmp_path / "a.zip", TREE)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = decoy + b"and more"
+    assert contents(open_tree(path)) == IMAGES
+    assert contents(_open(tmp_path / "b.zip", _bytes() + b"\r\n")) == IMAGES
+
+
+def test_long_extra_fields_are_skipped(tmp_path: Path) -> None:
+    """What stands between a member's header and its data may be long."""
+    info = _info("cat/1.jpg")
+    info.extra = struct.pack("<HH", 0x9999, 4000) + bytes(4000)
+    assert contents(_with(tmp_path / "a.zip", [(info, b"data")])) == {"cat/1.jpg": b"data"}
+
+
+def test_backslashes_of_windows_programs(tmp_path: Path) -> None:
+    """An archive made on Windows may separate folders by backslashes; on Unix they are names."""
+    windows = [(_info(f"pets\\{label}\\1.jpg", system=0), b"x") for label in ("cat", "dog")]
+    assert labelled(_with(tmp_path / "a.zip", windows)) == [
+        ("pets/cat/1.jpg", "cat"),
+        ("pets/dog/1.jpg", "dog"),
+    ]
+    unix = [(_info("cat/a\\b.jpg"), b"x")]
+    assert labelled(_with(tmp_path / "b.zip", unix)) == [("cat/a\\b.jpg", "cat")]
+
+
+@pytest.mark.parametrize(
+    ("stored", "flag", "expected"),
+    [
+        ("é.jpg".encode(), True, "é.jpg"),
+        ("é.jpg".encode(), False, "é.jpg"),
+        ("é.jpg".encode("cp437"), False, "é.jpg"),
+    ],
+)
+def test_names_in_utf8_and_code_page_437(
+    stored: bytes, flag: bool, expected: str, tmp_path: Path
+) -> None:
+    """Names are read as UTF-8 if they are that, flagged or not, else as code page 437."""
+    placeholder = b"#" * len(stored)
+    data = _bytes({"cat/" + placeholder.decode(): b"x"}).replace(placeholder, stored)
+    if flag:
+        for signature, at in ((b"PK\x03\x04", 7), (b"PK\x01\x02", 9)):
+            data[data.index(signature) + at] |= 0x08
+    assert labelled(_open(tmp_path / "a.zip", data)) == [(f"cat/{expected}", "cat")]
+
+
+def test_names_that_lead_out_are_rejected(tmp_path: Path) -> None:
+    """A member that would land elsewhere is no item; a slash in front is only dropped."""
+    names = ["../cat/1.jpg", "cat/../../2.jpg", "/cat/3.jpg", "./cat//4.jpg"]
+    source = _with(tmp_path / "a.zip", [(_info(name), b"x") for name in names])
+    assert labelled(source) == [("cat/3.jpg", "cat"), ("cat/4.jpg", "cat")]
+    assert [entry.key for entry in source.rejected] == ["../cat/1.jpg", "cat/../../2.jpg"]
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_second_member_of_a_name_is_rejected(tmp_path: Path) -> None:
+    """The first of two members of one name is read, the other is listed."""
+    source = _with(tmp_path / "a.zip", [(_info("cat/1.jpg"), b"a"), (_info("cat/1.jpg"), b"b")])
+    assert contents(source) == {"cat/1.jpg": b"a"}
+    assert [entry.key for entry in source.rejected] == ["cat/1.jpg"]
+
+
+def test_links_are_resolved(tmp_path: Path) -> None:
+    """A symbolic link reads as what it leads to, through other links, if it stays inside."""
+    link = 0o120777
+    members = [
+        (_info("cat/2.jpg", mode=link), b"../blobs/x"),
+        (_info("blobs/x"), b"the photograph"),
+        (_info("cat/3.jpg", mode=link), b"./2.jpg"),
+        (_info("cat/4.jpg", mode=link), b"4.jpg"),
+        (_info("cat/5.jpg", mode=link), b"../../etc/passwd"),
+        (_info("cat/6.jpg", mode=link), b"/blobs/x"),
+        (_info("cat/7.jpg", mode=0o010644), b""),
+    ]
+    source = _with(tmp_path / "a.zip", members)
+    assert contents(source) == dict.fromkeys(("cat/2.jpg", "cat/3.jpg"), b"the photograph")
+    assert [entry.key for entry in source.rejected] == ["cat/4.jpg", "cat/5.jpg", "cat/6.jpg"]
+    assert [entry.key for entry in source.ignored] == ["blobs/x", "cat/7.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "reason"),
+    [(8, 1, "it is encrypted in the archive"), (10, 9, "(deflate64) is not supported")],
+)
+def test_members_that_can_not_be_read_are_rejected(
+    at: int, value: int, reason: str, tmp_path: Path
+) -> None:
+    """Encrypted members and rare compressions are rejected with their reason; others are read."""
+    data = _bytes()
+    data[data.index(b"PK\x01\x02") + at] = value
+    source = _open(tmp_path / "a.zip", data)
+    assert labelled(source) == [("dog/2.jpg", "dog")]
+    assert [entry.key for entry in source.rejected] == ["cat/1.jpg"]
+    assert reason in source.rejected[0].reason
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("what", ["header", "data"])
+def test_a_damaged_member_is_found_when_it_is_read(method: int, what: str, tmp_path: Path) -> None:
+    """A wrong byte in a member is an error that names it; others are read."""
+    data = _bytes(method=method)
+    data[{"header": 0, "data": 30 + len("cat/1.jpg") + 3}[what]] ^= 0x40
+    path = tmp_path / "a.zip"
+    source = _open(path, data)
+    with pytest.raises(SourceError) as caught:
+        source.reader.read(source.items[0])
+    assert caught.value.path == f"{path}/cat/1.jpg"
+    assert source.reader.read(source.items[1]) == TREE["dog/2.jpg"]
+
+
+def _central(data: bytearray, at: int, value: int) -> bytearray:
+    start = data.index(b"PK\x01\x02") + at
+    data[start : start + 4] = struct.pack("<I", value)
+    return data
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_bomb_does_not_go_off(method: int, tmp_path: Path) -> None:
+    """A member that unpacks to more than it says costs no more memory than it says.
+
+    LZMA has a dictionary of 8 MiB besides.
+    """
+    bomb = _bytes({"cat/1.jpg": bytes(50_000_000), "cat/2.jpg": b"x"}, method)
+    source = _open(tmp_path / "a.zip", _central(bomb, 24, 1000))
+    tracemalloc.start()
+    with pytest.raises(SourceError):
+        source.reader.read(source.items[0])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < (10_000_000 if method == zipfile.ZIP_LZMA else 1_000_000)
+
+
+def test_sizes_that_can_not_be_are_rejected(tmp_path: Path) -> None:
+    """Sizes beyond the archive, or beyond any image, are told when the archive is opened."""
+    for number, (at, value) in enumerate([(20, 1 << 30), (24, 1 << 31), (42, 1 << 30)]):
+        source = _open(tmp_path / f"{number}.zip", _central(_bytes(), at, value))
+        assert [entry.key for entry in source.rejected] == ["cat/1.jpg"]
+
+
+@pytest.mark.parametrize("part", [0.3, 0.9, 0.99])
+def test_a_cut_archive_is_an_error(part: float, tmp_path: Path) -> None:
+    """The list of members stands at the end: without it nothing is taken for whole."""
+    data = _bytes()
+    with pytest.raises(SourceError) as caught:
+        _open(tmp_path / "a.zip", data[: int(len(data) * part)])
+    assert caught.value.path == str(tmp_path / "a.zip")
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_damage_never_gives_wrong_bytes(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Whatever byte is changed, what is read is right, or it is a SourceError."""
+    archive = _bytes()
+    at = data.draw(st.integers(0, len(archive) - 1))
+    archive[at] ^= data.draw(st.integers(1, 255))
+    path = tmp_path_factory.getbasetemp() / "damaged.zip"
+    try:
+        source = _open(path, archive)
+    except SourceError:
+        return
+    for item in source.items:
+        try:
+            found = source.reader.read(item)
+        except SourceError:
+            continue
+        assert zlib.crc32(found) in {zlib.crc32(member) for member in TREE.values()}
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_a_directory_with_too_few_or_too_many_members_is_an_error(
+    count: int, tmp_path: Path
+) -> None:
+    """The end record says how many members there are, and none may be missing."""
+    data = _bytes()
+    struct.pack_into("<2H", data, data.index(b"PK\x05\x06") + 8, count, count)
+    with pytest.raises(SourceError) as caught:
+        _open(tmp_path / "a.zip", data)
+    assert caught.value.path == str(tmp_path / "a.zip")
+
+
+def test_an_archive_that_vanishes(tmp_path: Path) -> None:
+    """Once listed, an archive that can't be read any more is an OSError, as a file is."""
+    path = write_zip(tmp_path / "a.zip", TREE)
+    source = open_tree(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        source.reader.read(source.items[0])

@@ -1,0 +1,110 @@
+"""How images are checked and encoded: the options of everything that is done to one image."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from tfrtool.errors import UsageError
+
+__all__ = ["DEFAULT_RECIPE", "Check", "Encode", "ImageRecipe", "Resize"]
+
+_LARGEST_SIDE = 16_384
+"""libjpeg's own limit is 65,500 a side; a quarter of it is beyond any model's input."""
+
+
+class Check(enum.Enum):
+    """What makes an image bad; the values are those of the CLI."""
+
+    DECODE = "decode"
+    """It does not fully decode."""
+    HEADER = "header"
+    """The header of a JPEG is wrong; or it needs encoding, and does not fully decode."""
+    TFDS = "tfds"
+    """TFDS' own rule for cats_vs_dogs, no "JFIF" among its first bytes; or that of `HEADER`."""
+
+
+class Encode(enum.Enum):
+    """What bytes are written; the values are those of the CLI."""
+
+    KEEP = "keep"
+    """The file's own where they are a good JPEG, else a JPEG made from them."""
+    JPEG = "jpeg"
+    PNG = "png"
+    RAW = "raw"
+    """Pixels, uint8, row by row, three channels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resize:
+    """A size to scale to, in pixels.
+
+    Attributes:
+        width: exactly that; None where `shorter` is meant.
+        height: exactly that.
+        shorter: the length that the shorter side gets; None where an exact size is meant.
+    """
+
+    width: int | None = None
+    height: int | None = None
+    shorter: int | None = None
+
+    def __post_init__(self) -> None:
+        exact = (self.width, self.height)
+        sides = (self.shorter,) if exact == (None, None) else exact
+        if self.shorter is not None and exact != (None, None):
+            raise UsageError("a size is either exact or that of the shorter side")
+        if any(side is None or not 1 <= side <= _LARGEST_SIDE for side in sides):
+            raise UsageError(
+                "impossible size of images",
+                expected=f"1 to {_LARGEST_SIDE:,} pixels a side",
+                found=" x ".join(str(side) for side in sides),
+            )
+
+    def fit(self, width: int, height: int) -> tuple[int, int]:
+        """Return the width and height that an image of this size gets, in pixels.
+
+        Scaling to a shorter side keeps the aspect ratio as nearly as whole pixels can; an exact
+        size stretches.
+        """
+        if self.width is not None and self.height is not None:
+            return self.width, self.height
+        shorter, least = self.shorter or 1, min(width, height)
+        # Rounded half up in whole numbers: the same on every machine, and never 0.
+        return (
+            (2 * width * shorter + least) // (2 * least),
+            (2 * height * shorter + least) // (2 * least),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRecipe:
+    """What is done to every image.
+
+    Attributes:
+        check: what makes an image bad.
+        encode: what bytes are written.
+        resize: the size to scale to; None keeps it.
+        quality: the quality of JPEGs that are made, 1 to 100; TFDS' cats_vs_dogs has 95.
+        orient: whether EXIF orientation is applied to the pixels; if not, a JPEG that has one is
+            kept as it is.
+    """
+
+    check: Check = Check.DECODE
+    encode: Encode = Encode.KEEP
+    resize: Resize | None = None
+    quality: int = 95
+    orient: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.quality <= 100:
+            raise UsageError("impossible JPEG quality", expected="1 to 100", found=self.quality)
+
+    @property
+    def always(self) -> bool:
+        """Whether every image is encoded anew."""
+        return self.encode is not Encode.KEEP or self.resize is not None
+
+
+DEFAULT_RECIPE = ImageRecipe()
+"""Decode in full, keep good JPEGs, make JPEGs of quality 95 from the rest."""

@@ -1,0 +1,61 @@
+"""What a tree of files holds, before anything is said of its meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tfrtool.sources.items import ItemReader, LeftOut, Place
+
+__all__ = ["IMAGE_SUFFIXES", "Entry", "Listing", "is_clutter", "is_image_name"]
+
+IMAGE_SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"}
+    | {".avif", ".pgm", ".ppm"}
+)
+"""Names that promise an image, in lower case. What the bytes are is for the audit to tell."""
+
+_CLUTTER = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"})
+"""What Windows, macOS and Synology's file servers leave in folders, in lower case."""
+
+
+class Entry(NamedTuple):
+    """A file of a tree, a link to one, or what should have been one.
+
+    Attributes:
+        key: its path below the tree's root, with ``/`` between folders.
+        bytes: its size.
+        place: where its bytes are, for the tree's reader.
+        problem: why it can't be read; None where it can.
+    """
+
+    key: str
+    bytes: int = 0
+    place: Place = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All files of a tree but clutter, in no particular order.
+
+    Attributes:
+        entries: the files. The keys of those without a problem are unique.
+        reader: reads those without a problem.
+        ignored: what isn't looked at any further.
+    """
+
+    entries: list[Entry]
+    reader: ItemReader
+    ignored: tuple[LeftOut, ...] = ()
+
+
+def is_clutter(name: str) -> bool:
+    """Return whether a file or folder of this name is hidden, or only the system's own."""
+    return name.startswith(".") or name.lower() in _CLUTTER
+
+
+def is_image_name(key: str) -> bool:
+    """Return whether the name of a file promises an image."""
+    dot = key.rfind(".")
+    return dot >= 0 and key[dot:].lower() in IMAGE_SUFFIXES

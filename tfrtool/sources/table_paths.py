@@ -1,0 +1,160 @@
+"""The paths of a table: what they are relative to, and which files they mean."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from urllib.parse import unquote, urlsplit
+
+from tfrtool.sources.folder_reader import read_file
+from tfrtool.sources.items import Item
+from tfrtool.sources.table_rows import Row
+
+__all__ = [
+    "LONGEST_PATH",
+    "RefusedRowError",
+    "TableReader",
+    "find_reader",
+    "plain_path",
+    "spellings",
+]
+
+_SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+LONGEST_PATH = 4096
+"""Characters; PATH_MAX of Linux, in bytes."""
+
+_MOST_FOLDERS = 32
+"""Leading folders that are tried without; tables are moved with their images, not deep trees."""
+
+
+class RefusedRowError(Exception):
+    """A row can't be an item; says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReader:
+    """Reads items whose keys are paths as a table has them.
+
+    Attributes:
+        root: the folder that they are relative to.
+        dropped: what relative keys start with, up to a slash, that isn't there below the root.
+    """
+
+    root: str
+    dropped: str = ""
+
+    def __post_init__(self) -> None:
+        if self.dropped and not self.dropped.endswith("/"):
+            raise ValueError("whole folders are dropped, with their slash")
+
+    def read(self, item: Item) -> bytes:
+        """Return all bytes of an item's file."""
+        return read_file(self.describe(item), item.bytes)
+
+    def describe(self, item: Item) -> str:
+        """Return the path of an item's file."""
+        return self.path_of(item.key)
+
+    def path_of(self, key: str) -> str:
+        """Return the path of the file that a key means."""
+        return os.path.join(self.root, key.removeprefix(self.dropped))  # noqa: PTH118
+
+
+def find_reader(read: Callable[[], Iterable[Row]], folder: str) -> TableReader:
+    """Find out what the relative paths of a table are relative to.
+
+    Args:
+        read: reads the table from its start; called twice at most, and seldom to its end.
+        folder: the table's own folder, absolute.
+
+    Raises:
+        SourceError: the table can't be read.
+    """
+    beside, here = TableReader(root=folder), TableReader(root=os.getcwd())  # noqa: PTH109
+    from_here = False
+    common: list[str] | None = None
+    for name in _relative_paths(read()):
+        if _is_there(name, beside):
+            return beside
+        from_here = from_here or _is_there(name, here)
+        folders = name.split("/")[:-1][:_MOST_FOLDERS]
+        common = folders if common is None else _common(common, folders)
+    if from_here:
+        return here
+    moved = [
+        TableReader(root=folder, dropped="/".join(common[:count]) + "/")
+        for count in range(1, len(common or ()) + 1)
+        if common
+    ]
+    for name in _relative_paths(read()) if moved else ():
+        for reader in moved:
+            if _is_there(name, reader):
+                return reader
+    return beside
+
+
+def _relative_paths(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        try:
+            name = plain_path(row.path)
+        except RefusedRowError:
+            continue
+        if not posixpath.isabs(name):
+            yield name
+
+
+def _common(one: list[str], other: list[str]) -> list[str]:
+    return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
+
+
+def _is_there(name: str, reader: TableReader) -> bool:
+    return any(os.path.isfile(reader.path_of(key)) for key in spellings(name, reader))  # noqa: PTH113
+
+
+def spellings(name: str, reader: TableReader) -> Iterator[str]:
+    """Yield the keys that a path may mean."""
+    if posixpath.isabs(name) and not reader.dropped:
+        # The same file has the same key, however the table is written and wherever it lies.
+        yield name.removeprefix(reader.root.rstrip("/") + "/")
+        return
+    yield name
+    if "\\" in name and os.sep == "/":  # the table was made on Windows
+        yield posixpath.normpath(name.replace("\\", "/"))
+
+
+def plain_path(path: str) -> str:
+    """Return a path of a table in its simplest form."""
+    if not path:
+        raise RefusedRowError("no path")
+    if len(path) > LONGEST_PATH:
+        raise RefusedRowError(f"its path is longer than {LONGEST_PATH:,} characters")
+    _check_printable(path)
+    match = _SCHEME.match(path)
+    if match is not None:
+        path = _local(path, match["scheme"].lower())
+        _check_printable(path)
+    path = posixpath.normpath(path)
+    return "/" + path.lstrip("/") if path.startswith("//") else path
+
+
+def _local(uri: str, scheme: str) -> str:
+    """Return the path that a URI of a local file means."""
+    if scheme != "file":
+        raise RefusedRowError(f"{scheme}:// can't be read; download it first")
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise RefusedRowError("not a URI") from None
+    if parts.netloc not in ("", "localhost") or not parts.path:
+        raise RefusedRowError("not the URI of a local file")
+    return unquote(parts.path, errors="surrogateescape")
+
+
+def _check_printable(path: str) -> None:
+    if any(unicodedata.category(c) in ("Cc", "Cs") for c in path):
+        raise RefusedRowError("its path can't be printed")

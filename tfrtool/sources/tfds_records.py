@@ -1,0 +1,146 @@
+"""The records of datasets that TFDS prepared, without TFDS."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfrtool.errors import SourceError, os_reason
+from tfrtool.examples.example import Feature, Value, decode_example
+from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.framing import CRC, HEADER, HEADER_SIZE, LENGTH, MAX_RECORD_BYTES, Fault
+from tfrtool.records.hops import reader_at
+from tfrtool.records.reader import read_records
+from tfrtool.sources.items import Item
+
+__all__ = ["TfdsReader", "TfdsShard", "read_examples", "single_value"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TfdsReader:
+    """Reads the images of records of TFDS' shards.
+
+    An item's place is its record's offset and the number of its shard in one integer, which takes
+    a third of the memory of a tuple: ``offset * len(shards) + number``.
+
+    Attributes:
+        shards: the paths of the shards.
+        image: the feature that holds the image.
+    """
+
+    shards: tuple[str, ...]
+    image: str
+
+    def __post_init__(self) -> None:
+        if not self.shards:
+            raise ValueError("there are no shards to read")
+
+    def read(self, item: Item) -> bytes:
+        """Return the encoded image of a record, whose CRCs are checked.
+
+        Raises:
+            OSError: the shard can't be read.
+            SourceError: the record is damaged, or was changed.
+        """
+        shard, offset = self._place(item)
+        with open(shard, "rb", buffering=0) as file:  # noqa: PTH123 - once for each image
+            read_at = reader_at(file)
+            head = read_at(HEADER_SIZE, offset)
+            length = _length(head)
+            body = read_at(length + CRC.size, offset + HEADER_SIZE) if length is not None else b""
+        if length is not None and _is_whole(body, length):
+            with contextlib.suppress(ValueError):
+                image = single_value(decode_example(body[:length]).features, self.image)
+                if isinstance(image, bytes):
+                    return image
+        raise SourceError(
+            "the record is damaged, or was changed after it was listed", path=shard, offset=offset
+        )
+
+    def describe(self, item: Item) -> str:
+        """Return the shard of an item's record, and the offset there."""
+        shard, offset = self._place(item)
+        return f"{shard}, offset {offset}"
+
+    def _place(self, item: Item) -> tuple[str, int]:
+        if not isinstance(item.place, int):
+            raise TypeError("an item of another source")
+        offset, number = divmod(item.place, len(self.shards))
+        return self.shards[number], offset
+
+
+def _is_whole(body: bytes, length: int) -> bool:
+    """Return whether a payload and its CRC are there, and the CRC holds."""
+    if len(body) != length + CRC.size:
+        return False
+    (crc,) = CRC.unpack_from(body, length)
+    return bool(masked_crc32c(body[:length]) == crc)
+
+
+def _length(head: bytes) -> int | None:
+    """Return the length that a record's header states; None if its CRC does not hold."""
+    if len(head) != HEADER_SIZE:
+        return None
+    length, crc = HEADER.unpack(head)
+    return (
+        length if masked_crc32c(LENGTH.pack(length)) == crc and length <= MAX_RECORD_BYTES else None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TfdsShard:
+    """A shard of a prepared dataset.
+
+    Attributes:
+        path: the file.
+        split: the split's name.
+        first: the number of its first record in the split.
+        records: how many records it has, by the dataset's metadata.
+    """
+
+    path: str
+    split: str
+    first: int
+    records: int
+
+
+def read_examples(shard: TfdsShard) -> Iterator[tuple[int, int, Mapping[str, Feature]]]:
+    """Yield the number, the offset and the features of each record of a shard."""
+    count = 0
+    try:
+        with Path(shard.path).open("rb") as file:
+            for record in read_records(file) if shard.records else ():
+                if isinstance(record, Fault):
+                    raise SourceError(
+                        record.message,
+                        path=shard.path,
+                        record=record.record,
+                        offset=record.offset,
+                        hint="prepare the dataset anew",
+                    )
+                try:
+                    features = decode_example(record.payload).features
+                except ValueError as error:
+                    raise SourceError(
+                        str(error), path=shard.path, record=record.index, offset=record.offset
+                    ) from error
+                yield record.index, record.offset, features
+                count += 1
+    except OSError as error:
+        raise SourceError(f"can't be read: {os_reason(error)}", path=shard.path) from error
+    if count != shard.records:
+        raise SourceError(
+            "has not the records that its dataset_info.json says",
+            path=shard.path,
+            expected=shard.records,
+            found=count,
+            hint="prepare the dataset anew",
+        )
+
+
+def single_value(features: Mapping[str, Feature], name: str) -> Value | None:
+    """Return the one value of a feature; None where there is none, or several."""
+    feature = features.get(name)
+    return feature.values[0] if feature is not None and len(feature.values) == 1 else None
