@@ -15,15 +15,11 @@ from tests.fuzz.target import Scramble, Target, fixture_files
 from tests.photos import image_bytes
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.image_header import pixel_form
-from tfrtool.images.audit import (
-    MAX_JPEG_SIDE,
-    MAX_PIXELS,
-    ImageVerdict,
-    audit_image,
-    quiet_pillow,
-    to_jpeg,
-)
+from tfrtool.images.audit import ImageVerdict, audit_image, quiet_pillow
+from tfrtool.images.encode import render_image
+from tfrtool.images.header import MAX_PIXELS
 from tfrtool.images.pixels import Dimensions, decode_numbers, decode_picture, raw_shape
+from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.images.tensor_proto import read_tensor
 from tfrtool.records.crc import crc32c
 
@@ -32,6 +28,15 @@ __all__ = ["TARGET"]
 _BOX = 24
 _CONVERTED = 1 << 20
 """Larger images, in pixels, are decoded but not converted: that takes long, and is no different."""
+
+_RECIPES = (
+    ImageRecipe(),
+    ImageRecipe(encode=Encode.JPEG, quality=50),
+    ImageRecipe(check=Check.HEADER),
+    ImageRecipe(check=Check.TFDS, orient=False),
+    ImageRecipe(encode=Encode.RAW, resize=Resize(width=7, height=5)),
+    ImageRecipe(encode=Encode.PNG, resize=Resize(shorter=9)),
+)
 
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "AVIF")
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -59,7 +64,8 @@ def check(data: bytes) -> None:
     """No bytes make anything raise; what passes the audit can be used, and says its true size."""
     with quiet_pillow():
         verdict = audit_image(data)
-    _check_verdict(data, verdict)
+    for recipe in _RECIPES:
+        _check_recipe(data, recipe)
     assert describe_bytes(data)
     form = pixel_form(data)
     assert form is None or (0 <= form[0] <= 255 and 0 <= form[1] <= 255)
@@ -77,7 +83,9 @@ def check(data: bytes) -> None:
             assert (picture.problem is None) == (picture.image is not None)
 
 
-def _check_verdict(data: bytes, verdict: ImageVerdict) -> None:
+def _check_recipe(data: bytes, recipe: ImageRecipe) -> None:
+    with quiet_pillow():
+        verdict = audit_image(data, recipe)
     for text in (verdict.problem, verdict.conversion):
         assert text is None or (text and text.isprintable() and len(text) < 300)
     if verdict.problem is not None:
@@ -87,13 +95,17 @@ def _check_verdict(data: bytes, verdict: ImageVerdict) -> None:
     assert 0 < verdict.width * verdict.height <= MAX_PIXELS
     if verdict.width * verdict.height > _CONVERTED:
         return
-    if max(verdict.width, verdict.height) > MAX_JPEG_SIDE:
+    if verdict.conversion is None and not recipe.always:
         return
     with quiet_pillow():
-        made = audit_image(to_jpeg(data))
-    assert (made.format, made.problem, made.conversion) == ("JPEG", None, None)
-    sizes = {(verdict.width, verdict.height), (verdict.height, verdict.width)}
-    assert (made.width, made.height) in sizes
+        image = render_image(data, recipe)
+        if recipe.encode is Encode.RAW:
+            assert len(image.data) == image.height * image.width * image.channels
+            return
+        made = audit_image(image.data)
+    assert made.problem is None
+    assert (made.width, made.height) == (image.width, image.height)
+    assert (made.conversion is None) == (recipe.encode is not Encode.PNG)
 
 
 def _check_picture(data: bytes, verdict: ImageVerdict, dimensions: Dimensions) -> None:

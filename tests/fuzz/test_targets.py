@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from PIL import UnidentifiedImageError
 
 from tests.examples.strategies import entry, int64, raw_example
 from tests.fuzz import examples, framing, images
@@ -16,6 +15,7 @@ from tests.fuzz.run import Outcome
 from tests.fuzz.shard_bytes import join, mutate_shard, split_records
 from tests.fuzz.target import TARGETS, load_target
 from tests.records import strategies
+from tfrtool.errors import SourceError
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.images.audit import ImageVerdict
 from tfrtool.records.framing import frame
@@ -90,11 +90,11 @@ def test_a_wrong_schema_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_verdict_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the audit pass what doesn't decode, the images target says so."""
 
-    def lenient(_data: bytes) -> ImageVerdict:
-        return ImageVerdict(format="JPEG", width=16, height=12)
+    def lenient(_data: bytes, _recipe: object = None) -> ImageVerdict:
+        return ImageVerdict(format="JPEG", width=16, height=12, conversion="not good")
 
     monkeypatch.setattr(images, "audit_image", lenient)
-    with pytest.raises(UnidentifiedImageError):
+    with pytest.raises(SourceError):
         images.check(b"\xff\xd8\xff not an image")
 
 
