@@ -9,7 +9,9 @@ import pytest
 
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.records.names import ShardName
-from tfrtool.writing.directory import REPORT, STAGING, publish, staging_directory
+from tfrtool.writing.directory import REPORT, STAGING, publish
+from tfrtool.writing.options import Existing
+from tfrtool.writing.staging import staging_directory
 
 SHARDS = [ShardName(dataset="pets", split="train", index=index, count=3) for index in range(3)]
 METADATA = {"features.json": "{}", "dataset_info.json": "{}", REPORT: "{}"}
@@ -20,10 +22,10 @@ def _stage(staging: Path) -> None:
         (staging / str(shard)).write_bytes(b"new")
 
 
-def _write(dataset: Path, *, overwrite: bool = False) -> None:
-    with staging_directory(dataset, overwrite=overwrite) as staging:
-        _stage(staging)
-        publish(dataset, staging, SHARDS, METADATA)
+def _write(dataset: Path, existing: Existing = Existing.REFUSE) -> None:
+    with staging_directory(dataset, existing) as staging:
+        _stage(staging.folder)
+        publish(dataset, staging.folder, SHARDS, METADATA)
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError(28, "No space left on device")])
@@ -74,7 +76,7 @@ def test_edited_report_deletes_no_other_files(tmp_path: Path) -> None:
     dataset.mkdir()
     report = '{"splits": {"train": {"shards": [{"path": "../victim.txt"}, {"path": 3}]}}}'
     (dataset / REPORT).write_text(report)
-    _write(dataset, overwrite=True)
+    _write(dataset, Existing.OVERWRITE)
     assert victim.read_text() == "dear"
 
 
@@ -82,5 +84,5 @@ def test_file_in_place_of_a_directory(tmp_path: Path) -> None:
     """A file where the dataset should be is refused, and kept."""
     (tmp_path / "d").write_text("dear")
     with pytest.raises(UsageError):
-        _write(tmp_path / "d", overwrite=True)
+        _write(tmp_path / "d", Existing.OVERWRITE)
     assert (tmp_path / "d").read_text() == "dear"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from tfrtool.errors import UsageError, WriteError
-from tfrtool.sources.items import Item
+from tfrtool.images.recipe import ImageRecipe
+from tfrtool.records.compression import Compression
+from tfrtool.sources.items import Item, Source
+from tfrtool.writing.audit import Audit
 from tfrtool.writing.options import SplitShare, WriteOptions
 from tfrtool.writing.plan import (
-    PlannedItem,
     ShardTask,
     plan_shards,
     shard_boundaries,
@@ -25,12 +29,20 @@ HALVES = (SplitShare(name="train", fraction=0.5), SplitShare(name="test", fracti
 FIFTH = (SplitShare(name="train", fraction=0.8), SplitShare(name="validation", fraction=0.2))
 
 
-def _items(count: int, label: str = "cat", size: int = 10) -> list[PlannedItem]:
+@dataclass(frozen=True)
+class NoReader:
+    """A reader of items that are never read."""
+
+    def read(self, item: Item) -> bytes:
+        raise NotImplementedError
+
+    def describe(self, item: Item) -> str:
+        return item.key
+
+
+def _items(count: int, label: str = "cat", size: int = 10) -> list[Item]:
     return [
-        PlannedItem(
-            item=Item(key=f"{label}/{label}.{number}.jpg", label=label, path=Path("x"), bytes=size),
-            conversion=None,
-        )
+        Item(key=f"{label}/{label}.{number}.jpg", label=label, bytes=size)
         for number in range(count)
     ]
 
@@ -39,13 +51,34 @@ def _options(**changes: object) -> WriteOptions:
     return WriteOptions(source=Path("s"), dataset=Path("d"), **changes)  # type: ignore[arg-type]
 
 
-def _plan(items: list[PlannedItem], options: WriteOptions) -> tuple[ShardTask, ...]:
-    labels = sorted({planned.item.label for planned in items})
-    return plan_shards(items, labels, options, Path("out"))
+def _plan(
+    items: list[Item],
+    options: WriteOptions,
+    *,
+    digests: dict[str, int] | None = None,
+    splits: tuple[str, ...] = (),
+) -> tuple[ShardTask, ...]:
+    items = sorted(items, key=lambda item: item.key)
+    numbers = [(digests or {}).get(item.key, number) for number, item in enumerate(items)]
+    first = {digest: number for number, digest in reversed(list(enumerate(numbers)))}
+    source = Source(
+        items=tuple(items),
+        labels=tuple(sorted({item.label for item in items})),
+        reader=NoReader(),
+        splits=splits,
+    )
+    audit = Audit(
+        good=range(len(items)),
+        problems={},
+        converted={},
+        leaders={n: first[digest] for n, digest in enumerate(numbers) if first[digest] != n},
+        digests=numbers,
+    )
+    return plan_shards(source, audit, options, Path("out"))
 
 
 def _keys(tasks: tuple[ShardTask, ...]) -> list[list[str]]:
-    return [[planned.item.key for planned in task.items] for task in tasks]
+    return [[item.key for item in task.items] for task in tasks]
 
 
 @given(st.integers(1, 60), st.integers(0, 5), st.integers(1, 5))
@@ -54,7 +87,7 @@ def test_every_item_is_in_one_shard(count: int, seed: int, shards: int) -> None:
     items = _items(count)
     tasks = _plan(items, _options(seed=seed, shards=min(shards, count)))
     keys = [key for shard in _keys(tasks) for key in shard]
-    assert sorted(keys) == sorted(planned.item.key for planned in items)
+    assert sorted(keys) == sorted(item.key for item in items)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
@@ -86,8 +119,8 @@ def test_key_and_seed_alone_decide_the_split(key: str, seed: int) -> None:
 def test_adding_an_item_moves_no_other() -> None:
     """With one photograph more, all others stay in their splits."""
     few, many = _items(50), _items(51)
-    before = {p.item.key: split_of(p.item.key, FIFTH, 7) for p in few}
-    after = {p.item.key: split_of(p.item.key, FIFTH, 7) for p in many}
+    before = {p.key: split_of(p.key, FIFTH, 7) for p in few}
+    after = {p.key: split_of(p.key, FIFTH, 7) for p in many}
     assert {key: after[key] for key in before} == before
 
 
@@ -96,7 +129,7 @@ def test_adding_an_item_moves_no_other() -> None:
 def test_numbered_classes_are_shared_out_by_the_fractions(seed: int, count: int) -> None:
     """A numbered class of 100 or 500 gives a fifth of itself to the split, to within 3."""
     for label in ("cat", "dog"):
-        splits = [split_of(p.item.key, FIFTH, seed) for p in _items(count, label)]
+        splits = [split_of(p.key, FIFTH, seed) for p in _items(count, label)]
         assert abs(splits.count("validation") - count / 5) <= 3
 
 
@@ -136,3 +169,58 @@ def test_a_split_without_images_is_an_error() -> None:
     tiny = (SplitShare(name="train", fraction=0.999999), SplitShare(name="t", fraction=0.000001))
     with pytest.raises(WriteError, match="'t'"):
         _plan(_items(2), _options(splits=tiny))
+
+
+@given(st.data())
+def test_exact_copies_share_a_split(data: st.DataObject) -> None:
+    """Whatever their names, images with the same bytes are never in two splits."""
+    items = _items(40)
+    digests = {item.key: data.draw(st.integers(0, 25)) for item in items}
+    try:
+        tasks = _plan(items, _options(splits=HALVES), digests=digests)
+    except WriteError:  # so many are alike that a split would be empty
+        reject()
+    where: dict[int, set[str]] = {}
+    for task in tasks:
+        for item in task.items:
+            where.setdefault(digests[item.key], set()).add(task.name.split)
+    assert all(len(splits) == 1 for splits in where.values())
+    assert sum(len(task.items) for task in tasks) == 40
+
+
+def test_the_splits_of_a_source_are_kept() -> None:
+    """Where the source has splits, they are not drawn anew, not even for copies."""
+    items = [
+        replace(item, split="test" if number % 4 == 0 else "train")
+        for number, item in enumerate(_items(20))
+    ]
+    copies = {item.key: 0 for item in items[:5]}
+    tasks = _plan(items, _options(splits=HALVES), splits=("train", "test"), digests=copies)
+    assert {task.name.split: {item.split for item in task.items} for task in tasks} == {
+        "train": {"train"},
+        "test": {"test"},
+    }
+
+
+def test_a_task_knows_what_its_bytes_depend_on() -> None:
+    """Its fingerprint changes with contents, labels, order and recipe, and with nothing else."""
+    items = _items(10)
+    (task,) = _plan(items, _options())
+    assert _plan(items, _options(workers=7))[0].fingerprint == task.fingerprint
+    others = [
+        _plan(items[:-1], _options()),
+        _plan(items, _options(seed=1)),
+        _plan(items, _options(recipe=ImageRecipe(quality=90))),
+        _plan(items, _options(compression=Compression.GZIP)),
+        _plan(items, _options(), digests={items[0].key: 99}),
+        _plan([replace(items[0], label="dog"), *items[1:]], _options()),
+    ]
+    prints = {other.fingerprint for (other,) in others}
+    assert len(prints) == len(others)
+    assert task.fingerprint not in prints
+
+
+def test_tasks_can_be_sent_elsewhere() -> None:
+    """A task pickles, and is the same at the other end."""
+    (task,) = _plan(_items(3), _options())
+    assert pickle.loads(pickle.dumps(task)) == task

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 from tfrtool.writing.directory import STAGING
-from tfrtool.writing.options import WriteOptions, parse_splits
+from tfrtool.writing.options import Existing, WriteOptions, parse_splits
 from tfrtool.writing.write import Progress, write_dataset
 
 TWO_SPLITS = parse_splits(["train=0.7", "test=0.3"])
@@ -199,9 +198,9 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
     dataset = tmp_path / "out"
     dataset.mkdir()
     (dataset / "thesis.txt").write_text("dear")
-    for overwrite in (False, True):
+    for existing in Existing:
         with pytest.raises(UsageError):
-            write_dataset(_options(source, dataset, overwrite=overwrite))
+            write_dataset(_options(source, dataset, existing=existing))
     assert [path.name for path in dataset.iterdir()] == ["thesis.txt"]
 
 
@@ -211,7 +210,7 @@ def test_overwrite_replaces_our_files_only(tmp_path: Path) -> None:
     dataset = tmp_path / "out"
     write_dataset(_options(source, dataset, shards=4))
     (dataset / "notes.txt").write_text("mine")
-    write_dataset(_options(source, dataset, shards=2, overwrite=True))
+    write_dataset(_options(source, dataset, shards=2, existing=Existing.OVERWRITE))
     assert sorted(path.name for path in dataset.iterdir()) == [
         "dataset_info.json",
         "features.json",
@@ -231,11 +230,11 @@ def test_failed_overwrite_keeps_the_old_dataset(tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in dataset.iterdir()}
 
     def stop(progress: Progress) -> None:
-        if progress.phase == "write" and progress.done == 3:
+        if progress.phase == "write":
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        write_dataset(_options(source, dataset, overwrite=True), stop)
+        write_dataset(_options(source, dataset, existing=Existing.OVERWRITE), stop)
     assert {path.name: path.read_bytes() for path in dataset.iterdir()} == before
 
 
@@ -244,7 +243,7 @@ def test_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
     source = write_class_folders(tmp_path / "photos", count=4)
 
     def interrupt(progress: Progress) -> None:
-        if progress.phase == "write" and progress.done == 3:
+        if progress.phase == "write":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -258,7 +257,7 @@ def test_two_writers_can_not_meet(tmp_path: Path) -> None:
     (tmp_path / "out" / STAGING).mkdir(parents=True)
     with pytest.raises(UsageError, match="interrupted"):
         write_dataset(_options(source, tmp_path / "out"))
-    write_dataset(_options(source, tmp_path / "out", overwrite=True))
+    write_dataset(_options(source, tmp_path / "out", existing=Existing.OVERWRITE))
     assert not (tmp_path / "out" / STAGING).exists()
 
 
@@ -284,14 +283,19 @@ def test_dataset_inside_its_source_is_refused(tmp_path: Path) -> None:
 
 
 def test_progress_counts_every_image_in_both_phases(tmp_path: Path) -> None:
-    """Progress ends at the total in each phase, and never goes back."""
+    """Progress ends at the total in each phase, bytes too, and never goes back."""
     source = write_class_folders(tmp_path / "photos", count=5)
-    seen: dict[str, list[int]] = {"check": [], "write": []}
-    write_dataset(
+    seen: dict[str, list[Progress]] = {"check": [], "write": []}
+    report = write_dataset(
         _options(source, tmp_path / "out", shards=2),
-        lambda progress: seen[progress.phase].append(progress.done),
+        lambda progress: seen[progress.phase].append(progress),
     )
-    assert seen == {"check": list(range(1, 11)), "write": list(range(1, 11))}
+    for steps in seen.values():
+        done = [step.done for step in steps]
+        assert done == sorted(done)
+        assert (done[0] >= 1, done[-1], {step.total for step in steps}) == (True, 10, {10})
+    assert seen["check"][-1].bytes == sum(path.stat().st_size for path in source.rglob("*.jpg"))
+    assert seen["write"][-1].bytes == report.splits[0].bytes - 16 * 10
 
 
 def test_error_calls_off_the_other_workers(tmp_path: Path) -> None:
@@ -303,9 +307,7 @@ def test_error_calls_off_the_other_workers(tmp_path: Path) -> None:
         nonlocal written
         if progress.phase == "write":
             written = progress.done
-            time.sleep(0.001)
-            if progress.done == 3:
-                raise RuntimeError("stop")
+            raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
         write_dataset(_options(source, tmp_path / "out", shards=4, workers=4), fail_early)

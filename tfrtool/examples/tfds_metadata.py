@@ -16,7 +16,7 @@ __all__ = [
     "LABELS",
     "DatasetInfo",
     "SplitInfo",
-    "features_json",
+    "image_features_json",
     "read_class_names",
     "read_dataset_info",
 ]
@@ -94,34 +94,53 @@ class DatasetInfo:
         }
 
 
-def features_json(class_count: int) -> dict[str, Any]:
+def image_features_json(
+    class_count: int, encoding: str = "jpeg", size: tuple[int, int] | None = None
+) -> dict[str, Any]:
     """Return the contents of features.json for images, their names, and a class label.
 
     Args:
         class_count: the number of classes.
+        encoding: "jpeg" or "png"; or "raw", for uint8 pixels, row by row, of three channels.
+        size: height and width of all images, in pixels, if they are raw and alike. Where they
+            differ, TFDS can't give raw pixels a shape, and reads them as bytes.
     """
+    features: dict[str, Any] = {}
+    if encoding == "raw":
+        if size is None:
+            features["image"] = _tensor("string")
+        else:
+            features["image"] = _tensor("uint8", (*size, 3), "bytes")
+        for side in ("height", "width", "channels"):
+            features[f"image/{side}"] = _tensor("int64")
+    else:
+        features["image"] = {
+            "pythonClassName": f"{_PACKAGE}.image_feature.Image",
+            "image": {
+                "dtype": "uint8",
+                "shape": {"dimensions": ["-1", "-1", "3"]},
+                "encodingFormat": encoding,
+            },
+        }
+    features["image/filename"] = {
+        "pythonClassName": f"{_PACKAGE}.text_feature.Text",
+        "text": {},
+    }
+    features["label"] = {
+        "pythonClassName": f"{_PACKAGE}.class_label_feature.ClassLabel",
+        "classLabel": {"numClasses": str(class_count)},
+    }
     return {
         "pythonClassName": f"{_PACKAGE}.features_dict.FeaturesDict",
-        "featuresDict": {
-            "features": {
-                "image": {
-                    "pythonClassName": f"{_PACKAGE}.image_feature.Image",
-                    "image": {
-                        "dtype": "uint8",
-                        "shape": {"dimensions": ["-1", "-1", "3"]},
-                        "encodingFormat": "jpeg",
-                    },
-                },
-                "image/filename": {
-                    "pythonClassName": f"{_PACKAGE}.text_feature.Text",
-                    "text": {},
-                },
-                "label": {
-                    "pythonClassName": f"{_PACKAGE}.class_label_feature.ClassLabel",
-                    "classLabel": {"numClasses": str(class_count)},
-                },
-            }
-        },
+        "featuresDict": {"features": features},
+    }
+
+
+def _tensor(dtype: str, shape: tuple[int, ...] = (), encoding: str = "none") -> dict[str, Any]:
+    dimensions = {"dimensions": [str(size) for size in shape]} if shape else {}
+    return {
+        "pythonClassName": f"{_PACKAGE}.tensor_feature.Tensor",
+        "tensor": {"shape": dimensions, "dtype": dtype, "encoding": encoding},
     }
 
 

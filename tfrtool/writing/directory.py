@@ -1,81 +1,29 @@
-"""The dataset's directory: nothing half-written is ever in it under a final name."""
+"""A dataset's directory: nothing half-written is ever in it under a final name."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import UsageError, WriteError, os_reason
+from tfrtool.errors import WriteError, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS
+from tfrtool.examples.written import REPORT
 from tfrtool.records.names import ShardName
 
-__all__ = ["REPORT", "STAGING", "publish", "staging_directory"]
+__all__ = ["REPORT", "STAGING", "is_ours", "publish"]
 
 STAGING = ".tfrtool-incomplete"
 """The folder in a dataset's directory that shards are written in, until all of them are whole."""
 
-REPORT = "write_report.json"
 _METADATA = (FEATURES, DATASET_INFO, LABELS, REPORT)
 
 
-@contextlib.contextmanager
-def staging_directory(dataset: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Give a folder to write in, on the same file system as ``dataset``; take it away at the end.
-
-    Args:
-        dataset: the dataset's directory; it is made if it isn't there, and taken away again if
-            nothing came of it.
-        overwrite: whether a dataset that tfrtool wrote there may be replaced.
-
-    Raises:
-        UsageError: something is there already, and not to be overwritten.
-        WriteError: the directory can't be made or written to.
-    """
-    made = _check_target(dataset, overwrite)
-    staging = dataset / STAGING
-    try:
-        dataset.mkdir(parents=True, exist_ok=True)
-        if overwrite:
-            shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir()
-    except OSError as error:
-        raise WriteError(f"can't be written to: {os_reason(error)}", path=dataset) from error
-    try:
-        yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        if made:
-            with contextlib.suppress(OSError):
-                dataset.rmdir()
-
-
-def _check_target(dataset: Path, overwrite: bool) -> bool:
-    """Return whether the directory isn't there yet; raise if it may not be written to."""
-    try:
-        names = {entry.name for entry in dataset.iterdir()}
-    except FileNotFoundError:
-        return True
-    except NotADirectoryError:
-        raise UsageError("is a file; a dataset is a directory", path=dataset) from None
-    except OSError as error:
-        raise WriteError(f"can't be read: {os_reason(error)}", path=dataset) from error
-    if not names:
-        return False
-    if not overwrite:
-        what = "an interrupted write was left here" if names == {STAGING} else "is not empty"
-        raise UsageError(what, path=dataset, hint="--overwrite replaces what tfrtool wrote there")
-    if REPORT not in names and names != {STAGING}:
-        raise UsageError(
-            f"holds files that tfrtool did not write ({min(names - {STAGING})})",
-            path=dataset,
-            hint="choose another directory; --overwrite replaces only what tfrtool wrote",
-        )
-    return False
+def is_ours(name: str) -> bool:
+    """Return whether a file of this name is one that a write leaves."""
+    return name in _METADATA or ShardName.parse(name) is not None
 
 
 def publish(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import os
 import re
@@ -11,10 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfrtool.errors import UsageError
+from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.records.names import check_dataset_name, check_split_name, check_version
+from tfrtool.sources.open import LabelFrom
 
-__all__ = ["DEFAULT_SHARD_BYTES", "SplitShare", "WriteOptions", "dataset_identity", "parse_splits"]
+__all__ = [
+    "DEFAULT_SHARD_BYTES",
+    "Existing",
+    "SplitShare",
+    "WriteOptions",
+    "dataset_identity",
+    "parse_splits",
+]
 
 DEFAULT_SHARD_BYTES = 128 * 1024 * 1024
 """Large enough to read in one stream, small enough for many readers: 100 to 200 MB is the advice
@@ -22,6 +32,17 @@ of TensorFlow's data-performance guide and of TFX."""
 
 _NAME_AND_VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)", re.ASCII)
 _SEEDS = range(-(2**63), 2**63)
+
+
+class Existing(enum.Enum):
+    """What becomes of a dataset that is there already."""
+
+    REFUSE = "refuse"
+    """It stays, and nothing is written."""
+    OVERWRITE = "overwrite"
+    """It is replaced, if tfrtool wrote it."""
+    RESUME = "resume"
+    """An interrupted write is gone on with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,22 +72,25 @@ class WriteOptions:
     """What to write, and how.
 
     Attributes:
-        source: a directory of class folders.
+        source: what `open_source` takes: a directory, an archive, a table, ``tfds:NAME``.
         dataset: the directory to write to.
         name: the dataset's name, as TFDS takes it.
         version: its version, X.Y.Z.
-        splits: the splits; their fractions add up to 1.
+        splits: the splits; their fractions add up to 1. A source that has splits of its own keeps
+            those, unless some are given here.
         shards: how many shards each split gets; None goes by `shard_bytes`.
         shard_bytes: the most payload that a shard should hold, in bytes.
         seed: decides the splits and the order of records.
         shuffle: whether records are shuffled; else they are in the order of their keys.
         compression: of the shards.
         skip_bad: whether bad images are left out and listed, or end the work.
-        overwrite: whether a dataset that tfrtool wrote is replaced.
+        recipe: how images are checked and encoded.
+        label_from: where labels come from, in a source of files.
+        existing: what becomes of a dataset that is there already.
         workers: how many threads work at a time.
     """
 
-    source: Path
+    source: str | Path
     dataset: Path
     name: str = "dataset"
     version: str = "1.0.0"
@@ -77,7 +101,9 @@ class WriteOptions:
     shuffle: bool = True
     compression: Compression = Compression.NONE
     skip_bad: bool = True
-    overwrite: bool = False
+    recipe: ImageRecipe = field(default_factory=ImageRecipe)
+    label_from: LabelFrom = LabelFrom.FOLDER
+    existing: Existing = Existing.REFUSE
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     def __post_init__(self) -> None:

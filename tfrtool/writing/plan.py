@@ -4,55 +4,56 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 
 from tfrtool.errors import UsageError, WriteError
+from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.records.names import ShardName
-from tfrtool.sources.items import Item
+from tfrtool.sources.items import Item, ItemReader, Source
+from tfrtool.writing.audit import Audit
 from tfrtool.writing.options import SplitShare, WriteOptions
 
-__all__ = ["PlannedItem", "ShardResult", "ShardTask", "plan_shards", "shard_boundaries", "split_of"]
+__all__ = ["ShardResult", "ShardTask", "plan_shards", "shard_boundaries", "split_of"]
+
+_FORMAT = 1
+"""To be counted up when the same task is to give other bytes than before."""
 
 _GOLDEN = 0x9E3779B97F4A7C15
 """2**64 divided by the golden ratio, made odd."""
 
-_LAST_NUMBER = re.compile(r"(?P<before>.*?)(?P<number>[0-9]{1,18})(?P<after>[^0-9]*)", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedItem:
-    """An item that passed the audit.
-
-    Attributes:
-        item: the item.
-        conversion: why its bytes are to be encoded anew; None keeps them.
-    """
-
-    item: Item
-    conversion: str | None
+_SERIES_KNOWN = 1000
+_LAST_NUMBER = re.compile(r"([0-9]{1,18})([^0-9]*)\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTask:
-    """All that is needed to write one shard, wherever it is done.
+    """All that is needed to write one shard, wherever it is done; it can be pickled.
 
     Attributes:
         name: the shard's name.
         path: the file to write.
         compression: of that file.
         items: its records, in order.
+        convert: the positions of those whose bytes can't be kept as they are.
         labels: the number of each class.
+        reader: reads the items.
+        recipe: how images are encoded.
+        fingerprint: a digest of everything that the shard's bytes depend on.
     """
 
     name: ShardName
     path: Path
     compression: Compression
-    items: tuple[PlannedItem, ...]
+    items: tuple[Item, ...]
+    convert: frozenset[int]
     labels: Mapping[str, int]
+    reader: ItemReader
+    recipe: ImageRecipe
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +78,16 @@ class ShardResult:
 
 
 def plan_shards(
-    items: Sequence[PlannedItem], labels: Sequence[str], options: WriteOptions, directory: Path
+    source: Source, audit: Audit, options: WriteOptions, directory: Path
 ) -> tuple[ShardTask, ...]:
-    """Distribute items over splits and shards.
+    """Distribute the items that passed the audit over splits and shards.
 
-    The plan depends on the keys, their sizes, the options and the seed, and on nothing else.
+    The plan depends on the keys, sizes and contents of the items, the options and the seed, and on
+    nothing else.
 
     Args:
-        items: what is to be written, in any order.
-        labels: the class names, in the order of their numbers.
+        source: where the items are from.
+        audit: which of them are written, and which of these are copies of each other.
         options: splits, number or size of shards, seed, order.
         directory: where the shards are to be written.
 
@@ -93,37 +95,73 @@ def plan_shards(
         WriteError: a split would get no image.
         UsageError: a split would get fewer images than shards.
     """
-    numbers = {label: number for number, label in enumerate(labels)}
+    numbers = {label: number for number, label in enumerate(source.labels)}
     tasks: list[ShardTask] = []
-    by_split: dict[str, list[PlannedItem]] = {share.name: [] for share in options.splits}
-    for planned in items:
-        by_split[split_of(planned.item.key, options.splits, options.seed)].append(planned)
-    for share in options.splits:
-        members = by_split[share.name]
+    by_split = _by_split(source, audit, options)
+    for split, members in by_split.items():
         if not members:
             raise WriteError(
-                f"split {share.name!r} would get none of the {len(items)} images",
+                f"split {split!r} would get none of the {len(audit.good)} images",
                 hint="give it a larger fraction, or another seed",
             )
         if options.shuffle:
-            members.sort(key=lambda planned: _hash("order", options.seed, planned.item.key))
+            order = _hasher("order", options.seed)
+            members.sort(key=lambda position: order(source.items[position].key))
         else:
-            members.sort(key=lambda planned: planned.item.key)
-        bounds = shard_boundaries(len(members), _shard_count(share, members, options))
+            members.sort(key=lambda position: source.items[position].key)
+        size = sum(source.items[position].bytes for position in members)
+        bounds = shard_boundaries(len(members), _shard_count(split, len(members), size, options))
         for index, (start, end) in enumerate(pairwise(bounds)):
-            name = ShardName(
-                dataset=options.name, split=share.name, index=index, count=len(bounds) - 1
+            name = ShardName(dataset=options.name, split=split, index=index, count=len(bounds) - 1)
+            part = members[start:end]
+            convert = frozenset(
+                number for number, position in enumerate(part) if position in audit.converted
             )
             tasks.append(
                 ShardTask(
                     name=name,
                     path=directory / str(name),
                     compression=options.compression,
-                    items=tuple(members[start:end]),
+                    items=tuple(source.items[position] for position in part),
+                    convert=convert,
                     labels=numbers,
+                    reader=source.reader,
+                    recipe=options.recipe,
+                    fingerprint=_fingerprint(source, audit, options, part),
                 )
             )
     return tuple(tasks)
+
+
+def _fingerprint(source: Source, audit: Audit, options: WriteOptions, part: Sequence[int]) -> str:
+    """Return a digest of what the bytes of a shard depend on, contents of images included."""
+    digest = hashlib.blake2b(digest_size=16)
+    facts = (_FORMAT, options.compression.value, options.recipe, source.labels)
+    digest.update(repr(facts).encode("utf-8", "surrogateescape"))
+    for position in part:
+        item = source.items[position]
+        about = (item.key, item.label, audit.digests[position], position in audit.converted)
+        digest.update(repr(about).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _by_split(source: Source, audit: Audit, options: WriteOptions) -> dict[str, list[int]]:
+    """Return the positions of the items of each split.
+
+    Exact copies go where the one of them with the smallest key goes. Where the source itself has
+    splits, it is not contradicted.
+    """
+    if source.splits:
+        by_split: dict[str, list[int]] = {split: [] for split in source.splits}
+        for position in audit.good:
+            by_split[source.items[position].split or source.splits[0]].append(position)
+        return {split: members for split, members in by_split.items() if members}
+    by_split = {share.name: [] for share in options.splits}
+    split_of = _Splitter(options.splits, options.seed).split_of
+    for position in audit.good:
+        leader = source.items[audit.leaders.get(position, position)]
+        by_split[split_of(leader.key)].append(position)
+    return by_split
 
 
 def split_of(key: str, splits: Sequence[SplitShare], seed: int) -> str:
@@ -137,21 +175,39 @@ def split_of(key: str, splits: Sequence[SplitShare], seed: int) -> str:
     (Knuth, The Art of Computer Programming, volume 3, section 6.4, theorem S). A class is
     therefore shared out by the fractions to within an image or two, if its files are numbered.
     """
-    before, number, after = _series(key)
-    start = int.from_bytes(_hash("split", seed, f"{before}\0{after}"), "big")
-    position = (start + number * _GOLDEN) % 2**64 / 2**64
-    for share, end in zip(splits, accumulate(share.fraction for share in splits), strict=True):
-        if position < end:
-            return share.name
-    return splits[-1].name
+    return _Splitter(splits, seed).split_of(key)
+
+
+class _Splitter:
+    """`split_of` for many keys: what a series of files has in common is hashed once."""
+
+    def __init__(self, splits: Sequence[SplitShare], seed: int) -> None:
+        self._hash = _hasher("split", seed)
+        self._starts: dict[tuple[str, str], int] = {}
+        self._last = splits[-1].name
+        ends = accumulate(share.fraction for share in splits)
+        self._ends = [(end, share.name) for end, share in zip(ends, splits, strict=True)]
+
+    def split_of(self, key: str) -> str:
+        before, number, after = _series(key)
+        start = self._starts.get((before, after))
+        if start is None:
+            start = int.from_bytes(self._hash(f"{before}\0{after}"), "big")
+            if len(self._starts) < _SERIES_KNOWN:
+                self._starts[before, after] = start
+        position = (start + number * _GOLDEN) % 2**64 / 2**64
+        for end, name in self._ends:
+            if position < end:
+                return name
+        return self._last
 
 
 def _series(key: str) -> tuple[str, int, str]:
     """Return a key's last number, and what stands before and after it; 0 where it has none."""
-    match = _LAST_NUMBER.fullmatch(key)
+    match = _LAST_NUMBER.search(key)
     if match is None:
         return key, 0, ""
-    return match["before"], int(match["number"]), match["after"]
+    return key[: match.start()], int(match[1]), match[2]
 
 
 def shard_boundaries(records: int, shards: int) -> list[int]:
@@ -159,14 +215,13 @@ def shard_boundaries(records: int, shards: int) -> list[int]:
     return [round(records * index / shards) for index in range(shards + 1)]
 
 
-def _shard_count(share: SplitShare, members: Sequence[PlannedItem], options: WriteOptions) -> int:
+def _shard_count(split: str, records: int, size: int, options: WriteOptions) -> int:
     if options.shards is None:
-        size = sum(planned.item.bytes for planned in members)
-        return min(max(-(-size // options.shard_bytes), 1), len(members))
-    if options.shards > len(members):
+        return min(max(-(-size // options.shard_bytes), 1), records)
+    if options.shards > records:
         raise UsageError(
-            f"split {share.name!r} has too few images for its shards",
-            expected=f"at most {len(members)} shards",
+            f"split {split!r} has too few images for its shards",
+            expected=f"at most {records} shards",
             found=options.shards,
         )
     return options.shards
@@ -174,9 +229,17 @@ def _shard_count(share: SplitShare, members: Sequence[PlannedItem], options: Wri
 
 def _hash(purpose: str, seed: int, key: str) -> bytes:
     """Return 8 bytes that look random, and are the same on every machine."""
-    return hashlib.blake2b(
-        key.encode("utf-8", "surrogateescape"),
-        digest_size=8,
-        key=seed.to_bytes(8, "little", signed=True),
-        person=purpose.encode(),
-    ).digest()
+    return _hasher(purpose, seed)(key)
+
+
+def _hasher(purpose: str, seed: int) -> Callable[[str], bytes]:
+    start = hashlib.blake2b(
+        digest_size=8, key=seed.to_bytes(8, "little", signed=True), person=purpose.encode()
+    )
+
+    def digest(key: str) -> bytes:
+        state = start.copy()
+        state.update(key.encode("utf-8", "surrogateescape"))
+        return state.digest()
+
+    return digest

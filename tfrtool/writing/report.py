@@ -1,4 +1,4 @@
-"""The account of a write: every record, every image that was left out or converted."""
+"""The account of a write, planned or done: every record, every image left out or converted."""
 
 from __future__ import annotations
 
@@ -9,25 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import printable
-from tfrtool.sources.items import LeftOut
-from tfrtool.writing.plan import ShardResult
+from tfrtool.records.names import ShardName
+from tfrtool.sources.items import LeftOut, Source
+from tfrtool.writing.audit import Audit, Conversion
+from tfrtool.writing.options import WriteOptions
+from tfrtool.writing.plan import ShardResult, ShardTask
 
-__all__ = ["Conversion", "SplitReport", "WriteReport", "split_reports"]
+__all__ = [
+    "PlanReport",
+    "PlannedShard",
+    "SplitReport",
+    "WriteReport",
+    "plan_report",
+    "split_reports",
+]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversion:
-    """An image whose bytes were not kept.
-
-    Attributes:
-        key: its path below the source.
-        format: what it truly was, by Pillow's name.
-        reason: why it was encoded anew.
-    """
-
-    key: str
-    format: str
-    reason: str
+_RECORD_OVERHEAD = 90
+"""Bytes of a record beyond image and name: the frame, and the Example's tags, names and label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +65,8 @@ class WriteReport:
         rejected: images that were left out.
         converted: images that were encoded anew.
         ignored: files that were not taken for images.
+        duplicates: how many images are exact copies of another one.
+        resumed: how many shards an earlier, interrupted write had done.
         seconds: how long it took.
     """
 
@@ -77,7 +77,14 @@ class WriteReport:
     rejected: tuple[LeftOut, ...]
     converted: tuple[Conversion, ...]
     ignored: tuple[LeftOut, ...]
+    duplicates: int = 0
+    resumed: int = 0
     seconds: float
+
+    @property
+    def labels(self) -> Mapping[str, Mapping[str, int]]:
+        """How many records of each class, by split."""
+        return {split.name: split.labels for split in self.splits}
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``write --json`` prints and write_report.json holds."""
@@ -87,11 +94,10 @@ class WriteReport:
             "version": self.version,
             "splits": {split.name: _split_json(split) for split in self.splits},
             "rejected": [_left_out_json(entry) for entry in self.rejected],
-            "converted": [
-                {"key": printable(entry.key), "from": entry.format, "reason": entry.reason}
-                for entry in self.converted
-            ],
+            "converted": [_conversion_json(entry) for entry in self.converted],
             "ignored": [_left_out_json(entry) for entry in self.ignored],
+            "duplicates": self.duplicates,
+            "resumed": self.resumed,
             "seconds": round(self.seconds, 3),
         }
 
@@ -111,6 +117,106 @@ def _split_json(split: SplitReport) -> dict[str, Any]:
         ],
         "labels": dict(split.labels),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedShard:
+    """A shard as it would be written.
+
+    Attributes:
+        name: its name.
+        records: how many records it would have.
+        bytes: its size, about: images that are encoded anew count as they are now.
+    """
+
+    name: ShardName
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReport:
+    """What would be written.
+
+    Attributes:
+        dataset: the directory.
+        name: the dataset's name.
+        version: its version.
+        shards: the shards of all splits.
+        labels: by split, how many records of each class.
+        rejected: images that would be left out.
+        converted: images that would be encoded anew.
+        ignored: files that were not taken for images.
+        duplicates: how many images are exact copies of another one.
+    """
+
+    dataset: Path
+    name: str
+    version: str
+    shards: tuple[PlannedShard, ...]
+    labels: Mapping[str, Mapping[str, int]]
+    rejected: tuple[LeftOut, ...]
+    converted: tuple[Conversion, ...]
+    ignored: tuple[LeftOut, ...]
+    duplicates: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``write --dry-run --json`` prints."""
+        return {
+            "dataset": printable(str(self.dataset)),
+            "name": self.name,
+            "version": self.version,
+            "dry_run": True,
+            "splits": {
+                split: {
+                    "records": sum(labels.values()),
+                    "bytes": sum(s.bytes for s in self.shards if s.name.split == split),
+                    "shards": [
+                        {"path": str(s.name), "records": s.records, "bytes": s.bytes}
+                        for s in self.shards
+                        if s.name.split == split
+                    ],
+                    "labels": dict(labels),
+                }
+                for split, labels in self.labels.items()
+            },
+            "rejected": [_left_out_json(entry) for entry in self.rejected],
+            "converted": [_conversion_json(entry) for entry in self.converted],
+            "ignored": [_left_out_json(entry) for entry in self.ignored],
+            "duplicates": self.duplicates,
+        }
+
+
+def plan_report(
+    options: WriteOptions,
+    tasks: Sequence[ShardTask],
+    rejected: tuple[LeftOut, ...],
+    audit: Audit,
+    source: Source,
+) -> PlanReport:
+    """Tell what tasks would write."""
+    labels: dict[str, Counter[str]] = {}
+    shards = []
+    for task in tasks:
+        counts = labels.setdefault(task.name.split, Counter(dict.fromkeys(source.labels, 0)))
+        counts.update(item.label for item in task.items)
+        size = sum(item.bytes + len(item.key) + _RECORD_OVERHEAD for item in task.items)
+        shards.append(PlannedShard(name=task.name, records=len(task.items), bytes=size))
+    return PlanReport(
+        dataset=options.dataset,
+        name=options.name,
+        version=options.version,
+        shards=tuple(shards),
+        labels=labels,
+        rejected=rejected,
+        converted=tuple(audit.converted.values()),
+        ignored=source.ignored,
+        duplicates=len(audit.leaders),
+    )
+
+
+def _conversion_json(entry: Conversion) -> dict[str, str]:
+    return {"key": printable(entry.key), "from": entry.format, "reason": entry.reason}
 
 
 def _left_out_json(entry: LeftOut) -> dict[str, str]:

@@ -2,77 +2,123 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tfrtool.errors import WriteError, os_reason
+from tfrtool.errors import SourceError, WriteError, os_reason
 from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.images.audit import to_jpeg
+from tfrtool.images.encode import render_image
+from tfrtool.images.recipe import Encode
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import ReadOptions, read_records
-from tfrtool.writing.plan import PlannedItem, ShardResult, ShardTask
+from tfrtool.sources.items import Item
+from tfrtool.writing.plan import ShardResult, ShardTask
 from tfrtool.writing.record_sink import RecordSink
+from tfrtool.writing.staging import file_sha256
 
 __all__ = ["encode_item", "write_shard"]
 
 
-def write_shard(task: ShardTask, on_record: Callable[[], None] = lambda: None) -> ShardResult:
+def write_shard(
+    task: ShardTask, on_record: Callable[[int], None] = lambda _bytes: None
+) -> ShardResult:
     """Write the shard of a task, bring it to the disk, and read it back.
 
-    The same task gives the same bytes, in any thread, process or machine.
+    The same task gives the same bytes, in any thread, process or machine. The file has a temporary
+    name until it is whole.
 
     Args:
         task: what to write, and where.
-        on_record: called after each record; what it raises ends the work.
+        on_record: called after each record with its size in bytes; what it raises ends the work.
 
     Raises:
         WriteError: an image can't be read any more, the shard can't be written, or it does not
-            read back as it was written. A file that is not whole may then be left at the path.
+            read back as it was written.
     """
     payload_bytes = 0
     labels: Counter[str] = Counter()
-    with RecordSink(task.path, task.compression) as sink:
-        for planned in task.items:
-            payload = encode_item(planned, task.labels[planned.item.label])
-            sink.write(payload)
-            payload_bytes += len(payload)
-            labels[planned.item.label] += 1
-            on_record()
-    records = len(task.items)
-    _check(task.path, records, payload_bytes)
+    temporary = task.path.with_name(f"{task.path.name}.part")
+    try:
+        with RecordSink(temporary, task.compression) as sink:
+            for item, payload in _payloads(task):
+                sink.write(payload)
+                payload_bytes += len(payload)
+                labels[item.label] += 1
+                on_record(len(payload))
+        _check(temporary, len(task.items), payload_bytes)
+        sha256, size = file_sha256(temporary), temporary.stat().st_size
+        temporary.replace(task.path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     return ShardResult(
         name=task.name,
-        records=records,
-        bytes=task.path.stat().st_size,
+        records=len(task.items),
+        bytes=size,
         payload_bytes=payload_bytes,
-        sha256=_sha256(task.path),
+        sha256=sha256,
         labels=dict(sorted(labels.items())),
     )
 
 
-def encode_item(planned: PlannedItem, label: int) -> bytes:
-    """Return an item as a serialized Example: ``image``, ``image/filename`` and ``label``.
+def _payloads(task: ShardTask) -> Iterator[tuple[Item, bytes]]:
+    for position, item in enumerate(task.items):
+        yield item, encode_item(task, item, convert=position in task.convert)
+
+
+def encode_item(task: ShardTask, item: Item, *, convert: bool) -> bytes:
+    """Return an item as a serialized Example.
+
+    It has ``image``, ``image/filename`` and ``label``; with raw pixels ``image/height``,
+    ``image/width`` and ``image/channels``, too.
+
+    Args:
+        task: the shard's task.
+        item: one of its items.
+        convert: whether the item's bytes can't be kept as they are.
 
     Raises:
-        WriteError: its file can't be read.
+        WriteError: its bytes can't be read any more, or are not those that were checked.
     """
-    item = planned.item
     try:
-        data = item.path.read_bytes()
+        data = task.reader.read(item)
     except OSError as error:
-        raise WriteError(f"can't be read any more: {os_reason(error)}", path=item.path) from error
-    if planned.conversion is not None:
-        data = to_jpeg(data)
-    name = item.key.encode("utf-8", "surrogateescape")
+        raise _gone(task, item, os_reason(error)) from error
+    except SourceError as error:
+        raise _gone(task, item, error.what) from error
+    size: dict[str, Feature] = {}
+    if convert or task.recipe.always:
+        try:
+            image = render_image(data, task.recipe)
+        except Exception as error:  # decoders raise anything on bytes that have changed
+            raise _gone(task, item, f"it was changed since it was checked ({error})") from error
+        data = image.data
+        if task.recipe.encode is Encode.RAW:
+            sides = {"height": image.height, "width": image.width, "channels": image.channels}
+            size = {f"image/{name}": _int64(value) for name, value in sides.items()}
+    elif len(data) != item.bytes:
+        raise _gone(task, item, "its size has changed since it was checked")
     return encode_example(
         {
-            "image": Feature(dtype=DType.STRING, values=(data,)),
-            "image/filename": Feature(dtype=DType.STRING, values=(name,)),
-            "label": Feature(dtype=DType.INT64, values=(label,)),
+            "image": _string(data),
+            "image/filename": _string(item.key.encode("utf-8", "surrogateescape")),
+            **size,
+            "label": _int64(task.labels[item.label]),
         }
     )
+
+
+def _string(value: bytes) -> Feature:
+    return Feature(dtype=DType.STRING, values=(value,))
+
+
+def _int64(value: int) -> Feature:
+    return Feature(dtype=DType.INT64, values=(value,))
+
+
+def _gone(task: ShardTask, item: Item, reason: str) -> WriteError:
+    return WriteError(f"can't be read any more: {reason}", path=task.reader.describe(item))
 
 
 def _check(path: Path, records: int, payload_bytes: int) -> None:
@@ -96,11 +142,3 @@ def _check(path: Path, records: int, payload_bytes: int) -> None:
             expected=f"{records} records of {payload_bytes} bytes",
             found=f"{found} records of {size} bytes",
         )
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1024 * 1024):
-            digest.update(block)
-    return digest.hexdigest()

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import json
-import threading
+import os
+import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from tfrtool.errors import SourceError, UsageError, os_reason
+from tfrtool.errors import SourceError, UsageError
 from tfrtool.examples.tfds_metadata import (
     DATASET_INFO,
     FEATURES,
     LABELS,
     DatasetInfo,
     SplitInfo,
-    features_json,
+    image_features_json,
 )
-from tfrtool.images.audit import MAX_JPEG_SIDE, ImageVerdict, audit_image, quiet_pillow
-from tfrtool.sources.class_folders import read_class_folders
-from tfrtool.sources.items import Item, LeftOut
-from tfrtool.writing.directory import REPORT, publish, staging_directory
+from tfrtool.images.recipe import Encode, ImageRecipe
+from tfrtool.sources.items import LeftOut, Source
+from tfrtool.sources.open import open_source
+from tfrtool.writing.audit import Audit, audit_source
+from tfrtool.writing.directory import REPORT, publish
+from tfrtool.writing.engine import Engine, LocalEngine
 from tfrtool.writing.options import WriteOptions
-from tfrtool.writing.plan import PlannedItem, ShardResult, ShardTask, plan_shards
-from tfrtool.writing.report import Conversion, SplitReport, WriteReport, split_reports
+from tfrtool.writing.plan import ShardResult, ShardTask, plan_shards
+from tfrtool.writing.report import PlanReport, SplitReport, WriteReport, plan_report, split_reports
+from tfrtool.writing.staging import Staging, staging_directory
 
-__all__ = ["Progress", "write_dataset"]
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
-_CHUNK = 32
-"""Images that a worker audits at a time."""
+__all__ = ["Progress", "plan_dataset", "write_dataset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,92 +39,121 @@ class Progress:
     """How far a write has come.
 
     Attributes:
-        phase: "check" while images are decoded, "write" while records are written.
+        phase: "check" while images are looked at, "write" while records are written.
         done: images so far.
         total: images in all.
+        bytes: their bytes so far.
     """
 
     phase: str
     done: int
     total: int
+    bytes: int
 
 
-class _Cancelled(Exception):  # noqa: N818 - it never leaves this module
-    """The work was called off."""
-
-
-class _Counter:
-    """Counts what several threads have done, and stops them when it is told to."""
-
-    def __init__(self, phase: str, total: int, report: Callable[[Progress], None]) -> None:
-        self._phase = phase
-        self._total = total
-        self._report = report
-        self._lock = threading.Lock()
-        self._done = 0
-        self.cancelled = False
-
-    def count(self) -> None:
-        if self.cancelled:
-            raise _Cancelled
-        with self._lock:
-            self._done += 1
-            self._report(Progress(phase=self._phase, done=self._done, total=self._total))
+OnProgress = Callable[[Progress], None]
 
 
 def write_dataset(
     options: WriteOptions,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: OnProgress = lambda _: None,
     before_writing: Callable[[], None] = lambda: None,
+    engine: Engine | None = None,
 ) -> WriteReport:
     """Write the images of a source as TFRecord shards, with TFDS metadata and a report.
 
-    Every image is decoded first. Shards are written beside their final place, read back, and only
-    when all of them are whole are they given their names. An exception, Ctrl-C included, leaves
-    the directory as it was.
+    Every image is looked at first. Shards are written beside their final place, read back, and
+    only when all of them are whole are they given their names. An exception, Ctrl-C included,
+    leaves the directory as it was; what a killed process leaves can be gone on with.
 
     Args:
         options: what to write, and how.
-        on_progress: called after each image, from the threads that work, one at a time.
+        on_progress: called now and then, from the threads that work, one at a time.
         before_writing: called once, when all images are checked and TensorFlow is about to load.
+        engine: where shards are written; None uses threads of this process.
 
     Raises:
-        UsageError: the dataset's directory may not be written to.
+        UsageError: the dataset's directory may not be written to, or another process does.
         SourceError: the source holds nothing that can be used, or a bad image where those are not
             to be skipped.
         WriteError: something can't be written.
     """
     start = time.perf_counter()
     _check_apart(options)
-    with staging_directory(options.dataset, overwrite=options.overwrite) as staging:
-        source = read_class_folders(options.source)
-        verdicts = _audit(source.items, options, on_progress)
-        good, rejected = _sort_out(source.items, verdicts, options)
-        tasks = plan_shards(good, source.labels, options, staging)
-
-        before_writing()
-        splits = split_reports(_write(tasks, options, on_progress), source.labels)
+    with staging_directory(options.dataset, options.existing) as staging:
+        source, audit = _look(options, staging.folder, on_progress)
+        tasks = plan_shards(source, audit, options, staging.folder)
+        results, resumed = _write(
+            tasks, staging, engine or LocalEngine(options.workers), on_progress, before_writing
+        )
+        splits = split_reports(results, source.labels)
         report = WriteReport(
             dataset=options.dataset,
             name=options.name,
             version=options.version,
             splits=splits,
-            rejected=tuple(sorted((*source.rejected, *rejected), key=lambda entry: entry.key)),
-            converted=tuple(
-                Conversion(key=item.key, format=verdict.format or "", reason=verdict.conversion)
-                for item, verdict in zip(source.items, verdicts, strict=True)
-                if verdict.conversion is not None
-            ),
+            rejected=_rejected(source, audit),
+            converted=tuple(audit.converted.values()),
             ignored=source.ignored,
+            duplicates=len(audit.leaders),
+            resumed=resumed,
             seconds=time.perf_counter() - start,
         )
-        metadata = _metadata(report, splits, source.labels)
-        publish(options.dataset, staging, [task.name for task in tasks], metadata)
+        metadata = _metadata(report, splits, source.labels, options)
+        publish(options.dataset, staging.folder, [task.name for task in tasks], metadata)
     return report
 
 
+def plan_dataset(options: WriteOptions, on_progress: OnProgress = lambda _: None) -> PlanReport:
+    """Look at the images of a source, and tell what would be written; nothing is.
+
+    Args:
+        options: what to write, and how.
+        on_progress: called now and then.
+
+    Raises:
+        UsageError: the options don't fit the source.
+        SourceError: the source holds nothing that can be used.
+        WriteError: a split would get no image.
+    """
+    _check_apart(options)
+    with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
+        source, audit = _look(options, Path(scratch), on_progress)
+        tasks = plan_shards(source, audit, options, options.dataset)
+        return plan_report(options, tasks, _rejected(source, audit), audit, source)
+
+
+def _look(options: WriteOptions, scratch: Path, on_progress: OnProgress) -> tuple[Source, Audit]:
+    """List a source and look at all of it."""
+    source = open_source(os.fspath(options.source), options.label_from, scratch)
+    total = len(source.items)
+    audit = audit_source(
+        source,
+        options.recipe,
+        options.workers,
+        lambda done, size: on_progress(Progress(phase="check", done=done, total=total, bytes=size)),
+    )
+    if audit.problems and not options.skip_bad:
+        position, problem = next(iter(audit.problems.items()))
+        raise SourceError(
+            problem,
+            path=source.reader.describe(source.items[position]),
+            hint="--on-bad skip leaves such images out",
+        )
+    if not audit.good:
+        position, problem = next(iter(audit.problems.items()))
+        raise SourceError(
+            f"none of the {total} images can be used",
+            path=options.source,
+            found=f"{source.items[position].key}: {problem}",
+        )
+    return source, audit
+
+
 def _check_apart(options: WriteOptions) -> None:
-    source, dataset = options.source.resolve(), options.dataset.resolve()
+    if not os.path.isdir(options.source):  # noqa: PTH112
+        return
+    source, dataset = Path(options.source).resolve(), options.dataset.resolve()
     if dataset.is_relative_to(source):
         raise UsageError(
             "the dataset would lie inside its source",
@@ -135,94 +162,49 @@ def _check_apart(options: WriteOptions) -> None:
         )
 
 
-def _audit(
-    items: Sequence[Item], options: WriteOptions, on_progress: Callable[[Progress], None]
-) -> list[ImageVerdict]:
-    """Decode every image, on all cores: Pillow lets go of the interpreter while it decodes."""
-    counter = _Counter("check", len(items), on_progress)
-
-    def audit(chunk: Sequence[Item]) -> list[ImageVerdict]:
-        verdicts = []
-        for item in chunk:
-            verdicts.append(_audit_item(item))
-            counter.count()
-        return verdicts
-
-    chunks = [items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)]
-    with quiet_pillow():
-        results = _run(audit, chunks, counter, options.workers)
-    return [verdict for verdicts in results for verdict in verdicts]
-
-
-def _audit_item(item: Item) -> ImageVerdict:
-    try:
-        verdict = audit_image(item.path.read_bytes())
-    except OSError as error:
-        return ImageVerdict(problem=f"it can't be read: {os_reason(error)}")
-    width, height = verdict.width, verdict.height
-    if verdict.conversion is not None and max(width, height) > MAX_JPEG_SIDE:
-        problem = f"it has {width} x {height} pixels; a JPEG has at most {MAX_JPEG_SIDE:,} a side"
-        return replace(verdict, problem=problem, conversion=None)
-    return verdict
-
-
-def _sort_out(
-    items: Sequence[Item], verdicts: Sequence[ImageVerdict], options: WriteOptions
-) -> tuple[list[PlannedItem], list[LeftOut]]:
-    good: list[PlannedItem] = []
-    rejected: list[LeftOut] = []
-    for item, verdict in zip(items, verdicts, strict=True):
-        if verdict.problem is None:
-            good.append(PlannedItem(item=item, conversion=verdict.conversion))
-        elif options.skip_bad:
-            rejected.append(LeftOut(key=item.key, reason=verdict.problem))
-        else:
-            raise SourceError(
-                verdict.problem, path=item.path, hint="--on-bad skip leaves such images out"
-            )
-    if not good:
-        raise SourceError(
-            f"none of the {len(items)} images can be used",
-            path=options.source,
-            found=f"{rejected[0].key}: {rejected[0].reason}",
-        )
-    return good, rejected
-
-
 def _write(
-    tasks: Sequence[ShardTask], options: WriteOptions, on_progress: Callable[[Progress], None]
-) -> list[ShardResult]:
-    # TensorFlow is only needed, and only loaded, once there is something to write.
-    from tfrtool.writing.shard import write_shard
+    tasks: Sequence[ShardTask],
+    staging: Staging,
+    engine: Engine,
+    on_progress: OnProgress,
+    before_writing: Callable[[], None],
+) -> tuple[list[ShardResult], int]:
+    """Do the tasks that are not done; return all results, and how many were done before."""
+    results = {}
+    for task in tasks:
+        result = staging.finished(task)
+        if result is not None:
+            results[task.name] = result
+    resumed = len(results)
+    rest = {task.name: task for task in tasks if task.name not in results}
+    if rest:
+        before_writing()
+    before = sum(result.records for result in results.values())
+    total = before + sum(len(task.items) for task in rest.values())
+    for result in engine.run(
+        list(rest.values()),
+        lambda done, size: on_progress(
+            Progress(phase="write", done=before + done, total=total, bytes=size)
+        ),
+    ):
+        staging.note(rest[result.name], result)
+        results[result.name] = result
+    return [results[task.name] for task in tasks], resumed
 
-    counter = _Counter("write", sum(len(task.items) for task in tasks), on_progress)
 
-    def write(task: ShardTask) -> ShardResult:
-        return write_shard(task, counter.count)
-
-    with quiet_pillow():
-        return _run(write, tasks, counter, options.workers)
-
-
-def _run(
-    function: Callable[[Task], Result], tasks: Sequence[Task], counter: _Counter, workers: int
-) -> list[Result]:
-    """Run a function over tasks in a pool of threads; the first error calls off the rest."""
-    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tfrtool") as pool:
-        futures = [pool.submit(function, task) for task in tasks]
-        try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-        except BaseException:
-            counter.cancelled = True
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-        return [future.result() for future in futures]
+def _rejected(source: Source, audit: Audit) -> tuple[LeftOut, ...]:
+    bad = (
+        LeftOut(key=source.items[position].key, reason=problem)
+        for position, problem in audit.problems.items()
+    )
+    return tuple(sorted((*source.rejected, *bad), key=lambda entry: entry.key))
 
 
 def _metadata(
-    report: WriteReport, splits: Sequence[SplitReport], labels: Sequence[str]
+    report: WriteReport,
+    splits: Sequence[SplitReport],
+    labels: Sequence[str],
+    options: WriteOptions,
 ) -> dict[str, str]:
     info = DatasetInfo(
         name=report.name,
@@ -237,11 +219,19 @@ def _metadata(
         ),
     )
     return {
-        FEATURES: _json_text(features_json(len(labels))),
+        FEATURES: _json_text(_features(len(labels), options.recipe)),
         DATASET_INFO: _json_text(info.to_json()),
         LABELS: "".join(f"{label}\n" for label in labels),
         REPORT: _json_text(report.to_json()),
     }
+
+
+def _features(class_count: int, recipe: ImageRecipe) -> dict[str, Any]:
+    encoding = "jpeg" if recipe.encode is Encode.KEEP else recipe.encode.value
+    size = recipe.resize
+    if size is None or size.height is None or size.width is None:
+        return image_features_json(class_count, encoding)
+    return image_features_json(class_count, encoding, (size.height, size.width))
 
 
 def _json_text(data: object) -> str:

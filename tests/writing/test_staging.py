@@ -1,0 +1,244 @@
+"""The lock, and what an interrupted write leaves for the next."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.photos import image_bytes, write_class_folders
+from tfrtool.errors import UsageError
+from tfrtool.writing.directory import STAGING
+from tfrtool.writing.lock import LOCK, locked
+from tfrtool.writing.options import Existing, WriteOptions, parse_splits
+from tfrtool.writing.plan import ShardResult, ShardTask
+from tfrtool.writing.shard import write_shard
+from tfrtool.writing.staging import staging_directory
+from tfrtool.writing.write import Progress, plan_dataset, write_dataset
+
+
+def _options(source: Path, dataset: Path, **changes: object) -> WriteOptions:
+    splits = parse_splits(["train=0.7", "test=0.3"])
+    return WriteOptions(
+        source=source,
+        dataset=dataset,
+        name="pets",
+        splits=splits,
+        shards=3,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def _files(dataset: Path) -> dict[str, bytes]:
+    """Return the files of a dataset; of the report, which tells the time, only that it is there."""
+    return {
+        path.name: b"" if path.suffix == ".json" and "report" in path.name else path.read_bytes()
+        for path in dataset.iterdir()
+    }
+
+
+class Killed(BaseException):
+    """Stands for the death of the process."""
+
+
+def _killed_write(options: WriteOptions, monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+    """Write until some shards are done, and leave everything as a killed process does."""
+
+    class Engine:
+        def run(
+            self, tasks: Sequence[ShardTask], _progress: Callable[[int, int], None]
+        ) -> Iterator[ShardResult]:
+            for number, task in enumerate(tasks):
+                if number == after:
+                    task.path.with_name(f"{task.path.name}.part").write_bytes(b"half a shard")
+                    raise Killed
+                yield write_shard(task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tfrtool.writing.staging.shutil.rmtree", lambda *_, **__: None)
+        with pytest.raises(Killed):
+            write_dataset(options, engine=Engine())
+    assert (options.dataset / STAGING).exists()
+
+
+@pytest.mark.parametrize("after", [0, 1, 4, 5])
+def test_resuming_gives_the_same_bytes(
+    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards that were whole are not written again, and the end is that of an unbroken write."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    write_dataset(_options(source, tmp_path / "whole"))
+    _killed_write(_options(source, tmp_path / "d"), monkeypatch, after=after)
+    with pytest.raises(UsageError, match="interrupted"):
+        write_dataset(_options(source, tmp_path / "d"))
+    report = write_dataset(_options(source, tmp_path / "d", existing=Existing.RESUME))
+    assert report.resumed == after
+    assert _files(tmp_path / "d") == _files(tmp_path / "whole")
+
+
+def test_a_damaged_or_other_shard_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was left counts only if its bytes and its images are still the same."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    _killed_write(_options(source, tmp_path / "d"), monkeypatch, after=5)
+    shards = sorted((tmp_path / "d" / STAGING).glob("*.tfrecord-*-of-00003"))
+    data = bytearray(shards[0].read_bytes())
+    data[-1] ^= 1
+    shards[0].write_bytes(data)
+    shards[1].unlink()
+    (source / "cat" / "cat.3.jpg").write_bytes(image_bytes(tint=99))
+    report = write_dataset(_options(source, tmp_path / "d", existing=Existing.RESUME))
+    assert 2 <= report.resumed <= 3
+    write_dataset(_options(source, tmp_path / "whole"))
+    assert _files(tmp_path / "d") == _files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("after", range(1, 10))
+def test_a_death_while_publishing(
+    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even with half of the files under their final names, resuming ends with the whole."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    write_dataset(_options(source, tmp_path / "whole"))
+    real, calls = os.replace, 0
+
+    def replace(old: Path, new: Path) -> None:
+        nonlocal calls
+        calls += Path(new).parent == tmp_path / "d"
+        if calls > after:
+            raise Killed
+        real(old, new)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tfrtool.writing.directory.os.replace", replace)
+        patch.setattr("tfrtool.writing.staging.shutil.rmtree", lambda *_, **__: None)
+        # A killed process takes nothing back.
+        patch.setattr("tfrtool.writing.directory.Path.unlink", lambda *_, **__: None)
+        with pytest.raises(Killed):
+            write_dataset(_options(source, tmp_path / "d"))
+    report = write_dataset(_options(source, tmp_path / "d", existing=Existing.RESUME))
+    assert report.resumed == 6
+    assert _files(tmp_path / "d") == _files(tmp_path / "whole")
+
+
+def test_nothing_to_resume(tmp_path: Path) -> None:
+    """A whole dataset is not resumed; a missing one is simply written."""
+    source = write_class_folders(tmp_path / "photos", count=10)
+    options = _options(source, tmp_path / "d", existing=Existing.RESUME)
+    assert write_dataset(options).resumed == 0
+    before = _files(tmp_path / "d")
+    with pytest.raises(UsageError, match="nothing to resume"):
+        write_dataset(options)
+    assert _files(tmp_path / "d") == before
+
+
+def test_two_writers_never_meet(tmp_path: Path) -> None:
+    """While one writes, another is refused, whatever it wants, and the first ends well."""
+    source = write_class_folders(tmp_path / "photos", count=10)
+    refused: list[Existing] = []
+
+    def try_another(progress: Progress) -> None:
+        if progress.phase == "write" and not refused:
+            for existing in Existing:
+                with pytest.raises(UsageError, match="another tfrtool"):
+                    write_dataset(_options(source, tmp_path / "d", existing=existing))
+                refused.append(existing)
+
+    write_dataset(_options(source, tmp_path / "d"), try_another)
+    assert len(refused) == 3
+    assert not (tmp_path / "d" / LOCK).exists()
+
+
+def test_a_lock_is_had_by_one(tmp_path: Path) -> None:
+    """Of many threads that want a lock at once, one has it at a time, and no file is left."""
+    inside, most, had, lock = 0, 0, 0, threading.Lock()
+
+    def work() -> None:
+        nonlocal inside, most, had
+        for _ in range(50):
+            try:
+                with locked(tmp_path):
+                    with lock:
+                        inside += 1
+                        most = max(most, inside)
+                        had += 1
+                    with lock:
+                        inside -= 1
+            except UsageError:
+                continue
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert had > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directories_that_were_made_go_again(tmp_path: Path) -> None:
+    """An error takes away the dataset's directory and those above it that weren't there."""
+    with pytest.raises(RuntimeError), staging_directory(tmp_path / "a" / "b", Existing.REFUSE):
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+class Processes:
+    """An engine that sends tasks to other processes."""
+
+    def run(
+        self, tasks: Sequence[ShardTask], on_progress: Callable[[int, int], None]
+    ) -> Iterator[ShardResult]:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            for done, result in enumerate(pool.map(write_shard, tasks), 1):
+                on_progress(done, result.bytes)
+                yield result
+
+
+def test_another_engine_writes_the_same(tmp_path: Path) -> None:
+    """A shard can be written in another process, from its task alone."""
+    source = write_class_folders(tmp_path / "photos", count=10)
+    write_dataset(_options(source, tmp_path / "threads"))
+    write_dataset(_options(source, tmp_path / "processes"), engine=Processes())
+    assert _files(tmp_path / "processes") == _files(tmp_path / "threads")
+
+
+def test_a_plan_writes_nothing(tmp_path: Path) -> None:
+    """A dry run tells shards, records and sizes as they will be, and leaves no file."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    (source / "cat" / "bad.jpg").write_text("no image")
+    plan = plan_dataset(_options(source, tmp_path / "d"))
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+    report = write_dataset(_options(source, tmp_path / "d"))
+    written = [shard for split in report.splits for shard in split.shards]
+    assert [(s.name, s.records) for s in plan.shards] == [(s.name, s.records) for s in written]
+    for planned, shard in zip(plan.shards, written, strict=True):
+        assert planned.bytes == pytest.approx(shard.bytes, rel=0.02)
+    assert plan.rejected == report.rejected
+    assert {split: dict(labels) for split, labels in plan.labels.items()} == {
+        split.name: split.labels for split in report.splits
+    }
+
+
+def test_copies_are_counted_and_stay_together(tmp_path: Path) -> None:
+    """Exact copies are in one split, whatever their names, and the report counts them."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    data = (source / "cat" / "cat.0.jpg").read_bytes()
+    for number in range(12):
+        (source / "dog" / f"copy.{number}.jpg").write_bytes(data)
+    report = write_dataset(_options(source, tmp_path / "d"))
+    assert report.duplicates == 12
+    where = {
+        split.name
+        for split in report.splits
+        for shard in split.shards
+        if data in (tmp_path / "d" / str(shard.name)).read_bytes()
+    }
+    assert len(where) == 1

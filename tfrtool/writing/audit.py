@@ -1,0 +1,135 @@
+"""Looking at every image before anything is written: which are bad, which are copies."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfrtool.errors import SourceError, os_reason
+from tfrtool.images.audit import audit_image, quiet_pillow
+from tfrtool.images.recipe import ImageRecipe
+from tfrtool.records.crc import crc32c
+from tfrtool.sources.items import Item, ItemReader, Source
+from tfrtool.writing.pool import Tally, run_in_threads
+
+__all__ = ["Audit", "Conversion", "Finding", "audit_source"]
+
+_CHUNK = 32
+"""Images that a worker looks at between two visits to the queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """An image whose bytes are not kept.
+
+    Attributes:
+        key: its path below the source.
+        format: what it truly is, by Pillow's name.
+        reason: why it is encoded anew.
+    """
+
+    key: str
+    format: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What was found of all items of a source.
+
+    Items are named by their positions in it.
+
+    Attributes:
+        good: those that are written.
+        problems: why others are not.
+        converted: those whose bytes are not kept, and why.
+        leaders: of exact copies, all but the first by key: the position of that first one.
+        digests: of the bytes of every item that could be read, 64 bits each.
+    """
+
+    good: Sequence[int]
+    problems: Mapping[int, str]
+    converted: Mapping[int, Conversion]
+    leaders: Mapping[int, int]
+    digests: Sequence[int]
+
+
+Finding = tuple[int, str | None, str | None, str | None]
+"""A digest of an image's bytes, its problem, and the format and reason of a conversion."""
+
+
+def audit_source(
+    source: Source,
+    recipe: ImageRecipe,
+    workers: int,
+    on_progress: Callable[[int, int], None] = lambda _done, _bytes: None,
+) -> Audit:
+    """Look at every image of a source, on several cores.
+
+    Pillow lets go of the interpreter while it decodes, and so does reading.
+
+    Args:
+        source: the items and their reader.
+        recipe: what makes an image bad, and how it is to be encoded.
+        workers: how many threads.
+        on_progress: called now and then with the images and bytes so far.
+    """
+    tally = Tally(on_progress)
+    items, reader = source.items, source.reader
+
+    def audit(start: int) -> list[Finding]:
+        findings = []
+        for item in items[start : start + _CHUNK]:
+            findings.append(_finding(reader, item, recipe))
+            tally.count(item.bytes)
+        return findings
+
+    digests = array("Q", bytes(8 * len(items)))
+    problems: dict[int, str] = {}
+    converted: dict[int, Conversion] = {}
+    with quiet_pillow():
+        starts = range(0, len(items), _CHUNK)
+        for start, findings in run_in_threads(audit, starts, workers, tally):
+            for position, (digest, problem, format_, reason) in enumerate(findings, start):
+                digests[position] = digest
+                if problem is not None:
+                    problems[position] = problem
+                elif reason is not None:
+                    converted[position] = Conversion(
+                        key=items[position].key, format=format_ or "", reason=reason
+                    )
+    good = [position for position in range(len(items)) if position not in problems]
+    return Audit(
+        good=good,
+        problems=dict(sorted(problems.items())),
+        converted=dict(sorted(converted.items())),
+        leaders=_leaders(good, digests),
+        digests=digests,
+    )
+
+
+def _finding(reader: ItemReader, item: Item, recipe: ImageRecipe) -> Finding:
+    try:
+        data = reader.read(item)
+    except OSError as error:
+        return 0, f"it can't be read: {os_reason(error)}", None, None
+    except SourceError as error:
+        return 0, f"it can't be read: {error.what}", None, None
+    verdict = audit_image(data, recipe)
+    # Two different images of one digest would only share a split.
+    digest = crc32c(data) | (len(data) & 0xFFFFFFFF) << 32
+    return digest, verdict.problem, verdict.format, verdict.conversion
+
+
+def _leaders(good: Sequence[int], digests: array[int]) -> dict[int, int]:
+    """Return the first position of the same digest for each that is not the first."""
+    leaders: dict[int, int] = {}
+    order = sorted(good, key=lambda position: (digests[position], position))
+    first = -1
+    for position in order:
+        if first >= 0 and digests[first] == digests[position]:
+            leaders[position] = first
+        else:
+            first = position
+    return leaders

@@ -1,0 +1,88 @@
+"""A pool of threads that stops at the first error, and at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+__all__ = ["Cancelled", "Tally", "run_in_threads"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_REPORT_EVERY = 0.05
+"""Seconds between two reports of progress; a person sees no more."""
+
+
+class Cancelled(Exception):  # noqa: N818 - it never leaves this room
+    """The work was called off."""
+
+
+class Tally:
+    """Counts what several threads have done, and stops them when it is told to.
+
+    Attributes:
+        cancelled: whether the work is called off.
+    """
+
+    def __init__(self, report: Callable[[int, int], None]) -> None:
+        self._report = report
+        self._lock = threading.Lock()
+        self._done = 0
+        self._bytes = 0
+        self._next = 0.0
+        self.cancelled = False
+
+    def count(self, size: int) -> None:
+        """Count one thing of ``size`` bytes.
+
+        Raises:
+            Cancelled: the work is called off.
+        """
+        if self.cancelled:
+            raise Cancelled
+        with self._lock:
+            self._done += 1
+            self._bytes += size
+            now = time.monotonic()
+            if now >= self._next:
+                self._next = now + _REPORT_EVERY
+                self._report(self._done, self._bytes)
+
+    def finish(self) -> None:
+        """Report the whole."""
+        self._report(self._done, self._bytes)
+
+
+def run_in_threads(
+    function: Callable[[Task], Result], tasks: Iterable[Task], workers: int, tally: Tally
+) -> Iterator[tuple[Task, Result]]:
+    """Yield tasks with their results as they are done; the first error calls off the rest.
+
+    Only a few tasks are taken out of ``tasks`` before they are worked on, so that it may be long.
+    """
+    waiting: dict[Future[Result], Task] = {}
+    rest = iter(tasks)
+    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tfrtool") as pool:
+        try:
+            for task in rest:
+                waiting[pool.submit(function, task)] = task
+                if len(waiting) >= 2 * workers:
+                    yield from _collect(waiting)
+            while waiting:
+                yield from _collect(waiting)
+        except BaseException:
+            tally.cancelled = True
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    tally.finish()
+
+
+def _collect(waiting: dict[Future[Result], Task]) -> Iterator[tuple[Task, Result]]:
+    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    results = [(waiting.pop(future), future) for future in done]
+    for task, future in results:
+        yield task, future.result()
