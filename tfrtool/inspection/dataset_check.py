@@ -14,6 +14,7 @@ from tfrtool.examples.tfds_metadata import (
     SplitInfo,
     read_dataset_info,
 )
+from tfrtool.examples.written import REPORT, read_written_shards
 from tfrtool.inspection.verify_shard import ShardVerdict
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE, FaultKind
@@ -95,6 +96,10 @@ def check_directory(
             )
     else:
         faults += _against_names(sets)
+    try:
+        faults += _against_report(directory, verdicts)
+    except DatasetError as error:
+        faults.append(_fault(FaultKind.PARSE, directory / REPORT, error.what))
     for one in sets:
         faults += _within_set(one, verdicts)
     return DatasetFindings(
@@ -104,6 +109,26 @@ def check_directory(
         faults=tuple(faults),
         notes=tuple(notes),
     )
+
+
+def _against_report(
+    directory: Path, verdicts: Mapping[Path, ShardVerdict]
+) -> Iterator[DatasetFault]:
+    """Tell whole shards that are not those which a write made."""
+    for name, written in read_written_shards(directory).items():
+        verdict = verdicts.get(directory / name)
+        if verdict is None or not verdict.is_whole or verdict.shard is None:
+            continue
+        if verdict.sha256 != written.sha256:
+            yield _fault(
+                FaultKind.COUNT,
+                directory / name,
+                f"is whole, but not the file that was written: {REPORT} says {written.records:,} "
+                f"records in {written.bytes:,} bytes of SHA-256 {written.sha256[:12]}..., found "
+                f"{verdict.records:,} in {verdict.shard.bytes:,} of {str(verdict.sha256)[:12]}...",
+                expected=written.bytes,
+                found=verdict.shard.bytes,
+            )
 
 
 def _sets_in(directory: Path, verdicts: Mapping[Path, ShardVerdict]) -> list[ShardSet]:

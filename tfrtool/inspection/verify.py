@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tfrtool.errors import printable
+from tfrtool.errors import DatasetError, printable
 from tfrtool.examples.roles import Roles
+from tfrtool.examples.written import WrittenShard, read_written_shards
 from tfrtool.inspection.causes import Evidence, likely_cause
 from tfrtool.inspection.dataset_check import DatasetFault, DatasetFindings, check_directory
 from tfrtool.inspection.duplicates import Duplicates, ImageShard, find_duplicates
@@ -93,7 +95,7 @@ def verify(
     workers = options.workers or cores()
     verdicts: list[ShardVerdict] = []
     worth = {"worth": _WORTH_WITH_IMAGES} if options.images else {}
-    work = partial(verify_shard, options=options)
+    work = partial(verify_shard, options=options, hashed=_written(paths))
     for verdict in map_shards(work, paths, workers, **worth):
         verdicts.append(verdict)
         if progress is not None:
@@ -113,6 +115,15 @@ def verify(
         notes=(*notes, *twin_notes, *_conflicts(directories, by_path), *_gzip(verdicts)),
         duplicates=_duplicates(verdicts, splits, workers) if options.images else None,
     )
+
+
+def _written(paths: Iterable[Path]) -> frozenset[Path]:
+    """Return the shards of which a write's report says what they should be."""
+    reports: dict[Path, Mapping[str, WrittenShard]] = {}
+    for directory in {path.parent for path in paths}:
+        with contextlib.suppress(DatasetError):  # told with the directory
+            reports[directory] = read_written_shards(directory)
+    return frozenset(path for path in paths if path.name in reports.get(path.parent, ()))
 
 
 def _check_directories(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfrtool.errors import ShardError, os_reason
@@ -20,6 +20,7 @@ from tfrtool.records.shards import Shard
 __all__ = ["ShardVerdict", "VerifyOptions", "verify_shard"]
 
 _CRCS_HELD = 16 * 1024
+_BLOCK = 256 * 1024
 _LOSSES = frozenset(
     (
         FaultKind.LENGTH_CRC,
@@ -67,6 +68,7 @@ class ShardVerdict:
         payload: what its records are.
         payload_bytes: how many bytes all payloads have together, without frames.
         digest: of its payloads' CRCs, in order: shards of the same records have the same.
+        sha256: of the file, in hexadecimal; None where nothing says what it should be.
         faults: its damage in the order of the file; at most `VerifyOptions.max_faults`.
         n_faults: how many there are in all.
         causes: what likely made each of `faults`; None where nothing tells.
@@ -82,6 +84,7 @@ class ShardVerdict:
     payload: PayloadKind = PayloadKind.EMPTY
     payload_bytes: int = 0
     digest: bytes = b""
+    sha256: str | None = None
     faults: tuple[Fault, ...] = ()
     n_faults: int = 0
     causes: tuple[str | None, ...] = ()
@@ -110,12 +113,19 @@ class ShardVerdict:
         )
 
 
-def verify_shard(path: Path, options: VerifyOptions = VerifyOptions()) -> ShardVerdict:
+def verify_shard(
+    path: Path, options: VerifyOptions = VerifyOptions(), hashed: frozenset[Path] = frozenset()
+) -> ShardVerdict:
     """Read the whole of a shard, and check all that can be checked of it alone.
 
     Memory is bounded by the longest record, by ``max_faults``, and with images by 36 bytes for
     each of them. A file that can't be read is no exception here, but in the verdict: the other
     shards of a dataset are worth to be verified, too.
+
+    Args:
+        path: the shard.
+        options: what is verified.
+        hashed: the shards whose SHA-256 is wanted.
     """
     try:
         shard = Shard.at(path)
@@ -129,7 +139,21 @@ def verify_shard(path: Path, options: VerifyOptions = VerifyOptions()) -> ShardV
                 fold.add(item)
     except OSError as error:
         failure = f"can't be read: {os_reason(error)}"
-    return fold.verdict(shard, failure)
+    verdict = fold.verdict(shard, failure)
+    if path in hashed and verdict.is_whole:
+        verdict = replace(verdict, sha256=_sha256(path))
+    return verdict
+
+
+def _sha256(path: Path) -> str | None:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb", buffering=0) as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+    except OSError:  # it was read a moment ago
+        return None
+    return digest.hexdigest()
 
 
 class _Verification:
