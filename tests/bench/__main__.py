@@ -10,9 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench import memory, reading
+from tests.bench import memory, reading, writing
 
-_PARTS = {"reading": reading.run, "memory": memory.run}
+_PARTS = {"reading": reading.run, "memory": memory.run, "writing": writing.run}
 
 
 def main() -> None:

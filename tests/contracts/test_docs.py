@@ -44,7 +44,7 @@ def test_every_command_and_option_is_in_the_readme(path: tuple[str, ...]) -> Non
     general = README.split("## Commands", 1)[1].split("### ", 1)[0]
     for parameter in _find(path).params:
         if isinstance(parameter, click.Option):
-            for name in parameter.opts:
+            for name in (*parameter.opts, *parameter.secondary_opts):
                 assert f"`{name}" in section or f"`{name}`" in general, name
 
 
@@ -65,7 +65,7 @@ def test_options_in_the_readme_exist() -> None:
         name
         for path in _commands(cli)
         for parameter in _find(path).params
-        for name in parameter.opts
+        for name in (*parameter.opts, *parameter.secondary_opts)
     }
     tables = "\n".join(line for line in README.splitlines() if line.startswith("| `--"))
     named = set(re.findall(r"`(--[a-z-]+)", tables))

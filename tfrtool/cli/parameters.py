@@ -6,7 +6,7 @@ import re
 
 import click
 
-__all__ = ["SIZE"]
+__all__ = ["RESIZE", "SIZE"]
 
 _SIZE = re.compile(
     r"(?P<number>\d+(?:\.\d+)?)\s*(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE
@@ -36,3 +36,23 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
 
 
 SIZE = _Size()
+
+
+class _Resize(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
+    """A size of images: 224 for the shorter side, 224x160 for width and height."""
+
+    name = "N|WxH"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Return one number, or width and height."""
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"(\d{1,6})(?:[xX](\d{1,6}))?", str(value).strip(), re.ASCII)
+        if match is None:
+            self.fail(f"{value!r} is no size of images; 224 and 224x160 are", param, ctx)
+        return tuple(int(group) for group in match.groups() if group is not None)
+
+
+RESIZE = _Resize()

@@ -1,55 +1,82 @@
-"""A write's report as text that can be read in five seconds."""
+"""What was written, or would be, as text that can be read in five seconds."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.cli.page import Block, Heading, Lines, Page, Tone, Toned
 from tfrtool.errors import printable
 from tfrtool.sources.items import LeftOut
-from tfrtool.writing.report import SplitReport, WriteReport
+from tfrtool.writing.audit import Conversion
+from tfrtool.writing.report import PlanReport, WriteReport
 
-__all__ = ["render_report"]
+__all__ = ["write_page"]
 
 _KEYS_SHOWN = 5
 _LABELS_SHOWN = 10
+_REASONS_SHOWN = 12
+_SHARDS_SHOWN = 8
 
 
-def render_report(report: WriteReport) -> str:
-    """Return the text that ``write`` prints, without a final newline."""
-    records = sum(split.records for split in report.splits)
-    seconds = f"{report.seconds:.1f} s"
-    lines = [
-        f"{printable(str(report.dataset))}: {report.name} {report.version}, "
-        f"{human_count(records, 'record')} in {seconds}"
-    ]
-    lines += [_split(split) for split in report.splits]
-    if report.converted:
-        lines.append(f"  converted to JPEG: {len(report.converted):,}")
-        lines += _reasons((entry.key, entry.reason) for entry in report.converted)
-    if report.rejected:
-        lines.append(f"  left out: {len(report.rejected):,}")
-        lines += _reasons(_pairs(report.rejected))
+def write_page(report: WriteReport | PlanReport) -> Page:
+    """Return what ``write`` shows, done or planned."""
+    name = f"{printable(str(report.dataset))}: {report.name} {report.version}"
+    if isinstance(report, WriteReport):
+        records = sum(split.records for split in report.splits)
+        head = f"{name}, {human_count(records, 'record')} in {report.seconds:.1f} s"
+        lines = [
+            _split(split.name, split.labels, len(split.shards), human_bytes(split.bytes))
+            for split in report.splits
+        ]
+        if report.resumed:
+            lines.append(f"resumed: {human_count(report.resumed, 'shard')} had been done before")
+    else:
+        records = sum(shard.records for shard in report.shards)
+        head = f"{name}, {human_count(records, 'record')}; nothing is written"
+        lines = _planned(report)
+    lines += _account(report.converted, report.rejected)
+    if report.duplicates:
+        lines.append(f"exact copies of others: {report.duplicates:,}, kept in the same split")
     if report.ignored:
-        lines.append(f"  no images by their names: {human_count(len(report.ignored), 'file')}")
-    return "\n".join(lines)
+        lines.append(f"no images by their names: {human_count(len(report.ignored), 'file')}")
+    page: list[Block] = [Heading(head), Lines(lines)]
+    return page
 
 
-def _split(split: SplitReport) -> str:
-    labels = ", ".join(
-        f"{count:,} {printable(name)}" for name, count in list(split.labels.items())[:_LABELS_SHOWN]
-    )
-    if len(split.labels) > _LABELS_SHOWN:
-        labels += f" and {len(split.labels) - _LABELS_SHOWN:,} more classes"
-    return (
-        f"  {split.name}: {human_count(split.records, 'record')} ({labels}), "
-        f"{human_count(len(split.shards), 'shard')}, {human_bytes(split.bytes)}"
-    )
+def _planned(report: PlanReport) -> list[str]:
+    lines = []
+    for split, labels in report.labels.items():
+        shards = [shard for shard in report.shards if shard.name.split == split]
+        size = f"about {human_bytes(sum(shard.bytes for shard in shards))}"
+        lines.append(_split(split, labels, len(shards), size))
+        for shard in shards[:_SHARDS_SHOWN]:
+            size = human_bytes(shard.bytes)
+            lines.append(f"  {shard.name}  {human_count(shard.records, 'record')}, about {size}")
+        if len(shards) > _SHARDS_SHOWN:
+            lines.append(f"  and {len(shards) - _SHARDS_SHOWN:,} more shards")
+    return lines
 
 
-def _pairs(entries: Iterable[LeftOut]) -> Iterable[tuple[str, str]]:
-    return ((entry.key, entry.reason) for entry in entries)
+def _split(name: str, labels: Mapping[str, int], shards: int, size: str) -> str:
+    some = list(labels.items())[:_LABELS_SHOWN]
+    text = ", ".join(f"{count:,} {printable(label)}" for label, count in some)
+    if len(labels) > _LABELS_SHOWN:
+        text += f" and {len(labels) - _LABELS_SHOWN:,} more classes"
+    records = human_count(sum(labels.values()), "record")
+    return f"{name}: {records} ({text}), {human_count(shards, 'shard')}, {size}"
+
+
+def _account(converted: Sequence[Conversion], rejected: Sequence[LeftOut]) -> list[str]:
+    lines: list[str] = []
+    if converted:
+        lines.append(f"converted: {len(converted):,}")
+        lines += _reasons((entry.key, entry.reason) for entry in converted)
+    if rejected:
+        lines.append(Toned(f"left out: {len(rejected):,}", Tone.BAD))
+        lines += _reasons((entry.key, entry.reason) for entry in rejected)
+    return lines
 
 
 def _reasons(entries: Iterable[tuple[str, str]]) -> list[str]:
@@ -57,9 +84,13 @@ def _reasons(entries: Iterable[tuple[str, str]]) -> list[str]:
     keys: dict[str, list[str]] = {}
     for key, reason in entries:
         keys.setdefault(reason, []).append(printable(key))
+    counts = Counter({reason: len(those) for reason, those in keys.items()}).most_common()
     lines = []
-    for reason, count in Counter({reason: len(k) for reason, k in keys.items()}).most_common():
+    for reason, count in counts[:_REASONS_SHOWN]:
         named = ", ".join(keys[reason][:_KEYS_SHOWN])
         more = f" and {count - _KEYS_SHOWN:,} more" if count > _KEYS_SHOWN else ""
-        lines.append(f"    {printable(reason)}: {named}{more}")
+        lines.append(f"  {printable(reason)}: {named}{more}")
+    if len(counts) > _REASONS_SHOWN:
+        rest = sum(count for _, count in counts[_REASONS_SHOWN:])
+        lines.append(f"  and {rest:,} more for other reasons; write_report.json lists all")
     return lines
