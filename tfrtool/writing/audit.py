@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from tfrtool.errors import SourceError, os_reason
 from tfrtool.images.audit import audit_image, quiet_pillow
-from tfrtool.images.recipe import ImageRecipe
+from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.records.crc import crc32c
 from tfrtool.sources.items import Item, ItemReader, Source
 from tfrtool.writing.pool import Tally, run_in_threads
 
 __all__ = ["Audit", "Conversion", "Finding", "audit_source"]
+
+_A_MOMENT = 0.005
+"""Seconds that mean nothing: another process may have had the core."""
 
 _CHUNK = 32
 """Images that a worker looks at between two visits to the queue."""
@@ -46,6 +51,7 @@ class Audit:
         converted: those whose bytes are not kept, and why.
         leaders: of exact copies, all but the first by key: the position of that first one.
         digests: of the bytes of every item that could be read, 64 bits each.
+        waits: whether looking meant waiting for the bytes, rather than computing.
     """
 
     good: Sequence[int]
@@ -53,6 +59,7 @@ class Audit:
     converted: Mapping[int, Conversion]
     leaders: Mapping[int, int]
     digests: Sequence[int]
+    waits: bool = True
 
 
 Finding = tuple[int, str | None, str | None, str | None]
@@ -89,8 +96,15 @@ def audit_source(
     problems: dict[int, str] = {}
     converted: dict[int, Conversion] = {}
     with quiet_pillow():
-        starts = range(0, len(items), _CHUNK)
-        for start, findings in run_in_threads(audit, starts, workers, tally):
+        decodes = recipe.always or recipe.check is Check.DECODE
+        first, waits = _timed(audit, 0)
+        rest = run_in_threads(
+            audit,
+            range(_CHUNK, len(items), _CHUNK),
+            workers if decodes or waits else 1,  # the interpreter does one thing at a time
+            tally,
+        )
+        for start, findings in chain([(0, first)], rest):
             for position, (digest, problem, format_, reason) in enumerate(findings, start):
                 digests[position] = digest
                 if problem is not None:
@@ -106,7 +120,15 @@ def audit_source(
         converted=dict(sorted(converted.items())),
         leaders=_leaders(good, digests),
         digests=digests,
+        waits=waits,
     )
+
+
+def _timed(audit: Callable[[int], list[Finding]], start: int) -> tuple[list[Finding], bool]:
+    """Look at the first images, and tell whether most of the time went by in waiting."""
+    wall, cpu = time.perf_counter(), time.thread_time()
+    findings = audit(start)
+    return findings, time.perf_counter() - wall > 2 * (time.thread_time() - cpu) + _A_MOMENT
 
 
 def _finding(reader: ItemReader, item: Item, recipe: ImageRecipe) -> Finding:

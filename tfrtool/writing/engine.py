@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,22 +36,38 @@ class Engine(Protocol):
 class LocalEngine:
     """Writes shards in threads of this process.
 
+    Where images are decoded or waited for, shards are filled on all cores. Else filling is the
+    interpreter's own work, which threads would only take from each other; what remains of a shard,
+    the disk and the digests, is done beside it.
+
     Attributes:
-        workers: how many.
+        workers: how many threads fill shards at most.
+        waits: whether reading images means waiting for them.
     """
 
     workers: int
+    waits: bool = True
 
     def run(
         self, tasks: Sequence[ShardTask], on_progress: Callable[[int, int], None]
     ) -> Iterator[ShardResult]:
         """Yield each shard's result when it is whole."""
         # TensorFlow is only needed, and only loaded, once there is something to write.
-        from tfrtool.writing.shard import write_shard
+        from tfrtool.writing.shard import fill_shard, finish_shard
 
         tally = Tally(on_progress)
-        with quiet_pillow():
-            for _, result in run_in_threads(
-                lambda task: write_shard(task, tally.count), tasks, self.workers, tally
-            ):
-                yield result
+        decodes = any(task.recipe.always or task.convert for task in tasks)
+        workers = self.workers if decodes or self.waits else 1
+        with quiet_pillow(), ThreadPoolExecutor(2, "tfrtool-finish") as finishing:
+
+            def work(task: ShardTask) -> Future[ShardResult]:
+                return finishing.submit(finish_shard, fill_shard(task, tally.count))
+
+            pending: deque[Future[ShardResult]] = deque()
+            for _, future in run_in_threads(work, tasks, workers, tally):
+                pending.append(future)
+                # No more shards are unfinished than can be worked on.
+                while pending and (pending[0].done() or len(pending) > 2):
+                    yield pending.popleft().result()
+            for future in pending:
+                yield future.result()

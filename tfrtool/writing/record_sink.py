@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
-from types import TracebackType
 
 import tensorflow as tf
 
@@ -17,10 +17,10 @@ _TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLI
 
 
 class RecordSink:
-    """A shard that is being written; a context manager.
+    """A shard that is being written.
 
-    TFRecordWriter closes its file properly even when an exception leaves its ``with`` block, and
-    so leaves a valid shard that is too short: the caller must write to a temporary name.
+    TFRecordWriter closes its file properly whatever happens, and so leaves a valid shard that is
+    too short where an exception ended the work: the caller must write to a temporary name.
     """
 
     def __init__(self, path: Path, compression: Compression) -> None:
@@ -30,27 +30,27 @@ class RecordSink:
         except (tf.errors.OpError, OSError) as error:
             raise self._failed(error) from error
 
-    def __enter__(self) -> RecordSink:
-        return self
+    def close(self) -> None:
+        """Close the file, and bring it to the disk.
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+        Raises:
+            WriteError: the disk is full, or fails otherwise.
+        """
         try:
             self._writer.close()
-            if kind is None:
-                descriptor = os.open(self._path, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
-        except (tf.errors.OpError, OSError) as problem:
-            # An error that is on its way already says more than one from closing.
-            if kind is None:
-                raise self._failed(problem) from problem
+            descriptor = os.open(self._path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except (tf.errors.OpError, OSError) as error:
+            raise self._failed(error) from error
+
+    def abandon(self) -> None:
+        """Close the file and take it away; the error that led here says more than any from this."""
+        with contextlib.suppress(tf.errors.OpError, OSError):
+            self._writer.close()
+        self._path.unlink(missing_ok=True)
 
     def write(self, payload: bytes) -> None:
         """Append a record.

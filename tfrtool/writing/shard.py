@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.errors import SourceError, WriteError, os_reason
@@ -17,7 +18,24 @@ from tfrtool.writing.plan import ShardResult, ShardTask
 from tfrtool.writing.record_sink import RecordSink
 from tfrtool.writing.staging import file_sha256
 
-__all__ = ["encode_item", "write_shard"]
+__all__ = ["FilledShard", "encode_item", "fill_shard", "finish_shard", "write_shard"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilledShard:
+    """A shard that has all its records, and is not known to be whole.
+
+    Attributes:
+        task: what was written.
+        sink: the file, still open, under a temporary name.
+        payload_bytes: the payloads' size.
+        labels: how many records of each class.
+    """
+
+    task: ShardTask
+    sink: RecordSink
+    payload_bytes: int
+    labels: Mapping[str, int]
 
 
 def write_shard(
@@ -36,17 +54,34 @@ def write_shard(
         WriteError: an image can't be read any more, the shard can't be written, or it does not
             read back as it was written.
     """
+    return finish_shard(fill_shard(task, on_record))
+
+
+def fill_shard(task: ShardTask, on_record: Callable[[int], None]) -> FilledShard:
+    """Do the first half of `write_shard`: all that needs the interpreter."""
     payload_bytes = 0
     labels: Counter[str] = Counter()
-    temporary = task.path.with_name(f"{task.path.name}.part")
+    sink = RecordSink(_temporary(task), task.compression)
     try:
-        with RecordSink(temporary, task.compression) as sink:
-            for item, payload in _payloads(task):
-                sink.write(payload)
-                payload_bytes += len(payload)
-                labels[item.label] += 1
-                on_record(len(payload))
-        _check(temporary, len(task.items), payload_bytes)
+        for item, payload in _payloads(task):
+            sink.write(payload)
+            payload_bytes += len(payload)
+            labels[item.label] += 1
+            on_record(len(payload))
+    except BaseException:
+        sink.abandon()
+        raise
+    return FilledShard(
+        task=task, sink=sink, payload_bytes=payload_bytes, labels=dict(sorted(labels.items()))
+    )
+
+
+def finish_shard(filled: FilledShard) -> ShardResult:
+    """Do the second half of `write_shard`: it mostly waits for the disk, and computes digests."""
+    task, temporary = filled.task, _temporary(filled.task)
+    try:
+        filled.sink.close()
+        _check(temporary, len(task.items), filled.payload_bytes)
         sha256, size = file_sha256(temporary), temporary.stat().st_size
         temporary.replace(task.path)
     except BaseException:
@@ -56,10 +91,14 @@ def write_shard(
         name=task.name,
         records=len(task.items),
         bytes=size,
-        payload_bytes=payload_bytes,
+        payload_bytes=filled.payload_bytes,
         sha256=sha256,
-        labels=dict(sorted(labels.items())),
+        labels=filled.labels,
     )
+
+
+def _temporary(task: ShardTask) -> Path:
+    return task.path.with_name(f"{task.path.name}.part")
 
 
 def _payloads(task: ShardTask) -> Iterator[tuple[Item, bytes]]:

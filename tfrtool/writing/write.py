@@ -84,7 +84,11 @@ def write_dataset(
         source, audit = _look(options, staging.folder, on_progress)
         tasks = plan_shards(source, audit, options, staging.folder)
         results, resumed = _write(
-            tasks, staging, engine or LocalEngine(options.workers), on_progress, before_writing
+            tasks,
+            staging,
+            engine or LocalEngine(options.workers, audit.waits),
+            on_progress,
+            before_writing,
         )
         splits = split_reports(results, source.labels)
         report = WriteReport(
