@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import random
@@ -9,13 +10,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
 from tests.bench.timing import Pair, compare
 from tfrtool.images.recipe import Check, ImageRecipe
-from tfrtool.writing.options import Existing, WriteOptions
+from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.write import write_dataset
 
 __all__ = ["run"]
@@ -33,23 +36,29 @@ def run(directory: Path) -> Iterator[Pair | str]:
     size = sum(path.stat().st_size for path in files)
     yield f"{len(files):,} photographs, {size / 1e6:.1f} MB, {len(os.sched_getaffinity(0))} cores"
 
+    numbers = count()
+    builder_class = _builder_class(files)
+
     def ours(check: Check) -> Callable[[], int]:
-        options = WriteOptions(
-            source=photographs,
-            dataset=directory / "ours",
-            shards=_SHARDS,
-            recipe=ImageRecipe(check=check),
-            existing=Existing.OVERWRITE,
-        )
-        return lambda: sum(split.records for split in write_dataset(options).splits)
+        def write() -> int:
+            options = WriteOptions(
+                source=photographs,
+                # Always a new place, as for tar: replacing a file waits for the disk.
+                dataset=directory / f"ours{next(numbers)}",
+                shards=_SHARDS,
+                recipe=ImageRecipe(check=check),
+            )
+            return sum(split.records for split in write_dataset(options).splits)
+
+        return write
 
     def tar() -> int:
-        out = directory / "photographs.tar"
+        out = directory / f"photographs{next(numbers)}.tar"
         subprocess.run(["tar", "cf", out, photographs.name], cwd=directory, check=True)
         return len(files)
 
     def loop() -> int:
-        with tf.io.TFRecordWriter(str(directory / "loop.tfrecord")) as writer:
+        with tf.io.TFRecordWriter(str(directory / f"loop{next(numbers)}.tfrecord")) as writer:
             for path in files:
                 features = {
                     "image": _bytes(tf, path.read_bytes()),
@@ -80,7 +89,7 @@ def run(directory: Path) -> Iterator[Pair | str]:
     yield compare(
         "write --check header (ours), TFDS' download_and_prepare without any check (theirs)",
         ours(Check.HEADER),
-        lambda: _tfds(files, directory / "tfds"),
+        lambda: _tfds(builder_class, directory / f"tfds{next(numbers)}"),
     )
     yield _memory(files[0], directory)
 
@@ -98,16 +107,17 @@ def _photographs(root: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         rough = Image.frombytes("RGB", (90, 75), noise.randbytes(90 * 75 * 3))
         smooth = rough.resize((12, 10)).resize((450, 374), Image.Resampling.BICUBIC)
-        image = Image.blend(smooth, rough.resize((450, 374), Image.Resampling.BILINEAR), 0.35)
+        image = Image.blend(smooth, rough.resize((450, 374), Image.Resampling.BILINEAR), 0.18)
         image.save(folder / f"{number}.jpg", quality=88)
     return root
 
 
-def _tfds(files: list[Path], data_dir: Path) -> int:
+def _builder_class(files: list[Path]) -> Any:
+    """Return the same photographs as a builder class of TFDS, which takes each name once."""
     import tensorflow_datasets as tfds
 
     class Photographs(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
-        """The same photographs, as a builder class of TFDS."""
+        """Photographs of cats and dogs."""
 
         VERSION = tfds.core.Version("1.0.0")
 
@@ -129,30 +139,29 @@ def _tfds(files: list[Path], data_dir: Path) -> int:
         def _generate_examples(self) -> Iterator[tuple[str, dict[str, object]]]:
             for path in files:
                 key = f"{path.parent.name}/{path.name}"
-                yield (
-                    key,
-                    {
-                        "image": str(path),
-                        "image/filename": key,
-                        "label": path.parent.name,
-                    },
-                )
+                yield key, {"image": str(path), "image/filename": key, "label": path.parent.name}
 
-    shutil.rmtree(data_dir, ignore_errors=True)
-    builder = Photographs(data_dir=str(data_dir))
-    builder.download_and_prepare()
+    return Photographs
+
+
+def _tfds(builder_class: Any, data_dir: Path) -> int:
+    with contextlib.redirect_stdout(sys.stderr):
+        builder = builder_class(data_dir=str(data_dir))
+        builder.download_and_prepare()
     return int(builder.info.splits["train"].num_examples)
 
 
 _WRITE = """
 import resource, sys
+from pathlib import Path
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.write import write_dataset
 import tfrtool.writing.record_sink
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 recipe = ImageRecipe(check=Check.HEADER)
-write_dataset(WriteOptions(source=sys.argv[1], dataset=sys.argv[2], recipe=recipe, shards=64))
+options = WriteOptions(source=sys.argv[1], dataset=Path(sys.argv[2]), recipe=recipe, shards=64)
+write_dataset(options)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
@@ -160,20 +169,23 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def _memory(photograph: Path, directory: Path) -> str:
     """Write few and many links to one photograph, and tell what an item takes."""
     peaks = {}
-    for count in (1_000, 101_000):
-        source = directory / f"links{count}"
-        for number in range(count):
+    for items in (1_000, 101_000):
+        source = directory / f"links{items}"
+        for number in range(items):
             folder = source / f"class{number % 10}"
-            folder.mkdir(parents=True, exist_ok=True)
-            os.link(photograph, folder / f"photograph-{number:06d}.jpg")
-        out = directory / f"out{count}"
+            first = folder / "photograph.jpg"
+            if not folder.exists():  # a file of its own: ext4 allows 65,000 links
+                folder.mkdir(parents=True)
+                shutil.copy(photograph, first)
+            os.link(first, folder / f"photograph-{number:06d}.jpg")
+        out = directory / f"out{items}"
         done = subprocess.run(
             [sys.executable, "-c", _WRITE, str(source), str(out)],
             capture_output=True,
             text=True,
             check=True,
         )
-        peaks[count] = int(done.stdout.split()[-1]) * 1024
+        peaks[items] = int(done.stdout.split()[-1]) * 1024
         shutil.rmtree(out)
         shutil.rmtree(source)
     few, many = peaks.values()

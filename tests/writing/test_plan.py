@@ -71,7 +71,7 @@ def _plan(
         good=range(len(items)),
         problems={},
         converted={},
-        leaders={n: first[digest] for n, digest in enumerate(numbers) if first[digest] != n},
+        leaders=[first[digest] for digest in numbers],
         digests=numbers,
     )
     return plan_shards(source, audit, options, Path("out"))

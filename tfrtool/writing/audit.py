@@ -49,7 +49,8 @@ class Audit:
         good: those that are written.
         problems: why others are not.
         converted: those whose bytes are not kept, and why.
-        leaders: of exact copies, all but the first by key: the position of that first one.
+        leaders: for each item the position of the first, by key, that it is an exact copy of: its
+            own where it is the first.
         digests: of the bytes of every item that could be read, 64 bits each.
         waits: whether looking meant waiting for the bytes, rather than computing.
     """
@@ -57,9 +58,14 @@ class Audit:
     good: Sequence[int]
     problems: Mapping[int, str]
     converted: Mapping[int, Conversion]
-    leaders: Mapping[int, int]
+    leaders: Sequence[int]
     digests: Sequence[int]
     waits: bool = True
+
+    @property
+    def copies(self) -> int:
+        """How many items are exact copies of an earlier one."""
+        return sum(leader != position for position, leader in enumerate(self.leaders))
 
 
 Finding = tuple[int, str | None, str | None, str | None]
@@ -144,12 +150,12 @@ def _finding(reader: ItemReader, item: Item, recipe: ImageRecipe) -> Finding:
     return digest, verdict.problem, verdict.format, verdict.conversion
 
 
-def _leaders(good: Sequence[int], digests: array[int]) -> dict[int, int]:
-    """Return the first position of the same digest for each that is not the first."""
-    leaders: dict[int, int] = {}
-    order = sorted(good, key=lambda position: (digests[position], position))
+def _leaders(good: Sequence[int], digests: Sequence[int]) -> array[int]:
+    """Return for each item the first good one with the same digest."""
+    leaders = array("Q", range(len(digests)))
     first = -1
-    for position in order:
+    # Sorting is stable: of the same digest, the first by position comes first.
+    for position in sorted(good, key=digests.__getitem__):
         if first >= 0 and digests[first] == digests[position]:
             leaders[position] = first
         else:

@@ -159,7 +159,7 @@ def _by_split(source: Source, audit: Audit, options: WriteOptions) -> dict[str, 
     by_split = {share.name: [] for share in options.splits}
     split_of = _Splitter(options.splits, options.seed).split_of
     for position in audit.good:
-        leader = source.items[audit.leaders.get(position, position)]
+        leader = source.items[audit.leaders[position]]
         by_split[split_of(leader.key)].append(position)
     return by_split
 

@@ -211,7 +211,7 @@ def plan_report(
         rejected=rejected,
         converted=tuple(audit.converted.values()),
         ignored=source.ignored,
-        duplicates=len(audit.leaders),
+        duplicates=audit.copies,
     )
 
 

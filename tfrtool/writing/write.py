@@ -99,7 +99,7 @@ def write_dataset(
             rejected=_rejected(source, audit),
             converted=tuple(audit.converted.values()),
             ignored=source.ignored,
-            duplicates=len(audit.leaders),
+            duplicates=audit.copies,
             resumed=resumed,
             seconds=time.perf_counter() - start,
         )
