@@ -9,8 +9,8 @@ import pytest
 from tests.records.strategies import offsets_of, read, shard_of
 from tests.records.test_damage import assert_only_lost, flip
 from tfrtool.records import resync
-from tfrtool.records.crc import extend_crc32c
-from tfrtool.records.framing import HEADER_SIZE, frame
+from tfrtool.records.crc import crc32c, extend_crc32c
+from tfrtool.records.framing import HEADER_SIZE, frame, header
 from tfrtool.records.resync import LOOKAHEAD, Patience
 
 
@@ -80,3 +80,30 @@ def test_patience_comes_back_with_the_stream() -> None:
     assert patience.reach(LOOKAHEAD) == LOOKAHEAD
     patience.spend(0, 1 << 20)
     assert patience.reach(LOOKAHEAD) < 10_000
+
+
+def test_misleading_headers_cost_no_square_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers whose payloads overlap are given up on after some bytes, not after all of them."""
+    checked = 0
+
+    def counted(data: bytes) -> int:
+        nonlocal checked
+        checked += len(data)
+        return crc32c(data)
+
+    monkeypatch.setattr(resync, "crc32c", counted)
+    monkeypatch.setattr(resync, "_PATIENCE", 1_000_000)
+    count = 4000
+    hostile = header(12 * count) * count + b"x" * (12 * count + 16)
+    reading = read(frame(b"first") + b"damaged header" + hostile + frame(b"last"))
+    assert reading.payloads[0] == b"first"
+    assert len(reading.faults) == 1
+    # Each payload of 48 kB would be 190 MB.
+    assert checked < 3_000_000
+
+
+def test_a_few_misleading_headers_cost_no_record() -> None:
+    """As long as patience lasts, the record behind them is found."""
+    hostile = header(2000) * 100 + b"x" * 2016
+    reading = read(frame(b"first") + b"damaged header" + hostile + frame(b"last"))
+    assert reading.payloads == [b"first", b"last"]

@@ -275,7 +275,7 @@ class RecordReader:
         return fault, landing
 
     def _truncated(self, offset: int, length: int) -> tuple[Fault, Landing | None]:
-        chain = find_chain(self._window, offset + HEADER_SIZE, self._limit)
+        chain = find_chain(self._window, offset + HEADER_SIZE, self._limit, self._patience)
         landing = None if chain is None else Landing(offset=chain, proven=True)
         end = self._window.end if self._size is None else self._size
         message = (
@@ -302,7 +302,7 @@ class RecordReader:
             # Two damaged records in a row, or bytes that were put in or taken out of this one?
             landing = self._find_next(end, end + 1, near=True)
             whole = landing is not None and landing.proven
-        inside = records_up_to(window, offset + HEADER_SIZE, end, self._limit) if whole else None
+        inside = self._records_inside(offset, end) if whole else None
         window.pinned = None
         if inside is not None:
             return fault, Landing(offset=inside, proven=True)
@@ -310,6 +310,10 @@ class RecordReader:
             return fault, Landing(offset=end, proven=True)
         landing = self._find_next(offset, offset + HEADER_SIZE)
         return (self._lost_to(fault) if landing is None else fault), landing
+
+    def _records_inside(self, offset: int, end: int) -> int | None:
+        start = offset + HEADER_SIZE
+        return records_up_to(self._window, start, end, self._limit, self._patience)
 
     def _find_next(self, damaged: int, start: int, *, near: bool = False) -> Landing | None:
         return find_next_record(

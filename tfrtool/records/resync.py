@@ -64,11 +64,15 @@ class Patience:
     What is looked at there is read again. In a stream with damage everywhere, as a transfer that
     changed its line breaks makes it, all searches to their full length would take time by the
     square of its size. Together they may look at 64 MiB in vain, and at four times the stream.
+
+    So it is with headers that are made to mislead, each with a length that reaches far: after so
+    many bytes of payloads whose CRCs don't hold, no more are believed to start a record.
     """
 
     def __init__(self) -> None:
         """Begin at the start of a stream."""
         self._spent = 0
+        self._misled = 0
 
     def reach(self, offset: int) -> int:
         """Return how many bytes a search from ``offset`` on may look at in vain."""
@@ -78,6 +82,14 @@ class Patience:
     def spend(self, size: int, candidates: int) -> None:
         """Note that ``size`` bytes with some headers among them were looked at in vain."""
         self._spent += max(size, 0) + _CANDIDATE * candidates
+
+    def trusts(self, offset: int) -> bool:
+        """Return whether a header at ``offset`` may still be taken for a record's."""
+        return self._misled <= _PATIENCE + _PASSES * offset
+
+    def mislead(self, size: int) -> None:
+        """Note that a payload of ``size`` bytes did not fit its CRC."""
+        self._misled += size
 
 
 def headers(data: bytes, start: int) -> Iterator[int]:
@@ -147,10 +159,11 @@ def find_next_record(
                     # Should the payload start with a record, then that record's length and its CRC
                     # are the 8 bytes of a payload and their CRC, too.
                     if mask(crc) == CRC.unpack(window.view(upto, candidate))[0] and (
-                        candidate - body != HEADER_SIZE or record_at(window, candidate, limit)
+                        candidate - body != HEADER_SIZE
+                        or record_at(window, candidate, limit, patience)
                     ):
                         return Landing(offset=candidate, proven=True)
-                if first is None and record_at(window, candidate, limit):
+                if first is None and record_at(window, candidate, limit, patience):
                     first = candidate
                     last = candidate + reach if last is None else last
             if held < BLOCK_SIZE:
@@ -171,7 +184,7 @@ def find_next_record(
     return None if first is None else Landing(offset=first, proven=False)
 
 
-def find_chain(window: Window, start: int, limit: int) -> int | None:
+def find_chain(window: Window, start: int, limit: int, patience: Patience) -> int | None:
     """Find the first of a chain of whole records that ends where the stream ends.
 
     After a record whose length reaches beyond the end, whole records are its neighbours, if bytes
@@ -182,18 +195,19 @@ def find_chain(window: Window, start: int, limit: int) -> int | None:
         window: the stream.
         start: the first offset to look at.
         limit: the longest payload to believe in, in bytes.
+        patience: how often to be misled.
 
     Returns:
         Where the chain starts, or None. The window still holds the bytes from there on.
     """
-    seen: set[int] = set()
+    search = _Search(limit, patience)
     position = start
     try:
         while True:
             held = window.load(position, BLOCK_SIZE)
             for place in headers(window.view(position, window.end), 0):
                 window.pinned = position + place
-                if _chain_reaches(window, position + place, None, limit, seen):
+                if _chain_reaches(window, position + place, None, search):
                     return position + place
             window.pinned = None
             if held < BLOCK_SIZE:
@@ -203,52 +217,65 @@ def find_chain(window: Window, start: int, limit: int) -> int | None:
         window.pinned = None
 
 
-def records_up_to(window: Window, start: int, end: int, limit: int) -> int | None:
+def records_up_to(
+    window: Window, start: int, end: int, limit: int, patience: Patience
+) -> int | None:
     """Find the first of a chain of whole records that ends at ``end`` exactly.
 
     Where bytes were taken out of a payload, its length reaches into the records that follow it,
     and may end between two of them by chance. Records that a payload holds can't do that: the
     payload's own CRC stands between them and its end. The window must hold all from ``start`` on.
     """
-    seen: set[int] = set()
+    search = _Search(limit, patience)
     for place in headers(window.view(start, end), 0):
-        if _chain_reaches(window, start + place, end, limit, seen):
+        if _chain_reaches(window, start + place, end, search):
             return start + place
     return None
 
 
-def _chain_reaches(window: Window, first: int, end: int | None, limit: int, seen: set[int]) -> bool:
+class _Search:
+    """What the looks at many chains have in common."""
+
+    def __init__(self, limit: int, patience: Patience) -> None:
+        self.limit = limit
+        self.patience = patience
+        self.seen: set[int] = set()  # offsets that were visited: they lead nowhere
+
+
+def _chain_reaches(window: Window, first: int, end: int | None, search: _Search) -> bool:
     """Return whether whole records follow each other from ``first`` to ``end``.
 
     Args:
         window: the stream.
         first: where the first of them starts.
         end: where the last of them ends; None is the end of the stream, or 16 MiB on.
-        limit: the longest payload to believe in, in bytes.
-        seen: offsets that lead nowhere; those that are visited are added.
+        search: what to believe in, and what was found before.
     """
     offset = first
-    while offset not in seen and (end is None or offset < end):
+    while offset not in search.seen and (end is None or offset < end):
         if end is None and (offset > first + LOOKAHEAD or window.load(offset, 1) == 0):
             return True
-        if not record_at(window, offset, limit):
+        if not record_at(window, offset, search.limit, search.patience):
             return False
-        seen.add(offset)
+        search.seen.add(offset)
         length, _ = HEADER.unpack_from(window.buffer, offset - window.start)
         offset += FRAME_SIZE + length
     return offset == end
 
 
-def record_at(window: Window, offset: int, limit: int) -> bool:
+def record_at(window: Window, offset: int, limit: int, patience: Patience) -> bool:
     """Return whether a whole record, both CRCs included, starts at ``offset``."""
-    if window.load(offset, HEADER_SIZE) < HEADER_SIZE:
+    if window.load(offset, HEADER_SIZE) < HEADER_SIZE or not patience.trusts(offset):
         return False
     length, crc = HEADER.unpack_from(window.buffer, offset - window.start)
     if mask(crc32c(window.view(offset, offset + 8))) != crc or length > limit:
         return False
     size = FRAME_SIZE + length
-    if window.load(offset, size) < size:
-        return False
-    end = offset + HEADER_SIZE + length
-    stored = CRC.unpack(window.view(end, end + FOOTER_SIZE))[0]
-    return bool(mask(crc32c(window.view(offset + HEADER_SIZE, end))) == stored)
+    held = window.load(offset, size)
+    if held >= size:
+        end = offset + HEADER_SIZE + length
+        stored = CRC.unpack(window.view(end, end + FOOTER_SIZE))[0]
+        if mask(crc32c(window.view(offset + HEADER_SIZE, end))) == stored:
+            return True
+    patience.mislead(min(held, size))
+    return False
