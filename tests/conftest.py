@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ import pytest
 from hypothesis import settings
 
 from tfrtool.records.framing import frame
+
+# A job in the background may have been told to ignore Ctrl-C, and would tell its children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # TensorFlow may be imported by any test first.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -106,6 +106,15 @@ def test_turned_tiff_is_turned_once() -> None:
     assert difference(opened(render_image(data, scaled), scaled), scene(30, 20)) < 12
 
 
+def _can_load(data: bytes) -> bool:
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            image.load()
+    except OSError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     ("mode", "format_", "channels"),
     [
@@ -133,6 +142,8 @@ def test_any_mode_becomes_what_tensorflow_reads(
     """An image of any mode becomes grey or RGB of 8 bits, or pixels of three channels."""
     data = saved(Image.new(mode, (16, 12)), format_)
     recipe = ImageRecipe(encode=encode)
+    if mode == "YCbCr" and not _can_load(data):
+        pytest.skip("Pillow before 13 can't read back this TIFF that it writes")
     assert audit_image(data, recipe).problem is None
     rendered = render_image(data, recipe)
     if encode is Encode.RAW:

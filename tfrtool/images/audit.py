@@ -34,6 +34,9 @@ __all__ = [
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM")
 """What is opened. Pillow knows more, among them formats that start other programs (EPS)."""
 
+_MAX_TAGS = 1000
+"""Tags of a TIFF: cameras write about a hundred."""
+
 _TFDS_WINDOW = 512
 """What ``peek(10)`` gives on a member of a .zip, which is how TFDS reads cats_vs_dogs; on a plain
 file it would be 4,096 bytes."""
@@ -111,6 +114,22 @@ def audit_image(data: bytes, recipe: ImageRecipe = DEFAULT_RECIPE) -> ImageVerdi
     return _decoded(data, header, recipe)
 
 
+def _tiff_tags(data: bytes) -> int:
+    """Return how many tags the first directory of a TIFF claims; 0 for anything else.
+
+    Pillow before 13 reads each of them, however far they overlap. (TIFF 6.0, section 2; BigTIFF
+    has wider numbers.)
+    """
+    for mark, order in ((b"II", "little"), (b"MM", "big")):
+        kind = int.from_bytes(data[2:4], order)  # type: ignore[arg-type]
+        if not data.startswith(mark) or kind not in (42, 43):
+            continue
+        start, width, counted = (4, 4, 2) if kind == 42 else (8, 8, 8)
+        directory = int.from_bytes(data[start : start + width], order)  # type: ignore[arg-type]
+        return int.from_bytes(data[directory : directory + counted], order)  # type: ignore[arg-type]
+    return 0
+
+
 def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> ImageVerdict:
     """Audit an image by decoding it.
 
@@ -126,6 +145,9 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
             return ImageVerdict(
                 format="JPEG", width=header.width, height=header.height, problem=problem
             )
+    tags = _tiff_tags(data)
+    if tags > _MAX_TAGS:
+        return ImageVerdict(format="TIFF", problem=f"it has {tags:,} tags, more than {_MAX_TAGS:,}")
     try:
         image = open_image(data)
     except Image.DecompressionBombError:

@@ -58,10 +58,15 @@ class LocalEngine:
         tally = Tally(on_progress)
         decodes = any(task.recipe.always or task.convert for task in tasks)
         workers = self.workers if decodes or self.waits else 1
-        with quiet_pillow(), ThreadPoolExecutor(2, "tfrtool-finish") as finishing:
+        with (
+            quiet_pillow(),
+            ThreadPoolExecutor(1, "tfrtool-write") as writing,
+            ThreadPoolExecutor(2, "tfrtool-finish") as finishing,
+        ):
 
             def work(task: ShardTask) -> Future[ShardResult]:
-                return finishing.submit(finish_shard, fill_shard(task, tally.count))
+                filled = fill_shard(task, tally.count, writing if workers == 1 else None)
+                return finishing.submit(finish_shard, filled)
 
             pending: deque[Future[ShardResult]] = deque()
             for _, future in run_in_threads(work, tasks, workers, tally):

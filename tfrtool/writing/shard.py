@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,11 @@ from tfrtool.writing.record_sink import RecordSink
 from tfrtool.writing.staging import file_sha256
 
 __all__ = ["FilledShard", "encode_item", "fill_shard", "finish_shard", "write_shard"]
+
+_BATCH = 512 * 1024
+"""Bytes of records that are handed over at a time: a hand-over costs as much as a record."""
+
+_BATCHES_WAITING = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,23 +63,63 @@ def write_shard(
     return finish_shard(fill_shard(task, on_record))
 
 
-def fill_shard(task: ShardTask, on_record: Callable[[int], None]) -> FilledShard:
-    """Do the first half of `write_shard`: all that needs the interpreter."""
+def fill_shard(
+    task: ShardTask, on_record: Callable[[int], None], beside: Executor | None = None
+) -> FilledShard:
+    """Do the first half of `write_shard`: all that needs the interpreter.
+
+    Args:
+        task: what to write, and where.
+        on_record: called for each record.
+        beside: where TFRecordWriter, which lets go of the interpreter, does its part meanwhile;
+            of one thread, or else records would change places.
+    """
     payload_bytes = 0
     labels: Counter[str] = Counter()
     sink = RecordSink(_temporary(task), task.compression)
+    writing: deque[Future[None]] = deque()
     try:
-        for item, payload in _payloads(task):
-            sink.write(payload)
-            payload_bytes += len(payload)
-            labels[item.label] += 1
-            on_record(len(payload))
+        for batch in _batches(_payloads(task)):
+            if beside is None:
+                _write_batch(sink, batch)
+            else:
+                writing.append(beside.submit(_write_batch, sink, batch))
+                if len(writing) == _BATCHES_WAITING:
+                    writing.popleft().result()
+            for item, payload in batch:
+                payload_bytes += len(payload)
+                labels[item.label] += 1
+                on_record(len(payload))
+        while writing:
+            writing.popleft().result()
     except BaseException:
+        wait(writing)
         sink.abandon()
         raise
     return FilledShard(
         task=task, sink=sink, payload_bytes=payload_bytes, labels=dict(sorted(labels.items()))
     )
+
+
+_Batch = list[tuple[Item, bytes]]
+
+
+def _batches(payloads: Iterator[tuple[Item, bytes]]) -> Iterator[_Batch]:
+    batch: _Batch = []
+    size = 0
+    for item, payload in payloads:
+        batch.append((item, payload))
+        size += len(payload)
+        if size >= _BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _write_batch(sink: RecordSink, batch: _Batch) -> None:
+    for _, payload in batch:
+        sink.write(payload)
 
 
 def finish_shard(filled: FilledShard) -> ShardResult:
