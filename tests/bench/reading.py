@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.bench.shards import write_shard
 from tests.bench.timing import Pair, compare, process
+from tfrtool.inspection.verify_shard import verify_shard
 from tfrtool.records.count import count_records
 from tfrtool.records.crc import crc32c
 from tfrtool.records.framing import Record
@@ -111,6 +112,11 @@ def run(directory: Path) -> Iterator[Pair]:
         "the same (ours), a loop over tf.data (theirs)",
         lambda: _read(rows),
         lambda: _tf_data(rows),
+    )
+    yield compare(
+        "counting records of 25 kB (ours), verify_shard, which parses them, too (theirs)",
+        lambda: count_records(photographs),
+        lambda: verify_shard(photographs).records,
     )
     for name, path in (("25 kB", photographs), ("15 to 35 kB", mixed), ("400 bytes", rows)):
         yield compare(

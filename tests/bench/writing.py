@@ -152,17 +152,19 @@ def _tfds(builder_class: Any, data_dir: Path) -> int:
 
 
 _WRITE = """
-import resource, sys
+import re, sys
 from pathlib import Path
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.write import write_dataset
 import tfrtool.writing.record_sink
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+before = peak()
 recipe = ImageRecipe(check=Check.HEADER)
 options = WriteOptions(source=sys.argv[1], dataset=Path(sys.argv[2]), recipe=recipe, shards=64)
 write_dataset(options)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(peak() - before)
 """
 
 

@@ -54,14 +54,18 @@ def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> 
                     append(offset + position)
             offset += position
         else:
-            head = read_at(HEADER_SIZE, offset)
-            step = get(head) or steps.learn(head)
-            if not step or offset + step > size:
-                return records, offset
-            offset += step
-            records += 1
-            if append is not None:
-                append(offset)
+            while True:
+                head = read_at(HEADER_SIZE, offset)
+                step = get(head) or steps.learn(head)
+                end = offset + step
+                if not step or end > size:
+                    return records, offset
+                offset = end
+                records += 1
+                if append is not None:
+                    append(offset)
+                if step < _LONG or offset + HEADER_SIZE > size:
+                    break
     return records, offset
 
 
