@@ -17,6 +17,7 @@ from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline import load
 
 SIZE = 32
+CACHES = (Cache.MEMORY, Cache.NONE)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def _options(**changes: Any) -> LoadOptions:
 
 
 @pytest.mark.parametrize("recipe", Recipe)
-@pytest.mark.parametrize("cache", Cache)
+@pytest.mark.parametrize("cache", CACHES)
 def test_every_image_comes_once_an_epoch(shades: Dataset, recipe: Recipe, cache: Cache) -> None:
     """Each recipe gives all images, once, in every epoch; shapes, dtypes and cardinality hold."""
     batches = load(shades, _options(recipe=recipe, cache=cache))
@@ -72,7 +73,7 @@ def test_labels_stay_with_their_images(shades: Dataset, recipe: Recipe) -> None:
         assert list(shade % 2) == list(labels.numpy())
 
 
-@pytest.mark.parametrize("cache", Cache)
+@pytest.mark.parametrize("cache", CACHES)
 def test_training_order_changes_but_is_seeded(shades: Dataset, cache: Cache) -> None:
     """Epochs differ; the same seed gives the same epochs; another seed gives others."""
 
@@ -84,6 +85,86 @@ def test_training_order_changes_but_is_seeded(shades: Dataset, cache: Cache) -> 
     assert first[0] != first[1]
     assert epochs(1) == first
     assert epochs(2) != first
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_one_iterator_over_epochs_is_iterators_in_turn(shades: Dataset, cache: Cache) -> None:
+    """Epochs come out alike in one iterator and one by one, and each ends with its own batch."""
+    together = load(shades, _options(epochs=3, cache=cache))
+    assert int(together.cardinality()) == 24
+    assert [len(labels) for _, labels in together] == ([4] * 7 + [2]) * 3
+    numbers = _numbers(load(shades, _options(epochs=3, cache=cache)))
+    in_turn = load(shades, _options(cache=cache))
+    assert [_numbers(in_turn) for _ in range(3)] == [numbers[:30], numbers[30:60], numbers[60:]]
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_later_epoch_can_be_the_first(shades: Dataset, cache: Cache) -> None:
+    """Going on at an epoch gives what that epoch would have given in a whole run."""
+    whole = _numbers(load(shades, _options(epochs=4, cache=cache)))
+    rest = _numbers(load(shades, _options(epochs=2, first_epoch=2, cache=cache)))
+    assert rest == whole[60:]
+
+
+def test_the_program_s_own_seed_plays_no_part(shades: Dataset, tf: Any) -> None:
+    """The order is decided by the options, whatever the program's global seed is."""
+    orders = []
+    for seed in (None, 0, 1):
+        if seed is not None:
+            tf.random.set_seed(seed)
+        orders.append(_numbers(load(shades, _options(seed=5, epochs=2))))
+    assert orders[0] == orders[1] == orders[2]
+
+
+def test_shards_and_images_are_shuffled(shades: Dataset) -> None:
+    """With a buffer of one image, it is still drawn which shard comes first."""
+    batches = load(shades, _options(shuffle_buffer=1, cycle_length=1))
+    firsts = [_numbers(batches)[0] for _ in range(12)]
+    assert set(firsts) == {0, 10, 20}
+    larger = load(shades, _options(shuffle_buffer=30, cycle_length=1))
+    assert {_numbers(larger)[0] for _ in range(12)} - {0, 10, 20}
+
+
+def test_without_rescaling_pixels_stay(shades: Dataset) -> None:
+    """Where no rescaling is asked for, images are uint8, from 0 to 255."""
+    for images, labels in load(shades, _options(rescale=None)):
+        assert images.dtype == "uint8"
+        assert list(images.numpy()[:, 0, 0, 0] // 4 % 2) == list(labels.numpy())
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("cache", CACHES)
+def test_pipelines_share_an_epoch(shades: Dataset, tf: Any, count: int, cache: Cache) -> None:
+    """Several workers' pipelines have all images together, none twice, and shared batches."""
+    seen = []
+    for index in range(count):
+        context = tf.distribute.InputContext(count, index, count)
+        batches = load(shades, _options(cache=cache, epochs=2), context)
+        assert int(batches.cardinality()) == len(list(batches))
+        assert max(len(labels) for _, labels in batches) == 4 // count
+        seen.append(_numbers(load(shades, _options(cache=cache), context)))
+    assert sorted(number for numbers in seen for number in numbers) == list(range(30))
+
+
+def test_more_pipelines_than_images_is_an_error(shades: Dataset, tf: Any) -> None:
+    """A worker that would have nothing to do is an error, and no empty pipeline."""
+    with pytest.raises(DatasetError):
+        load(shades, _options(), tf.distribute.InputContext(31, 0, 1))
+    with pytest.raises(UsageError, match="batch size"):
+        load(shades, _options(), tf.distribute.InputContext(3, 0, 3))
+
+
+def test_keras_fit_knows_the_number_of_steps(shades: Dataset) -> None:
+    """``fit`` trains on each epoch's batches, as many as the cardinality says."""
+    import keras
+
+    steps: list[int] = []
+    told = keras.callbacks.LambdaCallback()
+    told.on_epoch_begin = lambda *_, **__: steps.append(told.params["steps"])
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(2)])
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(load(shades, _options()), epochs=2, verbose=0, shuffle=False, callbacks=[told])
+    assert steps == [8, 8]
 
 
 def test_evaluation_order_is_fixed(shades: Dataset) -> None:
@@ -170,9 +251,24 @@ def test_directory_is_enough(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"image_size": 0}, {"batch_size": 0}, {"cycle_length": 0}, {"prefetch": -1}],
+    [
+        {"image_size": 0},
+        {"batch_size": 0},
+        {"epochs": 0},
+        {"first_epoch": -1},
+        {"seed": -1},
+        {"cycle_length": 0},
+        {"block_length": 0},
+        {"parallel_calls": 0},
+        {"batched_parse": 0},
+        {"shuffle_buffer": 0},
+        {"prefetch": -1},
+        {"cache": Cache.FEATURES},
+        {"recipe": Recipe.NAIVE, "cycle_length": 2},
+        {"recipe": Recipe.NOTEBOOK, "prefetch": 2},
+    ],
 )
-def test_impossible_options_are_refused(changes: dict[str, int]) -> None:
+def test_impossible_options_are_refused(changes: dict[str, Any]) -> None:
     """Options that can't be meant are a usage error, before anything is read."""
     with pytest.raises(UsageError):
-        LoadOptions(**{"image_size": 8, **changes})  # type: ignore[arg-type]
+        LoadOptions(**{"image_size": 8, **changes})

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfrtool.errors import UsageError
 
+if TYPE_CHECKING:
+    from tfrtool.loading.augment_options import Augment
+
 __all__ = ["Cache", "Holdout", "LoadOptions", "Recipe", "Rescale"]
+
+_NUMBERS = ("cycle_length", "block_length", "parallel_calls", "batched_parse", "shuffle_buffer")
 
 
 class Recipe(enum.Enum):
@@ -24,18 +31,31 @@ class Recipe(enum.Enum):
 
 
 class Cache(enum.Enum):
-    """Where decoded images are kept between epochs; the values are those of the CLI."""
+    """What is kept between epochs, and where; the values are those of the CLI.
 
+    MEMORY and DISK keep decoded images as uint8. FEATURES keeps what a frozen base makes of them,
+    in memory: it is for training, and no loader has it. NONE decodes again in every epoch.
+    """
+
+    FEATURES = "features"
     MEMORY = "memory"
+    DISK = "disk"
     NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescale:
-    """The linear map from pixel values, 0 to 255, to what a model takes: ``x * scale + offset``."""
+    """The linear map from pixel values, 0 to 255, to what a model takes: ``x * scale + offset``.
 
-    scale: float
-    offset: float
+    Attributes:
+        scale: for all channels, or for each of the three that come out.
+        offset: likewise.
+        bgr: whether the channels are reversed first, as models that came from Caffe want them.
+    """
+
+    scale: float | tuple[float, float, float]
+    offset: float | tuple[float, float, float]
+    bgr: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,44 +91,77 @@ class LoadOptions:
     Attributes:
         image_size: images are resized to this many pixels, both ways.
         split: which split of the dataset.
-        rescale: applied to pixel values last, in float32; 0 to 1 by default.
-        batch_size: images in a batch; the last batch of an epoch may have fewer.
+        rescale: applied to pixel values last, in float32; 0 to 1 by default. None leaves pixels
+            as uint8, from 0 to 255.
+        batch_size: images in a batch; the last batch of an epoch may have fewer. Where a
+            strategy distributes them, this is the batch of all replicas together.
         recipe: which pipeline.
         cache: where decoded images are kept; of the other recipes, NOTEBOOK keeps float32 images
             in memory and NAIVE nothing, whatever this says.
-        training: whether the order changes from epoch to epoch; without, it is always the same.
-        seed: decides that order.
+        cache_directory: where a cache on disk is; None is the user's own cache directory.
+        augment: changes to images, drawn anew for each image in each epoch; ours only.
+        training: whether the order changes from epoch to epoch; without, it is always the same,
+            and images are not augmented.
+        seed: decides that order, and what is drawn.
+        epochs: how many epochs one iterator goes through; each ends with a batch of its own.
+        first_epoch: the number of the first of them, from 0. Order and draws depend on the seed
+            and on the epoch's number alone.
+        deterministic: whether the same seed gives the same order; without, images come as soon as
+            they are ready.
         cycle_length: shards read at a time; None is 4, or all if there are fewer.
-        block_length: records taken from a shard in a row.
+        block_length: records taken from a shard in a row; None is 1.
         parallel_calls: images decoded at a time; None is the number of cores.
-        shuffle_buffer: images to draw the next from; None is all of them where they are cached,
-            and 1024 elsewhere.
-        prefetch: batches made ahead.
+        batched_parse: records parsed at a time, as one batch; None parses one by one.
+        shuffle_buffer: images to draw the next from; None is all of them where they are cached
+            in memory, and 1024 elsewhere.
+        prefetch: batches made ahead; None is 2.
         holdout: only this part of the split.
     """
 
     image_size: int
     split: str = "train"
-    rescale: Rescale = Rescale(scale=1 / 255, offset=0.0)
+    rescale: Rescale | None = Rescale(scale=1 / 255, offset=0.0)
     batch_size: int = 32
     recipe: Recipe = Recipe.TFRTOOL
     cache: Cache = Cache.NONE
+    cache_directory: Path | None = None
+    augment: Augment | None = None
     training: bool = True
     seed: int = 0
+    epochs: int = 1
+    first_epoch: int = 0
+    deterministic: bool = True
     cycle_length: int | None = None
-    block_length: int = 1
+    block_length: int | None = None
     parallel_calls: int | None = None
+    batched_parse: int | None = None
     shuffle_buffer: int | None = None
-    prefetch: int = 2
+    prefetch: int | None = None
     holdout: Holdout | None = None
 
     def __post_init__(self) -> None:
-        for name in ("image_size", "batch_size", "block_length"):
+        for name in ("image_size", "batch_size", "epochs"):
             self._require(name, 1)
-        for name in ("cycle_length", "parallel_calls", "shuffle_buffer"):
+        for name in _NUMBERS:
             if getattr(self, name) is not None:
                 self._require(name, 1)
-        self._require("prefetch", 0)
+        self._require("first_epoch", 0)
+        if self.prefetch is not None:
+            self._require("prefetch", 0)
+        if not 0 <= self.seed < 2**32:
+            raise UsageError("impossible seed", expected="0 to 2**32 - 1", found=self.seed)
+        if self.cache is Cache.FEATURES:
+            raise UsageError("a loader has no base whose features it could keep")
+        if self.recipe is not Recipe.TFRTOOL:
+            self._require_ours()
+
+    def _require_ours(self) -> None:
+        """Refuse what the published pipelines don't have: they are compared, and not changed."""
+        for name in ("augment", *_NUMBERS, "prefetch"):
+            if getattr(self, name) is not None:
+                raise UsageError(
+                    f"the recipe {self.recipe.value!r} has no choice of {name.replace('_', ' ')}"
+                )
 
     def _require(self, name: str, least: int) -> None:
         if getattr(self, name) < least:

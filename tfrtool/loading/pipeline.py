@@ -1,27 +1,31 @@
-"""From shards to batches: interleave, map, cache, shuffle, batch, prefetch."""
+"""From shards to batches: interleave, map, cache, shuffle, batch, augment, rescale, prefetch."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError
+from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import DType
 from tfrtool.examples.schema import FeatureSpec, Schema
-from tfrtool.loading.dataset import Dataset, Split, open_dataset
-from tfrtool.loading.options import Cache, LoadOptions, Recipe, Rescale
-from tfrtool.records.compression import Compression
+from tfrtool.loading.dataset import Dataset, open_dataset
+from tfrtool.loading.options import Cache, LoadOptions, Recipe
+from tfrtool.loading.reading import hold_out, shard_paths, shard_reader
+from tfrtool.loading.recipes import STAGES_OF, load_published
+from tfrtool.loading.rescale import rescaler
 
-__all__ = ["count_images", "load"]
+__all__ = ["count_images", "load", "load_decoded"]
 
-_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
-_NOTEBOOK_CYCLE, _NOTEBOOK_SHUFFLE = 4, 1024
 _CYCLE = 4
 _SHUFFLE_UNCACHED = 1024
+_PREFETCH = 2
+_FILES, _IMAGES = 0, 1
+"""What a shuffle's seed is for: two shuffles with one seed would move things alike."""
 
 
 def count_images(dataset: Dataset, options: LoadOptions) -> int:
@@ -43,19 +47,27 @@ def count_images(dataset: Dataset, options: LoadOptions) -> int:
     return images
 
 
-def load(dataset: Dataset | str | os.PathLike[str], options: LoadOptions) -> Any:
+def load(
+    dataset: Dataset | str | os.PathLike[str],
+    options: LoadOptions,
+    context: Any = None,
+) -> Any:
     """Build the pipeline of a split.
 
     Args:
         dataset: a dataset, or the directory of one.
         options: what of it, and how.
+        context: a ``tf.distribute.InputContext``, as ``distribute_datasets_from_function`` gives
+            it: this pipeline has its share of the records then, and its replicas' share of the
+            batch.
 
     Returns:
-        A ``tf.data.Dataset`` of one epoch, with its cardinality known: pairs of images, float32
-        [batch, image_size, image_size, 3], and labels, int64 [batch].
+        A ``tf.data.Dataset`` of ``options.epochs`` epochs, with its cardinality known: pairs of
+        images, float32 [batch, image_size, image_size, 3] (uint8 without rescaling), and labels,
+        int64 [batch].
 
     Raises:
-        UsageError: the dataset has no such split.
+        UsageError: the dataset has no such split, or the options don't go together.
         DatasetError: the directory holds no dataset, or the part of it that was asked for is
             empty.
         CorruptShardError: the framing of a shard is damaged.
@@ -63,94 +75,178 @@ def load(dataset: Dataset | str | os.PathLike[str], options: LoadOptions) -> Any
     if not isinstance(dataset, Dataset):
         dataset = open_dataset(Path(dataset))
     images = count_images(dataset, options)
-    build = {Recipe.TFRTOOL: _ours, Recipe.NOTEBOOK: _notebook, Recipe.NAIVE: _naive}
-    batches = build[options.recipe](dataset, dataset.split(options.split), options, images)
-    return batches.apply(tf.data.experimental.assert_cardinality(-(-images // options.batch_size)))
+    if options.recipe is not Recipe.TFRTOOL:
+        if context is not None:
+            raise UsageError(f"the recipe {options.recipe.value!r} knows no distribution")
+        batches = load_published(dataset, options, images, STAGES_OF[options.recipe])
+        return _with_cardinality(batches, -(-images // options.batch_size))
+    share = _Share.of(images, options, context)
+    batches = _ours(dataset, options, share)
+    steps = -(-share.images // share.batch_size)
+    return _with_cardinality(batches, steps * options.epochs)
 
 
-def _ours(dataset: Dataset, split: Split, options: LoadOptions, images: int) -> Any:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Share:
+    """What one of several pipelines has of an epoch: every so many records.
+
+    Attributes:
+        index: its number.
+        count: how many pipelines there are.
+        images: how many images it has.
+        batch_size: of its batches.
+    """
+
+    index: int
+    count: int
+    images: int
+    batch_size: int
+
+    @classmethod
+    def of(cls, images: int, options: LoadOptions, context: Any) -> _Share:
+        if context is None:
+            return cls(index=0, count=1, images=images, batch_size=options.batch_size)
+        index, count = context.input_pipeline_id, context.num_input_pipelines
+        if images < count:
+            raise DatasetError(
+                "has too few records to share out", expected=f"at least {count}", found=images
+            )
+        replicas = context.num_replicas_in_sync
+        if options.batch_size % replicas:
+            raise UsageError(
+                "the batch size can't be shared out evenly",
+                expected=f"a multiple of {replicas}",
+                found=options.batch_size,
+            )
+        return cls(
+            index=index,
+            count=count,
+            images=len(range(index, images, count)),
+            batch_size=options.batch_size // replicas,
+        )
+
+
+def _with_cardinality(batches: Any, steps: int) -> Any:
+    return batches.apply(tf.data.experimental.assert_cardinality(steps))
+
+
+def load_decoded(
+    dataset: Dataset, options: LoadOptions, share: _Share | None = None, epoch: Any = None
+) -> Any:
+    """Build the part of the pipeline before the cache.
+
+    Args:
+        dataset: what to read.
+        options: how.
+        share: which of the records.
+        epoch: an int64 tensor, the epoch whose order the shards are read in; None for that of
+            their numbers.
+
+    Returns:
+        A ``tf.data.Dataset`` of one epoch: pairs of an image, uint8 [size, size, 3], and a label,
+        int64 [].
+    """
+    split = dataset.split(options.split)
     cores = os.cpu_count() or 1
-    cached = options.cache is Cache.MEMORY
-    files = tf.data.Dataset.from_tensor_slices([os.fspath(path) for path in split.shards])
-    # The records to hold out are told by their place, so that the shards must keep theirs.
-    if options.training and options.holdout is None:
-        files = files.shuffle(len(split.shards), seed=options.seed)
-    cycle = options.cycle_length or min(_CYCLE, len(split.shards))
+    files = tf.data.Dataset.from_tensor_slices(shard_paths(split))
+    if epoch is not None:
+        files = files.shuffle(
+            len(split.shards), seed=_seed(epoch, _FILES), reshuffle_each_iteration=False
+        )
+    cycle = min(options.cycle_length or _CYCLE, len(split.shards))
     records = files.interleave(
-        _reader(split),
+        shard_reader(split),
         cycle_length=cycle,
-        block_length=options.block_length,
+        block_length=options.block_length or 1,
         num_parallel_calls=min(cycle, cores),
-        deterministic=True,
+        deterministic=options.deterministic,
     )
-    records = _held(records, split, options)
+    records = hold_out(records, split.records, options.holdout)
+    if share is not None and share.count > 1:
+        records = records.shard(share.count, share.index)
     # uint8 between here and the rescaling: a quarter of the memory of float32 in the cache.
-    decoded = records.map(
-        _decoder(dataset, options, tf.uint8),
+    return records.map(
+        _decoder(dataset, options),
         num_parallel_calls=options.parallel_calls or cores,
-        deterministic=True,
+        deterministic=options.deterministic,
     )
-    if cached:
-        decoded = decoded.cache()
-    if options.training:
-        size = options.shuffle_buffer or (images if cached else _SHUFFLE_UNCACHED)
-        decoded = decoded.shuffle(min(size, images), seed=options.seed)
-    batches = decoded.batch(options.batch_size)
-    batches = batches.map(_rescaler(options.rescale), num_parallel_calls=1, deterministic=True)
-    if options.prefetch:
-        batches = batches.prefetch(options.prefetch)
-    return batches.with_options(_options())
 
 
-def _options() -> Any:
-    options = tf.data.Options()
+def _ours(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
+    cached = (
+        load_decoded(dataset, options, share).cache() if options.cache is Cache.MEMORY else None
+    )
+    # What is held out or shared out is told by its place, and what is cached is read but once: in
+    # both cases the shards must keep their places.
+    mixed = options.training and cached is None and options.holdout is None and share.count == 1
+    size = options.shuffle_buffer or (_SHUFFLE_UNCACHED if cached is None else share.images)
+
+    def one_epoch(epoch: Any) -> Any:
+        # The seed of this graph alone: what the program set for itself plays no part. TensorFlow
+        # takes it modulo 2**31 - 1, and can't add the epoch to one of 0.
+        tf.random.set_seed(1 + options.seed % (2**31 - 2))
+        decoded = cached
+        if decoded is None:
+            decoded = load_decoded(dataset, options, share, epoch if mixed else None)
+        if options.training:
+            decoded = decoded.shuffle(
+                min(size, share.images), seed=_seed(epoch, _IMAGES), reshuffle_each_iteration=False
+            )
+        batches = decoded.batch(share.batch_size)
+        if options.augment is not None and options.training:
+            batches = _augmented(batches, options, epoch)
+        return batches
+
+    batches = _epochs(options).flat_map(one_epoch)
+    if options.rescale is not None:
+        rescale = rescaler(options.rescale)
+        batches = batches.map(lambda images, labels: (rescale(images), labels))
+    prefetch = _PREFETCH if options.prefetch is None else options.prefetch
+    if prefetch:
+        batches = batches.prefetch(prefetch)
+    return batches.with_options(_tf_options(options))
+
+
+def _epochs(options: LoadOptions) -> Any:
+    """Return a dataset of the numbers of epochs, int64 [], which goes on where it was left.
+
+    Whoever makes a new iterator for each epoch, as Keras' ``fit`` does, gets what one iterator
+    over all of them gives.
+    """
+    counter = tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
+    return tf.data.Dataset.range(options.epochs).map(lambda _: counter.assign_add(1) - 1)
+
+
+def _seed(epoch: Any, purpose: int) -> Any:
+    return epoch * 2 + purpose
+
+
+def _augmented(batches: Any, options: LoadOptions, epoch: Any) -> Any:
+    """Change images, each batch by a seed that depends on the epoch and the batch's number."""
+    from tfrtool.loading.augment import augmenter
+
+    change = augmenter(options.augment)
+
+    def apply(number: Any, batch: Any) -> Any:
+        images, labels = batch
+        seed = tf.stack([tf.constant(options.seed, tf.int64), (epoch << 32) + number])
+        return change(images, seed), labels
+
+    return batches.enumerate().map(
+        apply, num_parallel_calls=os.cpu_count() or 1, deterministic=options.deterministic
+    )
+
+
+def _tf_options(options: LoadOptions) -> Any:
+    chosen = tf.data.Options()
     # Every number above is given, so there is nothing to tune; and while tuning is on, destroying
     # an iterator that was read to its end waits for the tuner's sleep, of up to 60 s.
-    options.autotune.enabled = False
-    options.deterministic = True
-    return options
+    chosen.autotune.enabled = False
+    chosen.deterministic = options.deterministic
+    return chosen
 
 
-def _notebook(dataset: Dataset, split: Split, options: LoadOptions, images: int) -> Any:
-    files = tf.data.Dataset.from_tensor_slices([os.fspath(path) for path in split.shards])
-    records = files.interleave(_reader(split), cycle_length=_NOTEBOOK_CYCLE, block_length=1)
-    records = _held(records, split, options)
-    decoded = records.map(
-        _float_decoder(dataset, options), num_parallel_calls=os.cpu_count() or 1
-    ).cache()
-    if options.training:
-        decoded = decoded.shuffle(min(_NOTEBOOK_SHUFFLE, images), seed=options.seed)
-    return decoded.batch(options.batch_size).prefetch(tf.data.AUTOTUNE)
-
-
-def _naive(dataset: Dataset, split: Split, options: LoadOptions, images: int) -> Any:
-    del images
-    records = tf.data.TFRecordDataset(
-        [os.fspath(path) for path in split.shards], compression_type=_TYPES[split.compression]
-    )
-    records = _held(records, split, options)
-    return records.map(_float_decoder(dataset, options)).batch(options.batch_size)
-
-
-def _reader(split: Split) -> Callable[[Any], Any]:
-    return lambda path: tf.data.TFRecordDataset(path, compression_type=_TYPES[split.compression])
-
-
-def _held(records: Any, split: Split, options: LoadOptions) -> Any:
-    """Keep the held-out part of the records, or the rest, before anything is decoded."""
-    holdout = options.holdout
-    if holdout is None:
-        return records
-    held, total = int(split.records * holdout.fraction), split.records
-
-    def belongs(number: Any, _record: Any) -> Any:
-        is_held = (number + 1) * held // total > number * held // total
-        return is_held if holdout.held_out else tf.logical_not(is_held)
-
-    return records.enumerate().filter(belongs).map(lambda _number, record: record)
-
-
-def _decoder(dataset: Dataset, options: LoadOptions, dtype: Any) -> Callable[[Any], Any]:
+def _decoder(dataset: Dataset, options: LoadOptions) -> Callable[[Any], Any]:
     description = Schema(
         (
             FeatureSpec(name=dataset.image_feature, dtype=DType.STRING),
@@ -166,21 +262,6 @@ def _decoder(dataset: Dataset, options: LoadOptions, dtype: Any) -> Callable[[An
         )
         image.set_shape([None, None, 3])
         image = tf.image.resize(image, size)
-        if dtype == tf.uint8:
-            image = tf.cast(tf.round(image), tf.uint8)
-        return image, features[dataset.label_feature]
+        return tf.cast(tf.round(image), tf.uint8), features[dataset.label_feature]
 
     return decode
-
-
-def _float_decoder(dataset: Dataset, options: LoadOptions) -> Callable[[Any], Any]:
-    decode = _decoder(dataset, options, tf.float32)
-    rescale = _rescaler(options.rescale)
-    return lambda record: rescale(*decode(record))
-
-
-def _rescaler(rescale: Rescale) -> Callable[[Any, Any], tuple[Any, Any]]:
-    def apply(images: Any, labels: Any) -> tuple[Any, Any]:
-        return tf.cast(images, tf.float32) * rescale.scale + rescale.offset, labels
-
-    return apply

@@ -1,0 +1,95 @@
+"""The published pipelines, to the letter, to measure ours against."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfrtool.examples.example import DType
+from tfrtool.examples.schema import FeatureSpec, Schema
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.options import LoadOptions, Recipe, Rescale
+from tfrtool.loading.reading import hold_out, shard_paths, shard_reader
+from tfrtool.loading.rescale import rescaler
+
+__all__ = ["NAIVE", "NOTEBOOK", "Stage", "load_published"]
+
+_CYCLE, _SHUFFLE = 4, 1024
+
+
+class Stage(enum.Enum):
+    """What the published pipeline does beyond reading, decoding and batching."""
+
+    INTERLEAVE = "interleave"
+    PARALLEL_MAP = "parallel map"
+    CACHE = "cache"
+    PREFETCH = "prefetch"
+
+
+NAIVE: frozenset[Stage] = frozenset()
+"""One shard after the other, one record after the other, again in every epoch."""
+
+NOTEBOOK = frozenset(Stage)
+"""Interleave with cycle 4 and block 1, map on all cores, float32 cache in memory, shuffle 1024,
+batch, prefetch."""
+
+STAGES_OF = {Recipe.NAIVE: NAIVE, Recipe.NOTEBOOK: NOTEBOOK}
+
+
+def load_published(
+    dataset: Dataset, options: LoadOptions, images: int, stages: frozenset[Stage]
+) -> Any:
+    """Build the published pipeline, or a part of it.
+
+    Args:
+        dataset: where the records are.
+        options: of these, what the published pipeline has: split, image size, rescaling, batch
+            size, seed and what is held out.
+        images: how many an epoch has.
+        stages: what it does of all that it could.
+
+    Returns:
+        A ``tf.data.Dataset`` of one epoch, of batches of float32 [n, size, size, 3] and labels.
+    """
+    split = dataset.split(options.split)
+    if Stage.INTERLEAVE in stages:
+        files = tf.data.Dataset.from_tensor_slices(shard_paths(split))
+        records = files.interleave(shard_reader(split), cycle_length=_CYCLE, block_length=1)
+    else:
+        records = shard_reader(split)(shard_paths(split))
+    records = hold_out(records, split.records, options.holdout)
+    decode = _float_decoder(dataset, options)
+    if Stage.PARALLEL_MAP in stages:
+        decoded = records.map(decode, num_parallel_calls=os.cpu_count() or 1)
+    else:
+        decoded = records.map(decode)
+    if Stage.CACHE in stages:
+        decoded = decoded.cache()
+        # Drawing from what is not cached would decode no more, but the naive recipe doesn't.
+        if options.training:
+            decoded = decoded.shuffle(min(_SHUFFLE, images), seed=options.seed)
+    batches = decoded.batch(options.batch_size)
+    return batches.prefetch(tf.data.AUTOTUNE) if Stage.PREFETCH in stages else batches
+
+
+def _float_decoder(dataset: Dataset, options: LoadOptions) -> Callable[[Any], Any]:
+    """Decode as the published code does: all in float32, and rescaled before the cache."""
+    description = Schema(
+        (
+            FeatureSpec(name=dataset.image_feature, dtype=DType.STRING),
+            FeatureSpec(name=dataset.label_feature, dtype=DType.INT64),
+        )
+    ).to_feature_description(tf)
+    size = (options.image_size, options.image_size)
+    rescale = rescaler(options.rescale or Rescale(scale=1.0, offset=0.0))
+
+    def decode(record: Any) -> tuple[Any, Any]:
+        features = tf.io.parse_single_example(record, description)
+        image = tf.io.decode_jpeg(features[dataset.image_feature], channels=3)
+        return rescale(tf.image.resize(image, size)), features[dataset.label_feature]
+
+    return decode
