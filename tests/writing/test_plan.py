@@ -16,7 +16,7 @@ from tfrtool.errors import UsageError, WriteError
 from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.sources.items import Item, Source
-from tfrtool.writing.audit import Audit
+from tfrtool.writing.findings import Audit
 from tfrtool.writing.options import SplitShare, WriteOptions
 from tfrtool.writing.plan import (
     ShardTask,

@@ -270,7 +270,7 @@ def test_image_that_vanishes_is_an_error(tmp_path: Path) -> None:
             (source / "cat" / "cat.1.jpg").unlink()
 
     with pytest.raises(WriteError) as caught:
-        write_dataset(_options(source, tmp_path / "out"), remove)
+        write_dataset(_options(source, tmp_path / "out", splits=TWO_SPLITS), remove)
     assert caught.value.path == str(source / "cat" / "cat.1.jpg")
     assert not (tmp_path / "out").exists()
 
@@ -287,7 +287,7 @@ def test_progress_counts_every_image_in_both_phases(tmp_path: Path) -> None:
     source = write_class_folders(tmp_path / "photos", count=5)
     seen: dict[str, list[Progress]] = {"check": [], "write": []}
     report = write_dataset(
-        _options(source, tmp_path / "out", shards=2),
+        _options(source, tmp_path / "out", splits=TWO_SPLITS),
         lambda progress: seen[progress.phase].append(progress),
     )
     for steps in seen.values():
@@ -295,7 +295,7 @@ def test_progress_counts_every_image_in_both_phases(tmp_path: Path) -> None:
         assert done == sorted(done)
         assert (done[0] >= 1, done[-1], {step.total for step in steps}) == (True, 10, {10})
     assert seen["check"][-1].bytes == sum(path.stat().st_size for path in source.rglob("*.jpg"))
-    assert seen["write"][-1].bytes == report.splits[0].bytes - 16 * 10
+    assert seen["write"][-1].bytes == sum(split.bytes for split in report.splits) - 16 * 10
 
 
 def test_error_calls_off_the_other_workers(tmp_path: Path) -> None:

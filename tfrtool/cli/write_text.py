@@ -9,7 +9,7 @@ from tfrtool.cli.output import human_bytes, human_count
 from tfrtool.cli.page import Block, Heading, Lines, Page, Tone, Toned
 from tfrtool.errors import printable
 from tfrtool.sources.items import LeftOut
-from tfrtool.writing.audit import Conversion
+from tfrtool.writing.findings import Conversion
 from tfrtool.writing.report import PlanReport, WriteReport
 
 __all__ = ["write_page"]

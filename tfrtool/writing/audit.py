@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from array import array
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import chain
+from typing import TypeVar
 
-from tfrtool.errors import SourceError, os_reason
-from tfrtool.images.audit import audit_image, quiet_pillow
+from tfrtool.images.audit import quiet_pillow
 from tfrtool.images.recipe import Check, ImageRecipe
-from tfrtool.records.crc import crc32c
-from tfrtool.sources.items import Item, ItemReader, Source
+from tfrtool.sources.items import Source
+from tfrtool.writing.findings import Audit, Finding, Findings, examine
 from tfrtool.writing.pool import Tally, run_in_threads
 
-__all__ = ["Audit", "Conversion", "Finding", "audit_source"]
+__all__ = ["audit_source", "mostly_waits"]
+
+Result = TypeVar("Result")
 
 _A_MOMENT = 0.005
 """Seconds that mean nothing: another process may have had the core."""
@@ -24,59 +24,12 @@ _CHUNK = 32
 """Images that a worker looks at between two visits to the queue."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversion:
-    """An image whose bytes are not kept.
-
-    Attributes:
-        key: its path below the source.
-        format: what it truly is, by Pillow's name.
-        reason: why it is encoded anew.
-    """
-
-    key: str
-    format: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
-    """What was found of all items of a source.
-
-    Items are named by their positions in it.
-
-    Attributes:
-        good: those that are written.
-        problems: why others are not.
-        converted: those whose bytes are not kept, and why.
-        leaders: for each item the position of the first, by key, that it is an exact copy of: its
-            own where it is the first.
-        digests: of the bytes of every item that could be read, 64 bits each.
-        waits: whether looking meant waiting for the bytes, rather than computing.
-    """
-
-    good: Sequence[int]
-    problems: Mapping[int, str]
-    converted: Mapping[int, Conversion]
-    leaders: Sequence[int]
-    digests: Sequence[int]
-    waits: bool = True
-
-    @property
-    def copies(self) -> int:
-        """How many items are exact copies of an earlier one."""
-        return sum(leader != position for position, leader in enumerate(self.leaders))
-
-
-Finding = tuple[int, str | None, str | None, str | None]
-"""A digest of an image's bytes, its problem, and the format and reason of a conversion."""
-
-
 def audit_source(
     source: Source,
     recipe: ImageRecipe,
     workers: int,
     on_progress: Callable[[int, int], None] = lambda _done, _bytes: None,
+    findings: Findings | None = None,
 ) -> Audit:
     """Look at every image of a source, on several cores.
 
@@ -87,77 +40,37 @@ def audit_source(
         recipe: what makes an image bad, and how it is to be encoded.
         workers: how many threads.
         on_progress: called now and then with the images and bytes so far.
+        findings: of items that have been looked at already, and are not again.
     """
     tally = Tally(on_progress)
     items, reader = source.items, source.reader
+    findings = Findings(items) if findings is None else findings
 
-    def audit(start: int) -> list[Finding]:
-        findings = []
-        for item in items[start : start + _CHUNK]:
-            findings.append(_finding(reader, item, recipe))
-            tally.count(item.bytes)
-        return findings
+    def audit(start: int) -> list[tuple[int, Finding]]:
+        found = []
+        for position in range(start, min(start + _CHUNK, len(items))):
+            if findings.unknown[position]:
+                found.append((position, examine(reader, items[position], recipe)[1]))
+            tally.count(items[position].bytes)
+        return found
 
-    digests = array("Q", bytes(8 * len(items)))
-    problems: dict[int, str] = {}
-    converted: dict[int, Conversion] = {}
     with quiet_pillow():
         decodes = recipe.always or recipe.check is Check.DECODE
-        first, waits = _timed(audit, 0)
+        first, waits = mostly_waits(lambda: audit(0))
         rest = run_in_threads(
             audit,
             range(_CHUNK, len(items), _CHUNK),
             workers if decodes or waits else 1,  # the interpreter does one thing at a time
             tally,
         )
-        for start, findings in chain([(0, first)], rest):
-            for position, (digest, problem, format_, reason) in enumerate(findings, start):
-                digests[position] = digest
-                if problem is not None:
-                    problems[position] = problem
-                elif reason is not None:
-                    converted[position] = Conversion(
-                        key=items[position].key, format=format_ or "", reason=reason
-                    )
-    good = [position for position in range(len(items)) if position not in problems]
-    return Audit(
-        good=good,
-        problems=dict(sorted(problems.items())),
-        converted=dict(sorted(converted.items())),
-        leaders=_leaders(good, digests),
-        digests=digests,
-        waits=waits,
-    )
+        for _, found in chain([(0, first)], rest):
+            for position, finding in found:
+                findings.add(position, finding)
+    return findings.audit()
 
 
-def _timed(audit: Callable[[int], list[Finding]], start: int) -> tuple[list[Finding], bool]:
-    """Look at the first images, and tell whether most of the time went by in waiting."""
+def mostly_waits(work: Callable[[], Result]) -> tuple[Result, bool]:
+    """Do something, and tell whether most of the time went by in waiting, and not computing."""
     wall, cpu = time.perf_counter(), time.thread_time()
-    findings = audit(start)
-    return findings, time.perf_counter() - wall > 2 * (time.thread_time() - cpu) + _A_MOMENT
-
-
-def _finding(reader: ItemReader, item: Item, recipe: ImageRecipe) -> Finding:
-    try:
-        data = reader.read(item)
-    except OSError as error:
-        return 0, f"it can't be read: {os_reason(error)}", None, None
-    except SourceError as error:
-        return 0, f"it can't be read: {error.what}", None, None
-    verdict = audit_image(data, recipe)
-    # Two different images of one digest would only share a split.
-    digest = crc32c(data) | (len(data) & 0xFFFFFFFF) << 32
-    return digest, verdict.problem, verdict.format, verdict.conversion
-
-
-def _leaders(good: Sequence[int], digests: Sequence[int]) -> array[int]:
-    """Return for each item the first good one with the same digest."""
-    leaders = array("Q", range(len(digests)))
-    first = -1
-    # Sorting is stable: of the same digest, the first by position comes first.
-    for position in sorted(good, key=digests.__getitem__):
-        if first >= 0 and digests[first] == digests[position]:
-            leaders[position] = first
-        else:
-            first = position
-    return leaders
+    result = work()
+    return result, time.perf_counter() - wall > 2 * (time.thread_time() - cpu) + _A_MOMENT

@@ -6,13 +6,21 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tfrtool.images.audit import quiet_pillow
+from tfrtool.writing.audit import mostly_waits
 from tfrtool.writing.plan import ShardResult, ShardTask
-from tfrtool.writing.pool import Tally, run_in_threads
+from tfrtool.writing.pool import Cancelled, Tally, run_in_order
+from tfrtool.writing.records import Prepared, batches, decodes, prepare
+
+if TYPE_CHECKING:
+    from tfrtool.writing.shard import UnfinishedShard
 
 __all__ = ["Engine", "LocalEngine"]
+
+_UNFINISHED = 2
+"""Shards that are on their way to the disk at a time."""
 
 
 class Engine(Protocol):
@@ -29,50 +37,75 @@ class Engine(Protocol):
 
         Raises:
             WriteError: a shard could not be written; the others may be left half-done.
+            BadImage: likewise, for what `write_shard` found of an image.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """Writes shards in threads of this process.
+    """Writes shards in threads of this process, one after the other.
 
-    Where images are decoded or waited for, shards are filled on all cores. Else filling is the
-    interpreter's own work, which threads would only take from each other; what remains of a shard,
-    the disk and the digests, is done beside it.
+    Where images are decoded or waited for, records are made on all cores. Else making them is the
+    interpreter's own work, which threads would only take from each other. What remains of a shard,
+    the disk and the digests, is done beside the next one.
 
     Attributes:
-        workers: how many threads fill shards at most.
-        waits: whether reading images means waiting for them.
+        workers: how many threads make records at most.
     """
 
     workers: int
-    waits: bool = True
 
     def run(
         self, tasks: Sequence[ShardTask], on_progress: Callable[[int, int], None]
     ) -> Iterator[ShardResult]:
         """Yield each shard's result when it is whole."""
-        # TensorFlow is only needed, and only loaded, once there is something to write.
-        from tfrtool.writing.shard import fill_shard, finish_shard
-
         tally = Tally(on_progress)
-        decodes = any(task.recipe.always or task.convert for task in tasks)
-        workers = self.workers if decodes or self.waits else 1
-        with (
-            quiet_pillow(),
-            ThreadPoolExecutor(1, "tfrtool-write") as writing,
-            ThreadPoolExecutor(2, "tfrtool-finish") as finishing,
-        ):
-
-            def work(task: ShardTask) -> Future[ShardResult]:
-                filled = fill_shard(task, tally.count, writing if workers == 1 else None)
-                return finishing.submit(finish_shard, filled)
-
-            pending: deque[Future[ShardResult]] = deque()
-            for _, future in run_in_threads(work, tasks, workers, tally):
-                pending.append(future)
-                # No more shards are unfinished than can be worked on.
-                while pending and (pending[0].done() or len(pending) > 2):
+        pending: deque[Future[ShardResult]] = deque()
+        with quiet_pillow(), ThreadPoolExecutor(_UNFINISHED, "tfrtool-finish") as finishing:
+            for shard in self._fill(tasks, tally):
+                pending.append(finishing.submit(shard.finish))
+                while pending and (pending[0].done() or len(pending) > _UNFINISHED):
                     yield pending.popleft().result()
+            tally.finish()
             for future in pending:
                 yield future.result()
+
+    def _fill(self, tasks: Sequence[ShardTask], tally: Tally) -> Iterator[UnfinishedShard]:
+        """Yield each shard when it has all its records."""
+        # TensorFlow is only needed, and only loaded, once there is something to write.
+        from tfrtool.writing.shard import UnfinishedShard
+
+        shard: UnfinishedShard | None = None
+        try:
+            for task, places, prepared in self._prepared(tasks, tally):
+                if shard is None:
+                    shard = UnfinishedShard(task)
+                shard.add(prepared, tally.count)
+                if places.stop == len(task.items):
+                    whole, shard = shard, None
+                    yield whole
+        except BaseException:
+            if shard is not None:
+                shard.abandon()
+            raise
+
+    def _prepared(
+        self, tasks: Sequence[ShardTask], tally: Tally
+    ) -> Iterator[tuple[ShardTask, range, list[Prepared]]]:
+        """Yield the records of all tasks, in order, some at a time."""
+
+        def work(job: tuple[ShardTask, range]) -> tuple[ShardTask, range, list[Prepared]]:
+            if tally.cancelled:
+                raise Cancelled
+            return (*job, prepare(*job))
+
+        jobs = ((task, places) for task in tasks for places in batches(task))
+        first = next(jobs, None)
+        if first is None:
+            return
+        prepared, waits = mostly_waits(lambda: work(first))
+        yield prepared
+        if waits or any(map(decodes, tasks)):
+            yield from run_in_order(work, jobs, self.workers, tally)
+        else:
+            yield from map(work, jobs)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -14,10 +15,18 @@ from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.records.names import ShardName
 from tfrtool.sources.items import Item, ItemReader, Source
-from tfrtool.writing.audit import Audit
+from tfrtool.writing.findings import Audit, ShardFindings
 from tfrtool.writing.options import SplitShare, WriteOptions
 
-__all__ = ["ShardResult", "ShardTask", "plan_shards", "shard_boundaries", "split_of"]
+__all__ = [
+    "ShardResult",
+    "ShardTask",
+    "plan_shards",
+    "plan_unseen",
+    "shard_boundaries",
+    "split_of",
+    "with_fingerprint",
+]
 
 _FORMAT = 1
 """To be counted up when the same task is to give other bytes than before."""
@@ -38,18 +47,22 @@ class ShardTask:
         path: the file to write.
         compression: of that file.
         items: its records, in order.
-        convert: the positions of those whose bytes can't be kept as they are.
+        positions: theirs in the source, which has them in the order of their keys.
+        convert: the places in the shard of those whose bytes can't be kept as they are; None where
+            nobody has looked at any of them, and that is to be done on the way.
         labels: the number of each class.
         reader: reads the items.
         recipe: how images are encoded.
-        fingerprint: a digest of everything that the shard's bytes depend on.
+        fingerprint: a digest of everything that the shard's bytes depend on; empty where nobody
+            has looked at the items.
     """
 
     name: ShardName
     path: Path
     compression: Compression
     items: tuple[Item, ...]
-    convert: frozenset[int]
+    positions: Sequence[int]
+    convert: frozenset[int] | None
     labels: Mapping[str, int]
     reader: ItemReader
     recipe: ImageRecipe
@@ -67,6 +80,7 @@ class ShardResult:
         payload_bytes: the payloads' size, without frames and before compression.
         sha256: the file's digest, in hexadecimal.
         labels: how many records of each class.
+        findings: of the items, where the task said that they are to be looked at.
     """
 
     name: ShardName
@@ -75,6 +89,7 @@ class ShardResult:
     payload_bytes: int
     sha256: str
     labels: Mapping[str, int]
+    findings: ShardFindings | None = None
 
 
 def plan_shards(
@@ -95,54 +110,102 @@ def plan_shards(
         WriteError: a split would get no image.
         UsageError: a split would get fewer images than shards.
     """
+    tasks = []
+    for task in _tasks(source, _by_split(source, audit, options), options, directory):
+        convert = frozenset(
+            place for place, position in enumerate(task.positions) if position in audit.converted
+        )
+        digests = [audit.digests[position] for position in task.positions]
+        tasks.append(
+            with_fingerprint(replace(task, convert=convert), digests, convert, source, options)
+        )
+    return tuple(tasks)
+
+
+def plan_unseen(
+    source: Source, options: WriteOptions, directory: Path
+) -> tuple[ShardTask, ...] | None:
+    """Distribute all items over shards before anybody has looked at them.
+
+    If all of them turn out to be good, it is the plan that `plan_shards` would have made. That is
+    not known where copies of images are to be kept out of different splits.
+
+    Returns:
+        Tasks to look at the items on the way; None where that won't do.
+
+    Raises:
+        UsageError: a split would get fewer images than shards.
+    """
+    if source.splits:
+        by_split = _by_source(source, range(len(source.items)))
+    elif len(options.splits) == 1:
+        by_split = {options.splits[0].name: list(range(len(source.items)))}
+    else:
+        return None
+    return tuple(_tasks(source, by_split, options, directory))
+
+
+def with_fingerprint(
+    task: ShardTask,
+    digests: Sequence[int],
+    convert: Container[int],
+    source: Source,
+    options: WriteOptions,
+) -> ShardTask:
+    """Return a task with its fingerprint: what its bytes depend on, contents of images included.
+
+    Args:
+        task: without one.
+        digests: of its items.
+        convert: the places of those whose bytes are not kept.
+        source: where the items are from.
+        options: how they are written.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    facts = (_FORMAT, options.compression.value, options.recipe, source.labels)
+    digest.update(repr(facts).encode("utf-8", "surrogateescape"))
+    for place, (item, content) in enumerate(zip(task.items, digests, strict=True)):
+        about = (item.key, item.label, content, place in convert)
+        digest.update(repr(about).encode("utf-8", "surrogateescape"))
+    return replace(task, fingerprint=digest.hexdigest())
+
+
+def _tasks(
+    source: Source,
+    by_split: Mapping[str, list[int]],
+    options: WriteOptions,
+    directory: Path,
+) -> Iterator[ShardTask]:
+    """Yield tasks for the positions of items of each split, without any finding."""
+    items = source.items
     numbers = {label: number for number, label in enumerate(source.labels)}
-    tasks: list[ShardTask] = []
-    by_split = _by_split(source, audit, options)
     for split, members in by_split.items():
         if not members:
             raise WriteError(
-                f"split {split!r} would get none of the {len(audit.good)} images",
+                f"split {split!r} would get none of the images",
                 hint="give it a larger fraction, or another seed",
             )
         if options.shuffle:
             order = _hasher("order", options.seed)
-            members.sort(key=lambda position: order(source.items[position].key))
+            members.sort(key=lambda position: order(items[position].key))
         else:
-            members.sort(key=lambda position: source.items[position].key)
-        size = sum(source.items[position].bytes for position in members)
+            members.sort(key=lambda position: items[position].key)
+        size = sum(items[position].bytes for position in members)
         bounds = shard_boundaries(len(members), _shard_count(split, len(members), size, options))
         for index, (start, end) in enumerate(pairwise(bounds)):
             name = ShardName(dataset=options.name, split=split, index=index, count=len(bounds) - 1)
-            part = members[start:end]
-            convert = frozenset(
-                number for number, position in enumerate(part) if position in audit.converted
+            yield ShardTask(
+                name=name,
+                path=directory / str(name),
+                compression=options.compression,
+                items=tuple(items[position] for position in members[start:end]),
+                positions=array("Q", members[start:end]),
+                convert=None,
+                labels=numbers,
+                reader=source.reader,
+                recipe=options.recipe,
+                fingerprint="",
             )
-            tasks.append(
-                ShardTask(
-                    name=name,
-                    path=directory / str(name),
-                    compression=options.compression,
-                    items=tuple(source.items[position] for position in part),
-                    convert=convert,
-                    labels=numbers,
-                    reader=source.reader,
-                    recipe=options.recipe,
-                    fingerprint=_fingerprint(source, audit, options, part),
-                )
-            )
-    return tuple(tasks)
-
-
-def _fingerprint(source: Source, audit: Audit, options: WriteOptions, part: Sequence[int]) -> str:
-    """Return a digest of what the bytes of a shard depend on, contents of images included."""
-    digest = hashlib.blake2b(digest_size=16)
-    facts = (_FORMAT, options.compression.value, options.recipe, source.labels)
-    digest.update(repr(facts).encode("utf-8", "surrogateescape"))
-    for position in part:
-        item = source.items[position]
-        about = (item.key, item.label, audit.digests[position], position in audit.converted)
-        digest.update(repr(about).encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
 
 
 def _by_split(source: Source, audit: Audit, options: WriteOptions) -> dict[str, list[int]]:
@@ -152,16 +215,21 @@ def _by_split(source: Source, audit: Audit, options: WriteOptions) -> dict[str, 
     splits, it is not contradicted.
     """
     if source.splits:
-        by_split: dict[str, list[int]] = {split: [] for split in source.splits}
-        for position in audit.good:
-            by_split[source.items[position].split or source.splits[0]].append(position)
-        return {split: members for split, members in by_split.items() if members}
-    by_split = {share.name: [] for share in options.splits}
+        return _by_source(source, audit.good)
+    by_split: dict[str, list[int]] = {share.name: [] for share in options.splits}
     split_of = _Splitter(options.splits, options.seed).split_of
     for position in audit.good:
         leader = source.items[audit.leaders[position]]
         by_split[split_of(leader.key)].append(position)
     return by_split
+
+
+def _by_source(source: Source, positions: Iterable[int]) -> dict[str, list[int]]:
+    """Return the positions of items by the splits that the source itself has."""
+    by_split: dict[str, list[int]] = {split: [] for split in source.splits}
+    for position in positions:
+        by_split[source.items[position].split or source.splits[0]].append(position)
+    return {split: members for split, members in by_split.items() if members}
 
 
 def split_of(key: str, splits: Sequence[SplitShare], seed: int) -> str:

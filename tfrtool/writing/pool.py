@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-__all__ = ["Cancelled", "Tally", "run_in_threads"]
+__all__ = ["Cancelled", "Tally", "run_in_order", "run_in_threads"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -79,6 +80,29 @@ def run_in_threads(
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     tally.finish()
+
+
+def run_in_order(
+    function: Callable[[Task], Result], tasks: Iterable[Task], workers: int, tally: Tally
+) -> Iterator[Result]:
+    """Yield the results of tasks in the tasks' order; the first error calls off the rest.
+
+    Only a few tasks are taken out of ``tasks`` before they are worked on, and only a few results
+    wait to be taken.
+    """
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tfrtool") as pool:
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(function, task))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BaseException:
+            tally.cancelled = True
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
 
 
 def _collect(waiting: dict[Future[Result], Task]) -> Iterator[tuple[Task, Result]]:

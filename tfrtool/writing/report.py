@@ -11,7 +11,7 @@ from typing import Any
 from tfrtool.errors import printable
 from tfrtool.records.names import ShardName
 from tfrtool.sources.items import LeftOut, Source
-from tfrtool.writing.audit import Audit, Conversion
+from tfrtool.writing.findings import Audit, Conversion
 from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.plan import ShardResult, ShardTask
 

@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,18 @@ from tfrtool.examples.tfds_metadata import (
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.items import LeftOut, Source
 from tfrtool.sources.open import open_source
-from tfrtool.writing.audit import Audit, audit_source
+from tfrtool.writing.audit import audit_source
 from tfrtool.writing.directory import REPORT, publish
 from tfrtool.writing.engine import Engine, LocalEngine
-from tfrtool.writing.options import WriteOptions
-from tfrtool.writing.plan import ShardResult, ShardTask, plan_shards
+from tfrtool.writing.findings import Audit, BadImage, Findings
+from tfrtool.writing.options import Existing, WriteOptions
+from tfrtool.writing.plan import (
+    ShardResult,
+    ShardTask,
+    plan_shards,
+    plan_unseen,
+    with_fingerprint,
+)
 from tfrtool.writing.report import PlanReport, SplitReport, WriteReport, plan_report, split_reports
 from tfrtool.writing.staging import Staging, staging_directory
 
@@ -62,14 +69,15 @@ def write_dataset(
 ) -> WriteReport:
     """Write the images of a source as TFRecord shards, with TFDS metadata and a report.
 
-    Every image is looked at first. Shards are written beside their final place, read back, and
-    only when all of them are whole are they given their names. An exception, Ctrl-C included,
-    leaves the directory as it was; what a killed process leaves can be gone on with.
+    Every image is looked at, on the way where that is possible and before anything is written
+    where it isn't; what is written is the same. Shards are written beside their final place, read
+    back, and only when all of them are whole are they given their names. An exception, Ctrl-C
+    included, leaves the directory as it was; what a killed process leaves can be gone on with.
 
     Args:
         options: what to write, and how.
         on_progress: called now and then, from the threads that work, one at a time.
-        before_writing: called once, when all images are checked and TensorFlow is about to load.
+        before_writing: called once, when TensorFlow is about to load.
         engine: where shards are written; None uses threads of this process.
 
     Raises:
@@ -81,30 +89,32 @@ def write_dataset(
     start = time.perf_counter()
     _check_apart(options)
     with staging_directory(options.dataset, options.existing) as staging:
-        source, audit = _look(options, staging.folder, on_progress)
-        tasks = plan_shards(source, audit, options, staging.folder)
-        results, resumed = _write(
-            tasks,
-            staging,
-            engine or LocalEngine(options.workers, audit.waits),
-            on_progress,
-            before_writing,
+        source = open_source(os.fspath(options.source), options.label_from, staging.folder)
+        work = _Work(
+            source=source,
+            options=options,
+            staging=staging,
+            engine=engine or LocalEngine(options.workers),
+            on_progress=on_progress,
+            before_writing=before_writing,
         )
-        splits = split_reports(results, source.labels)
+        written = work.run()
+        splits = split_reports(written.results, source.labels)
         report = WriteReport(
             dataset=options.dataset,
             name=options.name,
             version=options.version,
             splits=splits,
-            rejected=_rejected(source, audit),
-            converted=tuple(audit.converted.values()),
+            rejected=_rejected(source, written.audit),
+            converted=tuple(written.audit.converted.values()),
             ignored=source.ignored,
-            duplicates=audit.copies,
-            resumed=resumed,
+            duplicates=written.audit.copies,
+            resumed=written.resumed,
             seconds=time.perf_counter() - start,
         )
         metadata = _metadata(report, splits, source.labels, options)
-        publish(options.dataset, staging.folder, [task.name for task in tasks], metadata)
+        names = [result.name for result in written.results]
+        publish(options.dataset, staging.folder, names, metadata)
     return report
 
 
@@ -122,20 +132,23 @@ def plan_dataset(options: WriteOptions, on_progress: OnProgress = lambda _: None
     """
     _check_apart(options)
     with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
-        source, audit = _look(options, Path(scratch), on_progress)
+        source = open_source(os.fspath(options.source), options.label_from, Path(scratch))
+        audit = _look(source, options, on_progress, Findings(source.items))
         tasks = plan_shards(source, audit, options, options.dataset)
         return plan_report(options, tasks, _rejected(source, audit), audit, source)
 
 
-def _look(options: WriteOptions, scratch: Path, on_progress: OnProgress) -> tuple[Source, Audit]:
-    """List a source and look at all of it."""
-    source = open_source(os.fspath(options.source), options.label_from, scratch)
+def _look(
+    source: Source, options: WriteOptions, on_progress: OnProgress, findings: Findings
+) -> Audit:
+    """Look at all items of a source that nobody has looked at yet."""
     total = len(source.items)
     audit = audit_source(
         source,
         options.recipe,
         options.workers,
         lambda done, size: on_progress(Progress(phase="check", done=done, total=total, bytes=size)),
+        findings,
     )
     if audit.problems and not options.skip_bad:
         position, problem = next(iter(audit.problems.items()))
@@ -151,7 +164,7 @@ def _look(options: WriteOptions, scratch: Path, on_progress: OnProgress) -> tupl
             path=options.source,
             found=f"{source.items[position].key}: {problem}",
         )
-    return source, audit
+    return audit
 
 
 def _check_apart(options: WriteOptions) -> None:
@@ -166,34 +179,94 @@ def _check_apart(options: WriteOptions) -> None:
         )
 
 
-def _write(
-    tasks: Sequence[ShardTask],
-    staging: Staging,
-    engine: Engine,
-    on_progress: OnProgress,
-    before_writing: Callable[[], None],
-) -> tuple[list[ShardResult], int]:
-    """Do the tasks that are not done; return all results, and how many were done before."""
-    results = {}
-    for task in tasks:
-        result = staging.finished(task)
-        if result is not None:
-            results[task.name] = result
-    resumed = len(results)
-    rest = {task.name: task for task in tasks if task.name not in results}
-    if rest:
-        before_writing()
-    before = sum(result.records for result in results.values())
-    total = before + sum(len(task.items) for task in rest.values())
-    for result in engine.run(
-        list(rest.values()),
-        lambda done, size: on_progress(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """Shards that are whole.
+
+    Attributes:
+        audit: what was found of the items.
+        results: of all shards, in the order of the plan.
+        resumed: how many of them an earlier run had written.
+    """
+
+    audit: Audit
+    results: list[ShardResult]
+    resumed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A write that is under way."""
+
+    source: Source
+    options: WriteOptions
+    staging: Staging
+    engine: Engine
+    on_progress: OnProgress
+    before_writing: Callable[[], None]
+
+    def run(self) -> _Written:
+        """Write all shards."""
+        findings = Findings(self.source.items)
+        # What an interrupted write has left can't be told to be right without looking first.
+        if self.options.existing is not Existing.RESUME:
+            tasks = plan_unseen(self.source, self.options, self.staging.folder)
+            written = None if tasks is None else self._at_once(tasks, findings)
+            if written is not None:
+                return written
+        audit = _look(self.source, self.options, self.on_progress, findings)
+        tasks = plan_shards(self.source, audit, self.options, self.staging.folder)
+        return self._planned(tasks, audit)
+
+    def _at_once(self, tasks: Sequence[ShardTask], findings: Findings) -> _Written | None:
+        """Look at each image and write it: all are read once.
+
+        Bad images would take the places of others. At the first one this gives up, and all is
+        planned anew without it; what was found up to then need not be looked for again.
+        """
+        self.before_writing()
+        by_name = {task.name: task for task in tasks}
+        results = {}
+        total = len(self.source.items)
+        try:
+            for result in self.engine.run(tasks, self._on_written(0, total)):
+                task, found = by_name[result.name], result.findings
+                if found is None:
+                    raise TypeError("the engine gave back no findings")
+                findings.add_shard(task.positions, found)
+                known = with_fingerprint(
+                    task, found.digests, found.converted, self.source, self.options
+                )
+                self.staging.note(known, result)
+                results[result.name] = replace(result, findings=None)
+        except BadImage as bad:
+            findings.add_shard(by_name[bad.name].positions, bad.findings)
+            return None
+        return _Written(audit=findings.audit(), results=[results[task.name] for task in tasks])
+
+    def _planned(self, tasks: Sequence[ShardTask], audit: Audit) -> _Written:
+        """Do the tasks that are not done."""
+        results = {}
+        for task in tasks:
+            result = self.staging.finished(task)
+            if result is not None:
+                results[task.name] = result
+        resumed = len(results)
+        rest = {task.name: task for task in tasks if task.name not in results}
+        if rest:
+            self.before_writing()
+        before = sum(result.records for result in results.values())
+        total = before + sum(len(task.items) for task in rest.values())
+        for result in self.engine.run(list(rest.values()), self._on_written(before, total)):
+            self.staging.note(rest[result.name], result)
+            results[result.name] = result
+        ordered = [results[task.name] for task in tasks]
+        return _Written(audit=audit, results=ordered, resumed=resumed)
+
+    def _on_written(self, before: int, total: int) -> Callable[[int, int], None]:
+        return lambda done, size: self.on_progress(
             Progress(phase="write", done=before + done, total=total, bytes=size)
-        ),
-    ):
-        staging.note(rest[result.name], result)
-        results[result.name] = result
-    return [results[task.name] for task in tasks], resumed
+        )
 
 
 def _rejected(source: Source, audit: Audit) -> tuple[LeftOut, ...]:

@@ -1,0 +1,132 @@
+"""An item as a record: read, looked at where nobody has, converted where it must be, serialized."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from tfrtool.errors import SourceError, WriteError, os_reason
+from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.images.encode import render_image
+from tfrtool.images.recipe import Check, Encode
+from tfrtool.sources.items import Item
+from tfrtool.writing.findings import Finding, examine
+from tfrtool.writing.plan import ShardTask
+
+__all__ = ["Prepared", "batches", "decodes", "encode_item", "prepare"]
+
+_BATCH = 512 * 1024
+"""Bytes of images that are prepared at a time: a hand-over costs as much as a small image."""
+
+_BATCH_ITEMS = 32
+
+
+class Prepared(NamedTuple):
+    """An item that can be written, or can't.
+
+    Attributes:
+        payload: its record; None where it is bad.
+        finding: what was found of it, if it was to be looked at.
+    """
+
+    payload: bytes | None
+    finding: Finding | None
+
+
+def batches(task: ShardTask) -> Iterator[range]:
+    """Yield the places of a task's items, some at a time: no more than is soon done."""
+    start = size = 0
+    for place, item in enumerate(task.items):
+        size += item.bytes
+        if size >= _BATCH or place - start + 1 == _BATCH_ITEMS:
+            yield range(start, place + 1)
+            start, size = place + 1, 0
+    if start < len(task.items):
+        yield range(start, len(task.items))
+
+
+def decodes(task: ShardTask) -> bool:
+    """Tell whether preparing a task's items means decoding images, and not only copying bytes."""
+    looked_at = task.convert is None and task.recipe.check is Check.DECODE
+    return task.recipe.always or looked_at or bool(task.convert)
+
+
+def prepare(task: ShardTask, places: range) -> list[Prepared]:
+    """Make records of some of a task's items; after a bad one, the rest is left.
+
+    Raises:
+        WriteError: an item can't be read any more, or is not what was checked.
+    """
+    prepared = []
+    for place in places:
+        item = task.items[place]
+        if task.convert is None:
+            data, finding = examine(task.reader, item, task.recipe)
+            if finding.problem is not None:
+                prepared.append(Prepared(None, finding))
+                break
+            convert = finding.conversion is not None
+            prepared.append(Prepared(encode_item(task, item, data, convert=convert), finding))
+        else:
+            data = _read(task, item)
+            payload = encode_item(task, item, data, convert=place in task.convert)
+            prepared.append(Prepared(payload, None))
+    return prepared
+
+
+def encode_item(task: ShardTask, item: Item, data: bytes, *, convert: bool) -> bytes:
+    """Return an item as a serialized Example.
+
+    It has ``image``, ``image/filename`` and ``label``; with raw pixels ``image/height``,
+    ``image/width`` and ``image/channels``, too.
+
+    Args:
+        task: the shard's task.
+        item: one of its items.
+        data: the item's bytes.
+        convert: whether these can't be kept as they are.
+
+    Raises:
+        WriteError: they are not those that were checked.
+    """
+    size: Mapping[str, Feature] = {}
+    if convert or task.recipe.always:
+        try:
+            image = render_image(data, task.recipe)
+        except Exception as error:  # decoders raise anything on bytes that have changed
+            raise _gone(task, item, f"it was changed since it was checked ({error})") from error
+        data = image.data
+        if task.recipe.encode is Encode.RAW:
+            sides = {"height": image.height, "width": image.width, "channels": image.channels}
+            size = {f"image/{name}": _int64(value) for name, value in sides.items()}
+    elif len(data) != item.bytes:
+        raise _gone(task, item, "its size has changed since it was checked")
+    return encode_example(
+        {
+            "image": _string(data),
+            "image/filename": _string(item.key.encode("utf-8", "surrogateescape")),
+            **size,
+            "label": _int64(task.labels[item.label]),
+        }
+    )
+
+
+def _read(task: ShardTask, item: Item) -> bytes:
+    try:
+        return task.reader.read(item)
+    except OSError as error:
+        raise _gone(task, item, os_reason(error)) from error
+    except SourceError as error:
+        raise _gone(task, item, error.what) from error
+
+
+def _string(value: bytes) -> Feature:
+    return Feature(dtype=DType.STRING, values=(value,))
+
+
+def _int64(value: int) -> Feature:
+    return Feature(dtype=DType.INT64, values=(value,))
+
+
+def _gone(task: ShardTask, item: Item, reason: str) -> WriteError:
+    return WriteError(f"can't be read any more: {reason}", path=task.reader.describe(item))
