@@ -1,0 +1,36 @@
+"""Images to augment, and what becomes of them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrtool.loading.augment import augmenter
+from tfrtool.loading.augment_options import parse_augment
+
+__all__ = ["apply", "equal", "random_images"]
+
+
+def random_images(count: int, height: int = 32, width: int = 40, seed: int = 0) -> Any:
+    """Return noise, uint8 [count, height, width, 3]."""
+    shape = (count, height, width, 3)
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+def apply(text: str, images: Any, *seed: int) -> Any:
+    """Return images augmented as a text of the command line says, by a seed of two numbers."""
+    seeds = tf.constant(seed or (1, 2), tf.int64)
+    return _traced(text)(tf.constant(images), seeds).numpy()
+
+
+@functools.cache
+def _traced(text: str) -> Any:
+    return tf.function(augmenter(parse_augment(text)))
+
+
+def equal(first: Any, second: Any) -> bool:
+    """Return whether two arrays are the same in every pixel."""
+    return bool(np.array_equal(first, second))
