@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
+from tests.photos import image_bytes
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
-from tfrtool.examples.example import encode_example
+from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.loading.dataset import open_dataset
+from tfrtool.loading.decode import decoder
+from tfrtool.loading.forms import ImageEncoding
+from tfrtool.loading.salvage_report import OnCorrupt
 from tfrtool.records.compression import Compression
+from tfrtool.records.framing import frame
 
 
 def test_our_dataset(tmp_path: Path) -> None:
@@ -138,3 +146,254 @@ def test_label_that_is_no_class_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
         open_dataset(directory)
     assert caught.value.record == 1
+
+
+def test_payload_damage_is_named_while_classes_are_counted(tmp_path: Path) -> None:
+    """Where the records must tell the classes, a damaged one is an error, and not left out."""
+    first = image_payload(0)
+    directory = write_foreign(tmp_path / "d", [[first, image_payload(1)]])
+    (path,) = directory.iterdir()
+    flip_bit(path, len(first) + 16 + 40)
+    with pytest.raises(CorruptShardError) as caught:
+        open_dataset(directory)
+    assert (caught.value.record, caught.value.offset) == (1, len(first) + 16)
+
+
+def _example(**features: int | bytes) -> bytes:
+    """Return an Example of single values; two underscores in a name are a slash."""
+    return encode_example(
+        {
+            name.replace("__", "/"): Feature(
+                dtype=DType.STRING if isinstance(value, bytes) else DType.INT64, values=(value,)
+            )
+            for name, value in features.items()
+        }
+    )
+
+
+def _slim(label: int, text: bytes, data: bytes | None = None) -> bytes:
+    return _example(
+        image__encoded=image_bytes() if data is None else data,
+        image__format=b"jpeg",
+        image__class__label=label,
+        image__class__text=text,
+        image__height=12,
+        image__width=16,
+    )
+
+
+def _write_named(directory: Path, shards: dict[str, list[bytes]]) -> Path:
+    directory.mkdir()
+    for name, payloads in shards.items():
+        (directory / name).write_bytes(b"".join(map(frame, payloads)))
+    return directory
+
+
+def test_labels_from_one_with_names_beside_them(tmp_path: Path) -> None:
+    """As TensorFlow's models have ImageNet: numbers stay, the names beside them name them."""
+    tench, shark = _slim(1, b"tench"), _slim(3, b"shark")
+    shards = {
+        "train-00000-of-00002": [tench, shark],
+        "train-00001-of-00002": [tench],
+        "validation-00000-of-00001": [shark],
+    }
+    dataset = open_dataset(_write_named(tmp_path / "d", shards))
+    assert dataset.class_names == ("0", "tench", "2", "shark")
+    assert dataset.unused_classes == (0, 2)
+    assert {name: split.records for name, split in dataset.splits.items()} == {
+        "train": 3,
+        "validation": 1,
+    }
+    assert (dataset.image_feature, dataset.label_feature) == ("image/encoded", "image/class/label")
+
+
+@pytest.mark.parametrize("texts", [(b"a", b"b", b"b"), (b"a", b"a", b"b")])
+def test_names_that_name_nothing_are_left(texts: tuple[bytes, ...], tmp_path: Path) -> None:
+    """Text that differs within a class, or is that of two classes, names neither."""
+    labels = (0, 0, 1) if texts[0] != texts[1] else (0, 1, 2)
+    payloads = [_slim(label, text) for label, text in zip(labels, texts, strict=True)]
+    dataset = open_dataset(write_foreign(tmp_path / "d", [payloads]))
+    assert dataset.class_names == tuple(str(number) for number in sorted(set(labels)))
+
+
+def test_names_instead_of_numbers(tmp_path: Path) -> None:
+    """A label that is text is one of the sorted names."""
+    payloads = [
+        _example(image=image_bytes(), label=name)
+        for name in (b"dog", b"cat", "\xe4ffchen".encode())
+    ]
+    dataset = open_dataset(write_foreign(tmp_path / "d", [payloads]))
+    assert dataset.label_dtype is DType.STRING
+    assert dataset.class_names == ("cat", "dog", "\xe4ffchen")
+
+
+def test_number_of_classes_is_believed(tmp_path: Path) -> None:
+    """features.json says how many classes there are, so that the records need not be read."""
+    directory = write_pets(tmp_path)
+    (directory / "label.labels.txt").unlink()
+    path = directory / "features.json"
+    content = json.loads(path.read_text())
+    content["featuresDict"]["features"]["label"]["classLabel"]["numClasses"] = "5"
+    path.write_text(json.dumps(content))
+    assert open_dataset(directory).class_names == ("0", "1", "2", "3", "4")
+
+
+def test_shard_that_the_names_count_is_missing(tmp_path: Path) -> None:
+    """Without metadata the names tell which shard is not there."""
+    directory = write_foreign(tmp_path / "d", [[image_payload(0)], [image_payload(1)]])
+    missing = max(directory.iterdir())
+    missing.unlink()
+    with pytest.raises(DatasetError) as caught:
+        open_dataset(directory)
+    assert caught.value.path == str(missing)
+    assert open_dataset(directory, OnCorrupt.SKIP).split("train").records == 1
+
+
+def test_shards_of_two_writes_are_refused(tmp_path: Path) -> None:
+    """Shards that an earlier write left behind would come twice."""
+    directory = write_foreign(tmp_path / "d", [[image_payload(0)], [image_payload(1)]])
+    (directory / "part-00000-of-00001.tfrecord").write_bytes(frame(image_payload(0)))
+    with pytest.raises(DatasetError, match="claim"):
+        open_dataset(directory)
+
+
+def test_empty_shards_are_not_read(tmp_path: Path) -> None:
+    """A file without records belongs to no split that is trained on."""
+    directory = write_foreign(tmp_path / "d", [[image_payload(0)], [], [image_payload(1)]])
+    assert [path.stat().st_size > 0 for path in open_dataset(directory).split("train").shards] == [
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        {"image": b"II*\0 a TIFF file, which TensorFlow can't read", "label": 1},
+        {"image": bytes(range(256)), "label": 1},
+        {"image": bytes(6), "label": 1, "height": 2, "width": 2},
+        {"image": bytes(12), "label": 1, "height": 2, "width": 2, "depth": 1},
+        {"picture": b"", "label": 1},
+    ],
+)
+def test_unusable_images_are_refused(features: dict[str, int | bytes], tmp_path: Path) -> None:
+    """Images that couldn't be decoded are an error before training starts."""
+    with pytest.raises(DatasetError, match="image"):
+        open_dataset(write_foreign(tmp_path / "d", [[_example(**features)]]))
+
+
+@pytest.fixture(scope="module")
+def tfds(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return the tensorflow_datasets module, with the datasets of this file registered."""
+    import tensorflow_datasets
+
+    _define(tensorflow_datasets, tmp_path_factory.mktemp("package"))
+    return tensorflow_datasets
+
+
+def _define(tfds: Any, package: Path) -> None:
+    features = tfds.features
+
+    class Base(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[misc, call-arg]
+        VERSION = tfds.core.Version("1.0.0")
+        pkg_dir_path = package
+        FEATURES: Any = None
+        SHAPE = (9, 9, 3)
+        DTYPE: Any = np.uint8
+
+        def _info(self) -> Any:
+            dictionary = features.FeaturesDict(self.FEATURES)
+            keys = ("image", "label")
+            return tfds.core.DatasetInfo(builder=self, features=dictionary, supervised_keys=keys)
+
+        def _split_generators(self, _: Any) -> Any:
+            return {"train": self._generate_examples(4), "test": self._generate_examples(2)}
+
+        def _generate_examples(self, count: int) -> Any:
+            for number in range(count):
+                image = np.full(self.SHAPE, number * 8, self.DTYPE)
+                yield number, {"image": image, "label": number % 2}
+
+    class LikeHorsesOrHumans(Base):
+        FEATURES = {  # noqa: RUF012
+            "image": features.Image(shape=(9, 9, 3)),
+            "label": features.ClassLabel(names=["horses", "humans"]),
+        }
+
+    class LikeMnist(Base):
+        SHAPE = (9, 9, 1)
+        FEATURES = {  # noqa: RUF012
+            "image": features.Image(shape=(9, 9, 1)),
+            "label": features.ClassLabel(num_classes=10),
+        }
+
+    class LikePixels(Base):
+        FEATURES = {  # noqa: RUF012
+            "image": features.Tensor(shape=(9, 9, 3), dtype=np.uint8, encoding="bytes"),
+            "label": features.ClassLabel(num_classes=2),
+        }
+
+    class LikeDepths(Base):
+        SHAPE = (9, 9, 1)
+        DTYPE = np.float32
+        FEATURES = {  # noqa: RUF012
+            "image": features.Image(shape=(9, 9, 1), dtype=np.float32),
+            "label": features.ClassLabel(num_classes=2),
+        }
+
+
+def _prepare(tfds: Any, name: str, data_dir: Path) -> Path:
+    builder = tfds.builder(name, data_dir=str(data_dir))
+    builder.download_and_prepare()
+    return Path(os.fspath(builder.data_dir))
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "encoding"),
+    [
+        ("like_horses_or_humans", ("horses", "humans"), ImageEncoding.ENCODED),
+        ("like_mnist", tuple("0123456789"), ImageEncoding.ENCODED),
+        ("like_pixels", ("0", "1"), ImageEncoding.RAW),
+    ],
+)
+def test_datasets_that_tfds_wrote(
+    name: str, classes: tuple[str, ...], encoding: ImageEncoding, tfds: Any, tf: Any, tmp_path: Path
+) -> None:
+    """Splits, classes and pixels are those that TFDS itself reads."""
+    directory = _prepare(tfds, name, tmp_path)
+    dataset = open_dataset(directory)
+    assert dataset.class_names == classes
+    assert dataset.image_form.encoding is encoding
+    assert {name: split.records for name, split in dataset.splits.items()} == {
+        "train": 4,
+        "test": 2,
+    }
+    paths = [os.fspath(path) for path in dataset.split("train").shards]
+    ours = list(tf.data.TFRecordDataset(paths).map(decoder(dataset, 9)))
+    options = tfds.ReadConfig(interleave_cycle_length=1)
+    theirs = tfds.builder_from_directory(directory).as_dataset("train", read_config=options)
+    for (image, label), example in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(image, np.broadcast_to(example["image"].numpy(), image.shape))
+        assert int(label) == int(example["label"])
+
+
+def test_depths_of_tfds_are_refused(tfds: Any, tmp_path: Path) -> None:
+    """Floats that TFDS keeps as the bytes of colours are not taken for a picture."""
+    with pytest.raises(DatasetError, match="float32"):
+        open_dataset(_prepare(tfds, "like_depths", tmp_path))
+
+
+def test_mnist_as_it_is_published(shared_data: Path) -> None:
+    """A shard of TFDS without its metadata: one split by its name, ten classes by its records."""
+    dataset = open_dataset(shared_data / "tfrecord" / "tfds_mnist")
+    assert dataset.class_names == tuple("0123456789")
+    assert dataset.unused_classes == ()
+    assert dataset.split("test").records == 10_000
+
+
+def test_tensorflow_recorder(shared_data: Path) -> None:
+    """Base64 of pixels in gzip shards, three splits by their names, an empty file aside."""
+    dataset = open_dataset(shared_data / "tfrecord" / "tfrecorder")
+    assert dataset.image_form.encoding is ImageEncoding.BASE64
+    assert sorted(dataset.splits) == ["test", "train", "validation"]
+    assert all(split.records == 2 for split in dataset.splits.values())

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from tfrtool.errors import DatasetError, ShardError, UsageError
-from tfrtool.examples.content import describe_bytes
-from tfrtool.examples.example import DType, PayloadKind, decode_example
+from tfrtool.errors import CorruptShardError, DatasetError, ShardError, UsageError
+from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
+from tfrtool.examples.roles import find_roles
 from tfrtool.examples.tfds_metadata import (
     DATASET_INFO,
     DatasetInfo,
     read_class_names,
     read_dataset_info,
 )
+from tfrtool.loading.classes import Classes, find_classes
+from tfrtool.loading.forms import Described, ImageForm, find_image_form, read_described
+from tfrtool.loading.salvage_report import OnCorrupt
 from tfrtool.records.compression import Compression
-from tfrtool.records.count import count_records
+from tfrtool.records.count import count_records, count_shard, first_fault
 from tfrtool.records.framing import Record
 from tfrtool.records.names import ShardName
 from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.shard_sets import find_rivals, group_shards
 from tfrtool.records.shards import Shard, find_shards
 
-__all__ = ["Dataset", "Split", "open_dataset"]
+__all__ = ["Dataset", "Split", "open_dataset", "shard_lengths"]
 
-_IMAGE_FEATURES = ("image", "image/encoded", "image_raw")
-_LABEL_FEATURES = ("label", "image/class/label")
+_UNNAMED = "train"
+"""The split of shards whose names say none."""
+
+_OTHERS = "all"
+"""The same, where other shards are called "train"."""
+
+_LOOKED_AT = 64
+"""Records of a damaged dataset from which its features are told at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +44,7 @@ class Split:
 
     Attributes:
         name: its name.
-        shards: its files, in order.
+        shards: its files that have records, in order.
         records: how many records they have in all, as counted in the files.
         compression: of all of them.
     """
@@ -53,9 +63,12 @@ class Dataset:
         directory: where it is.
         name: its name.
         splits: by name.
-        image_feature: the string feature with the encoded images.
-        label_feature: the int64 feature with the class numbers, from 0.
+        image_feature: the string feature with the images.
+        label_feature: the feature with the classes: numbers from 0, or names.
         class_names: by number.
+        image_form: what the bytes of an image are.
+        label_dtype: INT64 for numbers, STRING for names.
+        unused_classes: numbers that no record has, where the records had to tell the classes.
     """
 
     directory: Path
@@ -64,6 +77,13 @@ class Dataset:
     image_feature: str
     label_feature: str
     class_names: tuple[str, ...]
+    image_form: ImageForm
+    label_dtype: DType = DType.INT64
+    unused_classes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.label_dtype not in (DType.INT64, DType.STRING):
+            raise ValueError(f"a label is a number or a name, not {self.label_dtype.value}")
 
     def split(self, name: str) -> Split:
         """Return a split by its name.
@@ -78,16 +98,23 @@ class Dataset:
         return self.splits[name]
 
 
-def open_dataset(directory: Path) -> Dataset:
+def open_dataset(directory: Path, on_corrupt: OnCorrupt = OnCorrupt.STOP) -> Dataset:
     """Find out what is in a directory of shards.
 
     TFDS metadata is believed where it is, and held against the files: a shard that is missing, or
     has other records than it should, is an error. Where there is none, splits are told from the
-    names of the files, and features from the first record. Every header of every shard is looked
-    at, for a damaged length can end TensorFlow's whole process.
+    names of the files, features and the form of images from the first record, and classes from
+    all records. Every header of every shard is looked at, for a damaged length can end
+    TensorFlow's whole process.
+
+    Args:
+        directory: where the shards are.
+        on_corrupt: with SKIP, damaged and missing shards are no error. What comes back is not fit
+            to be read by TensorFlow before it went through `tfrtool.loading.salvage.salvage`.
 
     Raises:
-        DatasetError: the directory holds no dataset, or not the one that its metadata describes.
+        DatasetError: the directory holds no dataset, or not the one that its metadata describes,
+            or one that no classifier of images can be trained on.
         CorruptShardError: the framing of a shard is damaged.
     """
     if not directory.is_dir():
@@ -98,162 +125,182 @@ def open_dataset(directory: Path) -> Dataset:
             expected="a directory with shards, as tfrtool write makes it",
         )
     info = read_dataset_info(directory)
-    if info is None:
-        splits = _splits_by_name(directory)
-        info = DatasetInfo(
-            name=directory.name, version="0.0.0", splits=(), image_feature=None, label_feature=None
-        )
-    else:
-        splits = _splits_by_metadata(directory, info)
-    image, label = _features(directory, info, splits)
-    names = read_class_names(directory, label)
-    dataset = Dataset(
+    splits = {
+        name: split
+        for name, lengths in shard_lengths(directory, info, on_corrupt).items()
+        if (split := _split(name, lengths, on_corrupt)) is not None
+    }
+    if not splits:
+        raise DatasetError("has no records", path=directory)
+    features, image, label = _features(directory, info, splits, on_corrupt)
+    described = read_described(directory, image, label)
+    dtype = features[label].dtype or DType.INT64
+    classes = _classes(directory, splits, label, dtype, described, on_corrupt)
+    return Dataset(
         directory=directory,
-        name=info.name,
+        name=directory.name if info is None else info.name,
         splits=splits,
         image_feature=image,
         label_feature=label,
-        class_names=names or (),
+        class_names=classes.names,
+        image_form=find_image_form(features, image, described, directory),
+        label_dtype=dtype,
+        unused_classes=classes.unused,
     )
-    if names is None:
-        dataset = replace(dataset, class_names=_numbered_classes(dataset))
-    return dataset
 
 
-def _splits_by_metadata(directory: Path, info: DatasetInfo) -> dict[str, Split]:
-    splits = {}
+def shard_lengths(
+    directory: Path, info: DatasetInfo | None, on_corrupt: OnCorrupt = OnCorrupt.STOP
+) -> dict[str, dict[Path, int | None]]:
+    """Return the shards that there should be, by split, and how many records each should have.
+
+    Args:
+        directory: where they are.
+        info: what dataset_info.json says; without it, the names of the files tell, and lengths
+            are None.
+        on_corrupt: with SKIP, shards that are not there are among them.
+
+    Raises:
+        DatasetError: a shard is missing, or it is not clear which shards belong together.
+    """
+    found = _lengths_by_name(directory) if info is None else _lengths_by_metadata(directory, info)
+    if on_corrupt is OnCorrupt.STOP:
+        for lengths in found.values():
+            for path, length in lengths.items():
+                if not path.is_file():
+                    said = "its name among the others" if length is None else f"{length} records"
+                    raise DatasetError("a shard is missing", path=path, expected=said)
+    return found
+
+
+def _lengths_by_metadata(directory: Path, info: DatasetInfo) -> dict[str, dict[Path, int | None]]:
+    found: dict[str, dict[Path, int | None]] = {}
     for split in info.splits:
-        shards = []
-        for index, expected in enumerate(split.shard_lengths):
-            name = ShardName(
-                dataset=info.name, split=split.name, index=index, count=len(split.shard_lengths)
-            )
-            path = directory / str(name)
-            if not path.is_file():
-                raise DatasetError(
-                    "a shard is missing", path=path, expected=f"{expected} records in it"
-                )
-            found = count_records(path)
-            if found != expected:
+        count = len(split.shard_lengths)
+        for index, length in enumerate(split.shard_lengths):
+            name = ShardName(dataset=info.name, split=split.name, index=index, count=count)
+            found.setdefault(split.name, {})[directory / str(name)] = length
+    if not found:
+        raise DatasetError("describes no shards", path=directory / DATASET_INFO)
+    return found
+
+
+def _lengths_by_name(directory: Path) -> dict[str, dict[Path, int | None]]:
+    try:
+        sets = group_shards(find_shards([str(directory)]))
+    except ShardError as error:
+        raise DatasetError(error.what, path=directory) from error
+    for rivals in find_rivals(sets):
+        names = " and ".join(one.name for one in rivals)
+        raise DatasetError(
+            "the names of the shards claim different numbers of them", path=directory, found=names
+        )
+    named = {one.split for one in sets}
+    found: dict[str, dict[Path, int | None]] = {}
+    for one in sets:
+        aside = [*one.extra, *(path for twins in one.duplicates.values() for path in twins)]
+        if aside:
+            raise DatasetError("another shard has the same place", path=aside[0])
+        split = one.split or (_OTHERS if _UNNAMED in named else _UNNAMED)
+        paths = [*one.paths, *(directory / name for name in one.missing)]
+        found.setdefault(split, {}).update(dict.fromkeys(paths))
+    return found
+
+
+def _split(name: str, lengths: Mapping[Path, int | None], on_corrupt: OnCorrupt) -> Split | None:
+    """Count the records of a split; None if it has none."""
+    records: dict[Path, int] = {}
+    for path, expected in lengths.items():
+        if on_corrupt is OnCorrupt.SKIP:
+            found = count_shard(path).records if path.is_file() else 0
+        else:
+            found = _count(path)
+            if expected is not None and found != expected:
                 raise DatasetError(
                     f"the shard does not agree with {DATASET_INFO}",
                     path=path,
                     expected=f"{expected} records",
                     found=found,
                 )
-            shards.append(path)
-        if shards:
-            splits[split.name] = _split(split.name, shards, split.records)
-    if not splits:
-        raise DatasetError("describes no shards", path=directory / DATASET_INFO)
-    return splits
-
-
-def _splits_by_name(directory: Path) -> dict[str, Split]:
-    try:
-        paths = find_shards([str(directory)])
-    except ShardError as error:
-        raise DatasetError(error.what, path=directory) from error
-    by_split: dict[str, list[Path]] = {}
-    for path in paths:
-        name = ShardName.parse(path.name)
-        by_split.setdefault("train" if name is None else name.split, []).append(path)
-    return {
-        name: _split(name, shards, sum(count_records(path) for path in shards))
-        for name, shards in by_split.items()
-    }
-
-
-def _split(name: str, shards: Sequence[Path], records: int) -> Split:
-    kinds = {Shard.at(path).compression for path in shards if path.stat().st_size}
+        if found:
+            records[path] = found
+    if not records:
+        return None
+    kinds = {Shard.at(path).compression for path in records}
     if len(kinds) > 1:
-        found = ", ".join(sorted(kind.value for kind in kinds))
         raise DatasetError(
             f"the shards of split {name!r} are compressed in different ways",
-            path=shards[0].parent,
-            found=found,
+            path=next(iter(records)).parent,
+            found=", ".join(sorted(kind.value for kind in kinds)),
         )
-    compression = kinds.pop() if kinds else Compression.NONE
-    return Split(name=name, shards=tuple(shards), records=records, compression=compression)
+    return Split(
+        name=name,
+        shards=tuple(records),
+        records=sum(records.values()),
+        compression=kinds.pop(),
+    )
 
 
-def _features(directory: Path, info: DatasetInfo, splits: Mapping[str, Split]) -> tuple[str, str]:
-    """Return the names of the image and the label feature, as they are in the first record."""
-    record = _first_record(splits)
-    if record is None:
-        raise DatasetError("has no records", path=directory)
+def _count(path: Path) -> int:
     try:
-        features = decode_example(record.payload, PayloadKind.EXAMPLE).features
-    except ValueError as error:
-        raise DatasetError(f"the first record can't be parsed: {error}", path=directory) from error
-    images = [
-        name
-        for name, feature in features.items()
-        if feature.dtype is DType.STRING
-        and len(feature.values) == 1
-        and isinstance(value := feature.values[0], bytes)
-        and describe_bytes(value).startswith("image/")
-    ]
-    labels = [
-        name
-        for name, feature in features.items()
-        if feature.dtype is DType.INT64 and len(feature.values) == 1
-    ]
-    return (
-        _choose(directory, "encoded image", info.image_feature, _IMAGE_FEATURES, images),
-        _choose(directory, "int64 label", info.label_feature, _LABEL_FEATURES, labels),
-    )
+        return count_records(path)
+    except CorruptShardError as error:
+        # Bytes too many or too few show in the header after them; CRCs tell where they are.
+        raise first_fault(path) or error from error
 
 
-def _choose(
-    directory: Path, what: str, said: str | None, usual: Sequence[str], candidates: Sequence[str]
-) -> str:
-    for name in (said, *usual):
-        if name in candidates:
-            return str(name)
-    if len(candidates) == 1:
-        return candidates[0]
-    raise DatasetError(
-        f"it is not clear which feature is the {what}",
-        path=directory,
-        found=", ".join(candidates) or "none",
-    )
+def _features(
+    directory: Path, info: DatasetInfo | None, splits: Mapping[str, Split], on_corrupt: OnCorrupt
+) -> tuple[Mapping[str, Feature], str, str]:
+    """Return a record's features, and which of them are the image and the label."""
+    problem: Exception | None = None
+    looked_at = 1 if on_corrupt is OnCorrupt.STOP else _LOOKED_AT
+    for record, _ in zip(_records(splits), range(looked_at), strict=False):
+        try:
+            features = decode_example(record.payload, PayloadKind.EXAMPLE).features
+            return features, *_roles(directory, info, features)
+        except (ValueError, DatasetError) as error:
+            problem = error
+    if isinstance(problem, DatasetError):
+        raise problem
+    raise DatasetError(f"the first record can't be parsed: {problem}", path=directory)
 
 
-def _first_record(splits: Mapping[str, Split]) -> Record | None:
+def _roles(
+    directory: Path, info: DatasetInfo | None, features: Mapping[str, Feature]
+) -> tuple[str, str]:
+    roles = find_roles(features, info)
+    if roles.image is None or roles.label is None:
+        raise DatasetError(
+            f"it is not clear which feature is the {'image' if roles.image is None else 'label'}",
+            path=directory,
+            found=", ".join(features) or "no features",
+            hint="tfrtool inspect shard shows what the records hold",
+        )
+    return roles.image, roles.label
+
+
+def _records(splits: Mapping[str, Split]) -> Iterator[Record]:
     for split in splits.values():
         for path in split.shards:
             with path.open("rb") as file:
                 for item in read_records(file, ReadOptions(compression=split.compression)):
                     if isinstance(item, Record):
-                        return item
-    return None
+                        yield item
 
 
-def _numbered_classes(dataset: Dataset) -> tuple[str, ...]:
-    """Return a name for each class number that occurs, and for those below it."""
-    highest = 0
-    for split in dataset.splits.values():
-        for path in split.shards:
-            with path.open("rb") as file:
-                for item in read_records(file):
-                    if isinstance(item, Record):
-                        highest = max(highest, _label(dataset, path, item))
-    return tuple(str(number) for number in range(highest + 1))
-
-
-def _label(dataset: Dataset, path: Path, record: Record) -> int:
-    try:
-        feature = decode_example(record.payload).features.get(dataset.label_feature)
-    except ValueError:
-        feature = None
-    value = feature.values[0] if feature is not None and len(feature.values) == 1 else None
-    if not isinstance(value, int) or not 0 <= value < 100_000:
-        raise DatasetError(
-            f"the feature {dataset.label_feature!r} is no class number",
-            path=path,
-            record=record.index,
-            offset=record.offset,
-            found=value,
-        )
-    return value
+def _classes(
+    directory: Path,
+    splits: Mapping[str, Split],
+    label: str,
+    dtype: DType,
+    described: Described,
+    on_corrupt: OnCorrupt,
+) -> Classes:
+    names: Sequence[str] | None = read_class_names(directory, label)
+    if names is None and described.classes and dtype is DType.INT64:
+        names = [str(number) for number in range(described.classes)]
+    if names:
+        return Classes(names=tuple(names))
+    shards = [path for split in splits.values() for path in split.shards]
+    return find_classes(shards, label, dtype, on_corrupt)

@@ -1,0 +1,313 @@
+"""Training shards with damage: which record it is, and all the others."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
+from tests.photos import image_bytes, write_class_folders
+from tfrtool.errors import CorruptShardError, DatasetError, TfrtoolError, UsageError
+from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.images.recipe import Encode, ImageRecipe, Resize
+from tfrtool.loading.dataset import Dataset, Split, open_dataset
+from tfrtool.loading.decode import decoder
+from tfrtool.loading.salvage import READ_ERRORS, name_damage, salvage
+from tfrtool.records.compression import Compression
+from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.framing import HEADER_SIZE, FaultKind, Record, frame
+from tfrtool.records.reader import read_records
+from tfrtool.writing.options import WriteOptions
+from tfrtool.writing.write import write_dataset
+
+_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
+PACK: dict[Compression, Callable[[bytes], bytes]] = {
+    Compression.NONE: bytes,
+    Compression.GZIP: gzip.compress,
+    Compression.ZLIB: zlib.compress,
+}
+
+
+def _payloads(count: int) -> list[bytes]:
+    """Return Examples that differ, of two classes."""
+    return [image_payload(n % 2, data=image_bytes("PNG", tint=n)) for n in range(count)]
+
+
+PAYLOADS = _payloads(9)
+STARTS = [sum(16 + len(payload) for payload in PAYLOADS[:number]) for number in range(9)]
+CLEAN = b"".join(map(frame, PAYLOADS))
+AT = 4
+"""The record that is damaged; it starts and ends here:"""
+START, END = STARTS[AT], STARTS[AT + 1]
+
+
+def _flipped(*offsets: int) -> bytes:
+    data = bytearray(CLEAN)
+    for offset in offsets:
+        data[offset] ^= 1
+    return bytes(data)
+
+
+def _instead(payload: bytes) -> bytes:
+    return CLEAN[:START] + frame(payload) + CLEAN[END:]
+
+
+def _huge() -> bytes:
+    """Return a shard with a length of 2**40 whose CRC holds: it ends TensorFlow's process."""
+    length = struct.pack("<Q", 2**40)
+    header = length + struct.pack("<I", masked_crc32c(length))
+    return CLEAN[:START] + header + CLEAN[START + HEADER_SIZE :]
+
+
+def _label(value: bytes | float, dtype: DType) -> bytes:
+    image = Feature(dtype=DType.STRING, values=(image_bytes(),))
+    return encode_example({"image": image, "label": Feature(dtype=dtype, values=(value,))})
+
+
+_CUT = image_bytes(size=(64, 64))[:400]
+
+DAMAGE = {
+    "payload": (_flipped(START + HEADER_SIZE + 60), FaultKind.PAYLOAD_CRC),
+    "payload's CRC": (_flipped(END - 1), FaultKind.PAYLOAD_CRC),
+    "length": (_flipped(START), FaultKind.LENGTH_CRC),
+    "length's CRC": (_flipped(START + 9), FaultKind.LENGTH_CRC),
+    "huge length": (_huge(), FaultKind.OVERSIZED_LENGTH),
+    "bytes put in": (CLEAN[: START + 50] + b"more" + CLEAN[START + 50 :], FaultKind.PAYLOAD_CRC),
+    "no Example": (_instead(b"\xff" * 30), FaultKind.PARSE),
+    "no image": (_instead(image_payload(0, image="picture")), FaultKind.PARSE),
+    "label of a wrong type": (_instead(_label(b"cat", DType.STRING)), FaultKind.PARSE),
+    "label that is a float": (_instead(_label(1.0, DType.FLOAT32)), FaultKind.PARSE),
+    "label too high": (_instead(image_payload(2)), FaultKind.PARSE),
+    "label below 0": (_instead(image_payload(-1)), FaultKind.PARSE),
+    "image that is none": (_instead(image_payload(0, data=b"none")), FaultKind.PARSE),
+    "image without bytes": (_instead(image_payload(0, data=b"")), FaultKind.PARSE),
+    "cut image": (_instead(image_payload(0, data=_CUT)), FaultKind.PARSE),
+}
+HEADERS = ("length", "length's CRC", "huge length", "bytes put in")
+"""Damage that is found before training starts."""
+
+
+def _write(directory: Path, data: bytes, compression: Compression = Compression.NONE) -> Path:
+    """Write a shard without damage and one with; return the latter. Two classes are named."""
+    write_foreign(directory, [PAYLOADS[:3], []])
+    (directory / "label.labels.txt").write_text("cat\ndog\n")
+    whole, path = sorted(directory.glob("*.tfrecord"))
+    pack = PACK[compression]
+    whole.write_bytes(pack(whole.read_bytes()))
+    path.write_bytes(pack(data))
+    return path
+
+
+def _read(tf: Any, dataset: Dataset) -> Counter[bytes]:
+    """Return all payloads as TensorFlow reads them."""
+    found: Counter[bytes] = Counter()
+    for split in dataset.splits.values():
+        records = list(_records(tf, split).as_numpy_iterator())
+        assert len(records) == split.records
+        found.update(records)
+    return found
+
+
+def _records(tf: Any, split: Split) -> Any:
+    return tf.data.TFRecordDataset([str(path) for path in split.shards], _TYPES[split.compression])
+
+
+def _decode(tf: Any, dataset: Dataset) -> None:
+    """Read and decode all records, as training does."""
+    for split in dataset.splits.values():
+        for _ in _records(tf, split).map(decoder(dataset, 8)):
+            pass
+
+
+def _payloads_of(path: Path) -> list[bytes]:
+    with path.open("rb") as file:
+        return [item.payload for item in read_records(file) if isinstance(item, Record)]
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("name", "compression"),
+    [
+        *((name, Compression.NONE) for name in DAMAGE),
+        *((name, Compression.GZIP) for name in ("payload", "huge length", "cut image")),
+        ("length", Compression.ZLIB),
+    ],
+)
+def test_skip_leaves_out_exactly_the_damaged_record(
+    name: str, compression: Compression, tmp_path: Path, tf: Any
+) -> None:
+    """All others are there, byte for byte; the report names the one; the dataset is untouched."""
+    data, kind = DAMAGE[name]
+    path = _write(tmp_path / "d", data, compression)
+    before = _contents(tmp_path / "d")
+    dataset, report = salvage(tmp_path / "d", tmp_path / "scratch", decode="image" in name)
+    expected = Counter(PAYLOADS[:3] + PAYLOADS[:AT] + PAYLOADS[AT + 1 :])
+    assert _read(tf, dataset) == expected
+    _decode(tf, dataset)
+    assert dataset.split("train").records == report.records == 11
+    (one,) = report.left_out
+    fault = one.fault
+    assert (one.path, fault.record, fault.offset, fault.kind) == (path, AT, START, kind)
+    assert (report.n_left_out, report.copied) == (1, 1)
+    assert _contents(tmp_path / "d") == before
+    lost = {(one.range.offset, one.range.bytes) for one in report.lost}
+    assert lost == (
+        set() if kind is FaultKind.PARSE else {(START, len(data) - len(CLEAN) + END - START)}
+    )
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_stop_names_the_damaged_record(name: str, tmp_path: Path, tf: Any) -> None:
+    """Opening or reading fails, and the error says which record of which shard it was."""
+    data, kind = DAMAGE[name]
+    path = _write(tmp_path / "d", data)
+    caught: TfrtoolError
+    if name in HEADERS:
+        with pytest.raises(CorruptShardError) as opening:
+            open_dataset(tmp_path / "d")
+        caught = opening.value
+    else:
+        dataset = open_dataset(tmp_path / "d")
+        with pytest.raises(READ_ERRORS) as reading:
+            _decode(tf, dataset)
+        caught = name_damage(dataset, dataset.splits.values(), reading.value)
+    wanted = DatasetError if kind is FaultKind.PARSE else CorruptShardError
+    assert isinstance(caught, wanted)
+    assert (caught.path, caught.record, caught.offset) == (str(path), AT, START)
+
+
+def test_error_that_no_record_explains_is_passed_on(tmp_path: Path, tf: Any) -> None:
+    """Where all records are good, no record is blamed."""
+    _write(tmp_path / "d", CLEAN)
+    dataset = open_dataset(tmp_path / "d")
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        tf.reshape(tf.range(3), [2, 2])
+    error = name_damage(dataset, dataset.splits.values(), caught.value)
+    assert (type(error), error.record) == (DatasetError, None)
+    assert "3 values" in error.what
+
+
+def test_clean_dataset_is_read_where_it_is(tmp_path: Path) -> None:
+    """Nothing is copied, and nothing is reported."""
+    directory = write_pets(tmp_path)
+    dataset, report = salvage(directory, tmp_path / "scratch")
+    assert dataset == open_dataset(directory)
+    assert (report.records, report.expected) == (20, 20)
+    assert (report.left_out, report.lost, report.copied, report.n_left_out) == ((), (), 0, 0)
+    assert not (tmp_path / "scratch").exists()
+
+
+@pytest.mark.parametrize("cut", [5, 11, 30])
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_cut_shard(cut: int, compression: Compression, tmp_path: Path, tf: Any) -> None:
+    """What stands before a cut is kept, also where TensorFlow would be silent about the rest."""
+    _write(tmp_path / "d", CLEAN[: START + cut], compression)
+    dataset, report = salvage(tmp_path / "d", tmp_path / "scratch")
+    assert _read(tf, dataset) == Counter(PAYLOADS[:3] + PAYLOADS[:AT])
+    assert [one.fault.offset for one in report.left_out] == [START]
+    assert [(one.range.offset, one.range.bytes) for one in report.lost] == [(START, cut)]
+
+
+def test_metadata_counts_what_is_gone(tmp_path: Path, tf: Any) -> None:
+    """A shard that is missing and one that lost whole records are no error, and are counted."""
+    directory = write_pets(tmp_path, count=20)
+    train = sorted(directory.glob("*train*"))
+    train[0].unlink()
+    payloads = _payloads_of(train[1])
+    train[1].write_bytes(b"".join(map(frame, payloads[:-2])))
+    with pytest.raises(DatasetError):
+        open_dataset(directory)
+    dataset, report = salvage(directory, tmp_path / "scratch", splits=["train"])
+    assert _read(tf, dataset) == Counter(payloads[:-2])
+    assert report.expected is not None
+    assert report.n_left_out == report.expected - (len(payloads) - 2) > len(payloads) - 2
+    kinds = {one.path: one.fault.kind for one in report.left_out}
+    assert kinds == {train[0]: FaultKind.MISSING_SHARD, train[1]: FaultKind.COUNT}
+    assert list(dataset.splits) == ["train"]
+
+
+def test_pixels_of_a_wrong_number(tmp_path: Path, tf: Any) -> None:
+    """A record with too few pixels is left out without decoding anything."""
+    source = write_class_folders(tmp_path / "photos")
+    recipe = ImageRecipe(encode=Encode.RAW, resize=Resize(width=8, height=8))
+    target = tmp_path / "raw"
+    write_dataset(WriteOptions(source=source, dataset=target, name="raw", recipe=recipe))
+    (path,) = target.glob("*.tfrecord*")
+    payloads = _payloads_of(path)
+    short = encode_example(
+        {
+            "image": Feature(dtype=DType.STRING, values=(bytes(100),)),
+            "label": Feature(dtype=DType.INT64, values=(0,)),
+        }
+    )
+    path.write_bytes(b"".join(map(frame, [*payloads[:5], short, *payloads[6:]])))
+    dataset, report = salvage(target, tmp_path / "scratch", decode=False)
+    assert [one.fault.record for one in report.left_out] == [5]
+    assert _read(tf, dataset) == Counter(payloads[:5] + payloads[6:])
+
+
+def test_images_are_left_alone_when_asked(tmp_path: Path) -> None:
+    """Without decoding, an image that doesn't decode stays: the check of all is what costs."""
+    _write(tmp_path / "d", DAMAGE["cut image"][0])
+    dataset, report = salvage(tmp_path / "d", tmp_path / "scratch", decode=False)
+    assert (dataset.split("train").records, report.left_out) == (12, ())
+
+
+def test_nothing_left_is_an_error(tmp_path: Path) -> None:
+    """A split without a usable record can't be trained on; an unknown one is a usage error."""
+    directory = write_foreign(tmp_path / "d", [[image_payload(0, data=_CUT)]])
+    (directory / "label.labels.txt").write_text("cat\ndog\n")
+    with pytest.raises(DatasetError, match="no record"):
+        salvage(directory, tmp_path / "scratch")
+    with pytest.raises(UsageError):
+        salvage(directory, tmp_path / "scratch", splits=["validation"])
+
+
+def test_file_that_is_no_shard_is_left_out(tmp_path: Path, tf: Any) -> None:
+    """A web page among gzip shards costs none of the others."""
+    path = _write(tmp_path / "d", b"", Compression.GZIP)
+    path.write_bytes(b"<!DOCTYPE html><html><body>404</body></html>" * 5)
+    dataset, report = salvage(tmp_path / "d", tmp_path / "scratch")
+    assert _read(tf, dataset) == Counter(PAYLOADS[:3])
+    assert [one.path for one in report.left_out] == [path]
+
+
+def test_classes_are_told_from_what_is_whole(tmp_path: Path, tf: Any) -> None:
+    """Without metadata, damaged records and impossible labels don't count as classes."""
+    payloads = [*PAYLOADS, image_payload(-5), _label(b"cat", DType.STRING)]
+    directory = write_foreign(tmp_path / "d", [payloads])
+    (path,) = directory.iterdir()
+    flip_bit(path, HEADER_SIZE + 40)
+    dataset, report = salvage(directory, tmp_path / "scratch")
+    assert dataset.class_names == ("0", "1")
+    assert [one.fault.record for one in report.left_out] == [0, 9, 10]
+    assert _read(tf, dataset) == Counter(PAYLOADS[1:])
+
+
+@settings(
+    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(st.integers(0, len(CLEAN) * 8 - 1))
+def test_any_flipped_bit_costs_one_record(tmp_path: Path, tf: Any, bit: int) -> None:
+    """Whichever bit of a shard flips, the record that has it is missing, and no other."""
+    directory = tmp_path / str(bit)
+    path = _write(directory, CLEAN)
+    flip_bit(path, bit // 8, bit % 8)
+    dataset, report = salvage(directory, directory / "scratch", decode=False)
+    (one,) = report.left_out
+    damaged = max(number for number in range(9) if STARTS[number] <= bit // 8)
+    assert (one.fault.record, one.fault.offset) == (damaged, STARTS[damaged])
+    rest = PAYLOADS[:3] + PAYLOADS[:damaged] + PAYLOADS[damaged + 1 :]
+    assert _read(tf, dataset) == Counter(rest)

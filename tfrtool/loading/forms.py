@@ -1,0 +1,237 @@
+"""In which form the records of a dataset hold images and labels."""
+
+from __future__ import annotations
+
+import binascii
+import enum
+import json
+import math
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import DatasetError, os_reason
+from tfrtool.examples.content import describe_bytes
+from tfrtool.examples.example import DType, Feature
+from tfrtool.examples.tfds_metadata import FEATURES
+
+__all__ = ["Described", "ImageEncoding", "ImageForm", "find_image_form", "read_described"]
+
+_DECODED = ("image/jpeg", "image/png", "image/gif", "image/bmp", "image/webp")
+"""What ``tf.io.decode_image`` takes."""
+
+_HEIGHTS, _WIDTHS = ("height", "rows"), ("width", "cols", "columns")
+_CHANNELS = ("channels", "depth")
+_FEW = (1, 2, 3, 4)
+
+
+class ImageEncoding(enum.Enum):
+    """What the bytes of an image feature are.
+
+    ENCODED is a file of any format that ``tf.io.decode_image`` takes. RAW is uint8 pixels, row by
+    row, channels last. BASE64 is RAW as base64 with ``-`` and ``_``, as tensorflow-recorder
+    writes it.
+    """
+
+    ENCODED = "encoded"
+    RAW = "raw"
+    BASE64 = "base64"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageForm:
+    """The form of an image feature; for pixels also where their shape is said.
+
+    Attributes:
+        encoding: what the bytes are.
+        height: of all images, in pixels; None where each record says its own.
+        width: likewise.
+        channels: values a pixel; None for encoded images.
+        height_feature: the int64 feature with a record's height; None where all are alike.
+        width_feature: likewise.
+    """
+
+    encoding: ImageEncoding = ImageEncoding.ENCODED
+    height: int | None = None
+    width: int | None = None
+    channels: int | None = None
+    height_feature: str | None = None
+    width_feature: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.encoding is ImageEncoding.ENCODED:
+            return
+        fixed = self.height is not None and self.width is not None
+        said = self.height_feature is not None and self.width_feature is not None
+        if self.channels not in _FEW or fixed == said:
+            raise ValueError("pixels need channels, and one home of their height and width")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What features.json says of the image and the label.
+
+    Attributes:
+        connector: the TFDS class of the image feature, ``Image`` or ``Tensor``; None if unsaid.
+        dtype: of the image's values.
+        encoding: how a tensor is stored: ``none``, ``bytes`` or ``zlib``.
+        shape: of the image; -1 for what differs from record to record.
+        classes: how many classes the label has.
+    """
+
+    connector: str | None = None
+    dtype: str = "uint8"
+    encoding: str = "none"
+    shape: tuple[int, ...] = ()
+    classes: int | None = None
+
+
+def read_described(directory: Path, image: str, label: str) -> Described:
+    """Read features.json; where it is not there, or not understood, nothing is said.
+
+    Older releases of TFDS wrote it in other forms, and the records tell most of it again.
+
+    Raises:
+        DatasetError: the file can't be read, or is no JSON.
+    """
+    path = directory / FEATURES
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return Described()
+    except OSError as error:
+        raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"not JSON ({error})", path=path) from error
+    try:
+        features = content["featuresDict"]["features"]
+        return _described(features.get(image, {}), features.get(label, {}))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return Described()
+
+
+def _described(image: Mapping[str, Any], label: Mapping[str, Any]) -> Described:
+    connector = str(image.get("pythonClassName", "")).rpartition(".")[2] or None
+    held = image.get("image") or image.get("tensor") or {}
+    shape = held.get("shape", {}).get("dimensions", ())
+    classes = label.get("classLabel", {}).get("numClasses")
+    return Described(
+        connector=connector,
+        dtype=str(held.get("dtype", "uint8")),
+        encoding=str(held.get("encoding", "none")),
+        shape=tuple(int(size) for size in shape),
+        classes=None if classes is None else int(classes),
+    )
+
+
+def find_image_form(
+    features: Mapping[str, Feature], image: str, described: Described, directory: Path
+) -> ImageForm:
+    """Tell the form of the images from one record and what features.json says.
+
+    Args:
+        features: a decoded record's features.
+        image: the name of the image feature.
+        described: what features.json says of it.
+        directory: where the dataset is, for messages.
+
+    Raises:
+        DatasetError: the images have a form that can't be trained on.
+    """
+    value = features[image].values[0]
+    data = value if isinstance(value, bytes) else b""
+    content = describe_bytes(data)
+    if described.connector == "Image":
+        if not described.dtype.startswith("uint"):
+            found = f"{described.dtype} as the bytes of colours, as TFDS stores them"
+            raise _unusable(directory, image, found)
+    else:
+        form = _as_described(described, data) or _as_said(features, image, data)
+        if form is not None:
+            return form
+    if content not in _DECODED:
+        raise _unusable(directory, image, f"{len(data)} bytes of {content} data")
+    return ImageForm()
+
+
+def _unusable(directory: Path, image: str, found: str) -> DatasetError:
+    return DatasetError(
+        f"the images in the feature {image!r} can't be decoded",
+        path=directory,
+        expected="JPEG, PNG, GIF, BMP or WebP files, or uint8 pixels of a height and width that "
+        "each record or features.json says",
+        found=found,
+        hint="tfrtool write makes such a dataset of image files",
+    )
+
+
+def _as_described(described: Described, data: bytes) -> ImageForm | None:
+    """Return the form of tensors of one shape, as TFDS stores them in bytes."""
+    shape = (*described.shape, 1) if len(described.shape) == 2 else described.shape
+    if described.dtype != "uint8" or described.encoding != "bytes" or len(shape) != 3:
+        return None
+    if min(shape) < 1 or shape[2] not in _FEW or math.prod(shape) != len(data):
+        return None
+    return ImageForm(encoding=ImageEncoding.RAW, height=shape[0], width=shape[1], channels=shape[2])
+
+
+def _as_said(features: Mapping[str, Feature], image: str, data: bytes) -> ImageForm | None:
+    """Return the form of pixels whose number is the product of what their record says."""
+    height, width = (_said(features, image, names) for names in (_HEIGHTS, _WIDTHS))
+    if height is None or width is None:
+        return None
+    area = _value(features, height) * _value(features, width)
+    depth = _said(features, image, _CHANNELS)
+    if area < 1:
+        return None
+    for encoding, size in (
+        (ImageEncoding.BASE64, _base64_size(data)),
+        (ImageEncoding.RAW, len(data)),
+    ):
+        channels = size // area
+        if size != channels * area or channels not in _FEW:
+            continue
+        if depth is None or _value(features, depth) == channels:
+            return ImageForm(
+                encoding=encoding, channels=channels, height_feature=height, width_feature=width
+            )
+    return None
+
+
+def _base64_size(data: bytes) -> int:
+    """Return how many bytes ``data`` stands for, if it is base64; else 0."""
+    if not data[:64].isascii():
+        return 0
+    try:
+        return len(b64decode(data, altchars=b"-_", validate=True))
+    except binascii.Error:
+        return 0
+
+
+def _said(features: Mapping[str, Feature], image: str, endings: tuple[str, ...]) -> str | None:
+    """Return the int64 feature of such a name that is most like the image's."""
+    found = [
+        name
+        for name, feature in features.items()
+        if feature.dtype is DType.INT64
+        and len(feature.values) == 1
+        and name.lower().endswith(endings)
+    ]
+    return max(found, key=lambda name: (_alike(name, image), -len(name)), default=None)
+
+
+def _alike(name: str, other: str) -> int:
+    """Return how many characters two names have in common at their start."""
+    same = 0
+    for one, another in zip(name, other, strict=False):
+        if one != another:
+            break
+        same += 1
+    return same
+
+
+def _value(features: Mapping[str, Feature], name: str) -> int:
+    value = features[name].values[0]
+    return value if isinstance(value, int) else 0
