@@ -5,12 +5,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfrtool.errors import UsageError
-
-if TYPE_CHECKING:
-    from tfrtool.loading.augment_options import Augment
+from tfrtool.loading.augment_options import Augment
 
 __all__ = ["Cache", "Holdout", "LoadOptions", "Recipe", "Rescale"]
 

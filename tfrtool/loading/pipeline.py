@@ -11,10 +11,12 @@ from typing import Any
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.examples.example import DType
-from tfrtool.examples.schema import FeatureSpec, Schema
+from tfrtool.loading.augment import augmenter
 from tfrtool.loading.dataset import Dataset, open_dataset
+from tfrtool.loading.decode import batch_parser, decoder, features_decoder
+from tfrtool.loading.image_store import ImageStore
 from tfrtool.loading.options import Cache, LoadOptions, Recipe
+from tfrtool.loading.order import Order
 from tfrtool.loading.reading import hold_out, shard_paths, shard_reader
 from tfrtool.loading.recipes import STAGES_OF, load_published
 from tfrtool.loading.rescale import rescaler
@@ -24,6 +26,9 @@ __all__ = ["count_images", "load", "load_decoded"]
 _CYCLE = 4
 _SHUFFLE_UNCACHED = 1024
 _PREFETCH = 2
+_MANY = 100_000
+"""Shards, of which no split has more."""
+
 _FILES, _IMAGES = 0, 1
 """What a shuffle's seed is for: two shuffles with one seed would move things alike."""
 
@@ -131,7 +136,10 @@ def _with_cardinality(batches: Any, steps: int) -> Any:
 
 
 def load_decoded(
-    dataset: Dataset, options: LoadOptions, share: _Share | None = None, epoch: Any = None
+    dataset: Dataset,
+    options: LoadOptions,
+    share: _Share | None = None,
+    on_files: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Build the part of the pipeline before the cache.
 
@@ -139,7 +147,7 @@ def load_decoded(
         dataset: what to read.
         options: how.
         share: which of the records.
-        epoch: an int64 tensor, the epoch whose order the shards are read in; None for that of
+        on_files: changes the dataset of the shards' paths; None leaves them in the order of
             their numbers.
 
     Returns:
@@ -149,10 +157,8 @@ def load_decoded(
     split = dataset.split(options.split)
     cores = os.cpu_count() or 1
     files = tf.data.Dataset.from_tensor_slices(shard_paths(split))
-    if epoch is not None:
-        files = files.shuffle(
-            len(split.shards), seed=_seed(epoch, _FILES), reshuffle_each_iteration=False
-        )
+    if on_files is not None:
+        files = on_files(files)
     cycle = min(options.cycle_length or _CYCLE, len(split.shards))
     records = files.interleave(
         shard_reader(split),
@@ -164,40 +170,22 @@ def load_decoded(
     records = hold_out(records, split.records, options.holdout)
     if share is not None and share.count > 1:
         records = records.shard(share.count, share.index)
+    decode = decoder(dataset, options.image_size)
+    if options.batched_parse is not None:
+        parse = batch_parser(dataset)
+        records = records.batch(options.batched_parse).map(parse).unbatch()
+        decode = features_decoder(dataset, options.image_size)
     # uint8 between here and the rescaling: a quarter of the memory of float32 in the cache.
     return records.map(
-        _decoder(dataset, options),
+        decode,
         num_parallel_calls=options.parallel_calls or cores,
         deterministic=options.deterministic,
     )
 
 
 def _ours(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
-    cached = (
-        load_decoded(dataset, options, share).cache() if options.cache is Cache.MEMORY else None
-    )
-    # What is held out or shared out is told by its place, and what is cached is read but once: in
-    # both cases the shards must keep their places.
-    mixed = options.training and cached is None and options.holdout is None and share.count == 1
-    size = options.shuffle_buffer or (_SHUFFLE_UNCACHED if cached is None else share.images)
-
-    def one_epoch(epoch: Any) -> Any:
-        # The seed of this graph alone: what the program set for itself plays no part. TensorFlow
-        # takes it modulo 2**31 - 1, and can't add the epoch to one of 0.
-        tf.random.set_seed(1 + options.seed % (2**31 - 2))
-        decoded = cached
-        if decoded is None:
-            decoded = load_decoded(dataset, options, share, epoch if mixed else None)
-        if options.training:
-            decoded = decoded.shuffle(
-                min(size, share.images), seed=_seed(epoch, _IMAGES), reshuffle_each_iteration=False
-            )
-        batches = decoded.batch(share.batch_size)
-        if options.augment is not None and options.training:
-            batches = _augmented(batches, options, epoch)
-        return batches
-
-    batches = _epochs(options).flat_map(one_epoch)
+    build = _stored if options.cache is Cache.MEMORY else _streamed
+    batches = build(dataset, options, share)
     if options.rescale is not None:
         rescale = rescaler(options.rescale)
         batches = batches.map(lambda images, labels: (rescale(images), labels))
@@ -207,34 +195,97 @@ def _ours(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
     return batches.with_options(_tf_options(options))
 
 
-def _epochs(options: LoadOptions) -> Any:
-    """Return a dataset of the numbers of epochs, int64 [], which goes on where it was left.
+def _stored(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
+    """Return batches of images that are all kept in memory."""
+    store = ImageStore(share.images, options.image_size)
+    order = Order(
+        images=share.images,
+        batch_size=share.batch_size,
+        shuffled=options.training,
+        block=options.shuffle_buffer,
+        seed=options.seed,
+    )
+    decoded = load_decoded(
+        dataset, options, share, lambda files: files.filter(lambda _: store.missing())
+    )
+    counter = _counter(options)
+
+    def taken(step: Any) -> tuple[Any, Any]:
+        return store.gather(order.rows(step // order.steps, step % order.steps))
+
+    steps = store.steps(decoded, order, options.epochs, counter)
+    augment = _augmenter(options)
+    if augment is None:
+        return steps.map(taken)
+    return steps.map(
+        lambda step: augment(step // order.steps, step % order.steps, *taken(step)),
+        num_parallel_calls=os.cpu_count() or 1,
+        deterministic=options.deterministic,
+    )
+
+
+def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
+    """Return batches of images that are decoded anew in every epoch."""
+    # What is held out or shared out is told by its place, so that the shards must keep theirs.
+    mixed = options.training and options.holdout is None and share.count == 1
+    augment = _augmenter(options)
+
+    def one_epoch(epoch: Any) -> Any:
+        # The seed of this graph alone: what the program set for itself plays no part. TensorFlow
+        # takes it modulo 2**31 - 1, and can't add the epoch to one of 0.
+        tf.random.set_seed(1 + options.seed % (2**31 - 2))
+
+        def shuffled(files: Any) -> Any:
+            seed = _seed(epoch, _FILES)
+            return files.shuffle(_MANY, seed=seed, reshuffle_each_iteration=False)
+
+        decoded = load_decoded(dataset, options, share, shuffled if mixed else None)
+        if options.training:
+            size = min(options.shuffle_buffer or _SHUFFLE_UNCACHED, share.images)
+            seed = _seed(epoch, _IMAGES)
+            decoded = decoded.shuffle(size, seed=seed, reshuffle_each_iteration=False)
+        batches = decoded.batch(share.batch_size)
+        if augment is None:
+            return batches
+        return batches.enumerate().map(
+            lambda number, batch: augment(epoch, number, *batch),
+            num_parallel_calls=os.cpu_count() or 1,
+            deterministic=options.deterministic,
+        )
+
+    counter = _counter(options)
+    epochs = tf.data.Dataset.range(options.epochs).map(lambda _: counter.assign_add(1) - 1)
+    return epochs.flat_map(one_epoch)
+
+
+def _counter(options: LoadOptions) -> Any:
+    """Return a variable with the number of the next epoch.
 
     Whoever makes a new iterator for each epoch, as Keras' ``fit`` does, gets what one iterator
     over all of them gives.
     """
-    counter = tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
-    return tf.data.Dataset.range(options.epochs).map(lambda _: counter.assign_add(1) - 1)
+    return tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
 
 
 def _seed(epoch: Any, purpose: int) -> Any:
     return epoch * 2 + purpose
 
 
-def _augmented(batches: Any, options: LoadOptions, epoch: Any) -> Any:
-    """Change images, each batch by a seed that depends on the epoch and the batch's number."""
-    from tfrtool.loading.augment import augmenter
-
+def _augmenter(options: LoadOptions) -> Callable[[Any, Any, Any, Any], tuple[Any, Any]] | None:
+    """Return a function that changes a batch, by the epoch's number and the batch's in it."""
+    if options.augment is None or not options.training:
+        return None
     change = augmenter(options.augment)
 
-    def apply(number: Any, batch: Any) -> Any:
-        images, labels = batch
-        seed = tf.stack([tf.constant(options.seed, tf.int64), (epoch << 32) + number])
+    def apply(epoch: Any, number: Any, images: Any, labels: Any) -> tuple[Any, Any]:
+        seed = tf.stack([_int64(options.seed), epoch * 2**32 + number])
         return change(images, seed), labels
 
-    return batches.enumerate().map(
-        apply, num_parallel_calls=os.cpu_count() or 1, deterministic=options.deterministic
-    )
+    return apply
+
+
+def _int64(value: int) -> Any:
+    return tf.constant(value, tf.int64)
 
 
 def _tf_options(options: LoadOptions) -> Any:
@@ -244,24 +295,3 @@ def _tf_options(options: LoadOptions) -> Any:
     chosen.autotune.enabled = False
     chosen.deterministic = options.deterministic
     return chosen
-
-
-def _decoder(dataset: Dataset, options: LoadOptions) -> Callable[[Any], Any]:
-    description = Schema(
-        (
-            FeatureSpec(name=dataset.image_feature, dtype=DType.STRING),
-            FeatureSpec(name=dataset.label_feature, dtype=DType.INT64),
-        )
-    ).to_feature_description(tf)
-    size = (options.image_size, options.image_size)
-
-    def decode(record: Any) -> tuple[Any, Any]:
-        features = tf.io.parse_single_example(record, description)
-        image = tf.io.decode_image(
-            features[dataset.image_feature], channels=3, expand_animations=False
-        )
-        image.set_shape([None, None, 3])
-        image = tf.image.resize(image, size)
-        return tf.cast(tf.round(image), tf.uint8), features[dataset.label_feature]
-
-    return decode

@@ -10,8 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfrtool.examples.example import DType
-from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.decode import float_decoder, parser
+from tfrtool.loading.forms import ImageEncoding
 from tfrtool.loading.options import LoadOptions, Recipe, Rescale
 from tfrtool.loading.reading import hold_out, shard_paths, shard_reader
 from tfrtool.loading.rescale import rescaler
@@ -78,18 +79,22 @@ def load_published(
 
 def _float_decoder(dataset: Dataset, options: LoadOptions) -> Callable[[Any], Any]:
     """Decode as the published code does: all in float32, and rescaled before the cache."""
-    description = Schema(
-        (
-            FeatureSpec(name=dataset.image_feature, dtype=DType.STRING),
-            FeatureSpec(name=dataset.label_feature, dtype=DType.INT64),
-        )
-    ).to_feature_description(tf)
-    size = (options.image_size, options.image_size)
     rescale = rescaler(options.rescale or Rescale(scale=1.0, offset=0.0))
+    encoded = dataset.image_form.encoding is ImageEncoding.ENCODED
+    if not encoded or dataset.label_dtype is not DType.INT64:
+        decode = float_decoder(dataset, options.image_size)  # nothing is published for these
 
-    def decode(record: Any) -> tuple[Any, Any]:
-        features = tf.io.parse_single_example(record, description)
+        def rescaled(record: Any) -> tuple[Any, Any]:
+            image, label = decode(record)
+            return rescale(image), label
+
+        return rescaled
+    size = (options.image_size, options.image_size)
+    parse = parser(dataset)
+
+    def published(record: Any) -> tuple[Any, Any]:
+        features = parse(record)
         image = tf.io.decode_jpeg(features[dataset.image_feature], channels=3)
         return rescale(tf.image.resize(image, size)), features[dataset.label_feature]
 
-    return decode
+    return published

@@ -1,0 +1,89 @@
+"""The order of images that can be had at random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfrtool.loading.order import Order
+
+
+def _rows(order: Order, epoch: int) -> list[Any]:
+    """Return the rows of each step of an epoch."""
+    epoch_, steps = np.int64(epoch), range(order.steps)
+    return [order.rows(epoch_, np.int64(number)).numpy() for number in steps]
+
+
+def _order(images: int, **changes: Any) -> Order:
+    settings_ = {"batch_size": 4, "shuffled": True, "block": None, "seed": 0, **changes}
+    return Order(images=images, **settings_)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    images=st.integers(1, 700),
+    batch_size=st.integers(1, 50),
+    block=st.none() | st.integers(1, 800),
+    epoch=st.integers(0, 3),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_every_row_once_and_none_before_it_is_there(
+    images: int, batch_size: int, block: int | None, epoch: int, seed: int
+) -> None:
+    """An epoch is a permutation; a step that is ready takes no row that isn't there yet."""
+    order = _order(images, batch_size=batch_size, block=block, seed=seed)
+    steps = _rows(order, epoch)
+    assert sorted(np.concatenate(steps)) == list(range(images))
+    assert [len(rows) for rows in steps[:-1]] == [batch_size] * (order.steps - 1)
+    for there in {0, 1, images // 3, images // 2, images - 1}:
+        ready = int(order.ready(np.int64(epoch), np.int64(there)))
+        assert all(max(rows) < there for rows in steps[:ready])
+    assert int(order.ready(np.int64(epoch), np.int64(images))) == order.steps
+
+
+def test_epochs_and_seeds_differ() -> None:
+    """Another epoch or another seed is another order; the same of both is the same."""
+    orders = [
+        tuple(np.concatenate(_rows(_order(300, seed=seed), epoch)))
+        for seed in (0, 1)
+        for epoch in (1, 2)
+    ]
+    assert len(set(orders)) == 4
+    many = {tuple(_rows(_order(300, seed=0), epoch)[0]) for epoch in range(1, 600)}
+    assert len(many) == 599
+    assert tuple(np.concatenate(_rows(_order(300, seed=1), 2))) == orders[3]
+
+
+def test_the_first_epoch_begins_early() -> None:
+    """Of many images, a small part is enough for the first epoch to begin; later ones mix all."""
+    order = _order(10_000)
+    assert int(order.ready(np.int64(0), np.int64(255))) == 0
+    assert int(order.ready(np.int64(0), np.int64(256))) == 64
+    assert int(order.ready(np.int64(1), np.int64(9_999))) == 0
+    assert np.concatenate(_rows(order, 1))[:100].max() > 5_000
+
+
+def test_blocks_are_shuffled_each_in_its_own_way() -> None:
+    """With a buffer, images stay in blocks of its size; no two blocks have the same order."""
+    rows = np.concatenate(_rows(_order(64, block=16), 1)).reshape(4, 16)
+    assert [sorted(block) for block in rows] == np.arange(64).reshape(4, 16).tolist()
+    assert len({tuple(block % 16) for block in rows}) == 4
+
+
+def test_a_buffer_of_one_changes_nothing() -> None:
+    """A buffer of one image, or no shuffling at all, leaves the order."""
+    for order in (_order(50, block=1), _order(50, shuffled=False)):
+        assert np.concatenate(_rows(order, 3)).tolist() == list(range(50))
+
+
+@pytest.mark.parametrize("block", [None, 300])
+def test_places_are_even(block: int | None) -> None:
+    """Over many epochs, a row is as often in the first half as in the second."""
+    order = _order(300, batch_size=300, block=block)
+    first_half = [set(_rows(order, epoch)[0][:150]) for epoch in range(1, 201)]
+    counts = [sum(row in half for half in first_half) for row in (0, 7, 150, 299)]
+    assert all(60 < count < 140 for count in counts)
