@@ -54,7 +54,7 @@ def audit_source(
         for position in range(start, min(start + _CHUNK, len(items))):
             if findings.unknown[position]:
                 found.append((position, examine(reader, items[position], recipe)[1]))
-            tally.count(items[position].bytes)
+            tally.count(1, items[position].bytes)
         return found
 
     with quiet_pillow():

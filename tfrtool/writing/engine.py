@@ -100,12 +100,13 @@ class LocalEngine:
             return (*job, prepare(*job))
 
         jobs = ((task, places) for task in tasks for places in batches(task))
-        first = next(jobs, None)
-        if first is None:
-            return
-        prepared, waits = mostly_waits(lambda: work(first))
-        yield prepared
-        if waits or any(map(decodes, tasks)):
-            yield from run_in_order(work, jobs, self.workers, tally)
-        else:
-            yield from map(work, jobs)
+        if not any(map(decodes, tasks)):
+            first = next(jobs, None)
+            if first is None:
+                return
+            prepared, waits = mostly_waits(lambda: work(first))
+            yield prepared
+            if not waits:
+                yield from map(work, jobs)
+                return
+        yield from run_in_order(work, jobs, self.workers, tally)

@@ -37,8 +37,8 @@ class Tally:
         self._next = 0.0
         self.cancelled = False
 
-    def count(self, size: int) -> None:
-        """Count one thing of ``size`` bytes.
+    def count(self, things: int, size: int) -> None:
+        """Count some things of ``size`` bytes together.
 
         Raises:
             Cancelled: the work is called off.
@@ -46,7 +46,7 @@ class Tally:
         if self.cancelled:
             raise Cancelled
         with self._lock:
-            self._done += 1
+            self._done += things
             self._bytes += size
             now = time.monotonic()
             if now >= self._next:

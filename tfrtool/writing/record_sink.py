@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import tensorflow as tf
@@ -52,14 +53,16 @@ class RecordSink:
             self._writer.close()
         self._path.unlink(missing_ok=True)
 
-    def write(self, payload: bytes) -> None:
-        """Append a record.
+    def write(self, payloads: Iterable[bytes]) -> None:
+        """Append records. TFRecordWriter lets go of the interpreter for each.
 
         Raises:
             WriteError: the disk is full, or fails otherwise.
         """
+        write = self._writer.write
         try:
-            self._writer.write(payload)
+            for payload in payloads:
+                write(payload)
         except (tf.errors.OpError, OSError) as error:
             raise self._failed(error) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tfrtool.errors import WriteError
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["UnfinishedShard", "write_shard"]
 
+OnRecords = Callable[[int, int], None]
+
 
 def write_shard(
-    task: ShardTask, on_record: Callable[[int], None] = lambda _bytes: None
+    task: ShardTask, on_records: OnRecords = lambda _records, _bytes: None
 ) -> ShardResult:
     """Write the shard of a task, bring it to the disk, and read it back.
 
@@ -32,7 +34,8 @@ def write_shard(
 
     Args:
         task: what to write, and where.
-        on_record: called after each record with its size in bytes; what it raises ends the work.
+        on_records: called after some records with their number and their size in bytes; what it
+            raises ends the work.
 
     Raises:
         WriteError: an image can't be read any more, the shard can't be written, or it does not
@@ -42,7 +45,7 @@ def write_shard(
     shard = UnfinishedShard(task)
     try:
         for places in batches(task):
-            shard.add(prepare(task, places), on_record)
+            shard.add(prepare(task, places), on_records)
     except BaseException:
         shard.abandon()
         raise
@@ -65,23 +68,27 @@ class UnfinishedShard:
         self._labels: Counter[str] = Counter()
         self._findings = ShardFindings()
 
-    def add(self, prepared: Iterable[Prepared], on_record: Callable[[int], None]) -> None:
+    def add(self, prepared: Sequence[Prepared], on_records: OnRecords) -> None:
         """Write the records of the next items.
 
         Raises:
             WriteError: the disk is full, or fails otherwise.
             BadImage: one of them has none.
         """
+        payloads = []
         for payload, finding in prepared:
             if finding is not None:
                 self._findings.add(finding)
             if payload is None:
                 raise BadImage(self.task.name, self._findings)
-            self._sink.write(payload)
-            self._labels[self.task.items[self._records].label] += 1
-            self._records += 1
-            self._payload_bytes += len(payload)
-            on_record(len(payload))
+            payloads.append(payload)
+        self._sink.write(payloads)
+        end = self._records + len(payloads)
+        self._labels.update(item.label for item in self.task.items[self._records : end])
+        size = sum(map(len, payloads))
+        self._records = end
+        self._payload_bytes += size
+        on_records(len(payloads), size)
 
     def abandon(self) -> None:
         """Take the file away."""
