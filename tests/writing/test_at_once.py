@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,11 @@ from tfrtool.sources.items import Item
 from tfrtool.writing import audit, findings
 from tfrtool.writing import write as write_module
 from tfrtool.writing.directory import STAGING
+from tfrtool.writing.engine import LocalEngine
 from tfrtool.writing.options import Existing, WriteOptions, parse_splits
+from tfrtool.writing.plan import ShardResult, ShardTask
 from tfrtool.writing.report import WriteReport
-from tfrtool.writing.write import Progress, write_dataset
+from tfrtool.writing.write import write_dataset
 
 BAD = b"\xff\xd8\xff but no image"
 
@@ -146,7 +150,7 @@ def test_an_interrupted_write_at_once_can_be_gone_on_with(tmp_path: Path) -> Non
     _interrupted(options)
     report = write_dataset(replace(options, existing=Existing.RESUME))
     assert isinstance(report, WriteReport)
-    assert report.resumed >= 1
+    assert report.resumed >= 3
     for name, data in whole.items():
         if "tfrecord" in name:
             assert (options.dataset / name).read_bytes() == data
@@ -156,13 +160,16 @@ def _interrupted(options: WriteOptions) -> None:
     """Leave what a killed process leaves: the folder of unfinished work, and no dataset."""
     kept = options.dataset.parent / "kept"
 
-    def interrupt(_progress: Progress) -> None:
-        staging = options.dataset / STAGING
-        if len(list(staging.glob("*.done.json"))) >= 1 and not kept.exists():
-            shutil.copytree(staging, kept)
+    class Interrupted:
+        """Writes shards, but not all of them."""
+
+        def run(self, tasks: Sequence[ShardTask], on_progress: Any) -> Iterator[ShardResult]:
+            """Yield some results."""
+            yield from islice(LocalEngine(2).run(tasks, on_progress), 3)
+            shutil.copytree(options.dataset / STAGING, kept)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_dataset(options, interrupt)
-    options.dataset.mkdir(parents=True, exist_ok=True)
+        write_dataset(options, engine=Interrupted())
+    options.dataset.mkdir(parents=True)
     shutil.move(kept, options.dataset / STAGING)
