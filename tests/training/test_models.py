@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrtool.errors import WeightsError
-from tfrtool.training.models import build_model, rescale_for, whole_model
-from tfrtool.training.options import ModelName, RescaleTo, Trainable, TrainOptions
+from tfrtool.errors import UsageError, WeightsError
+from tfrtool.loading.options import Rescale
+from tfrtool.training.models import Classifier, build_classifier, build_model, rescale_for
+from tfrtool.training.options import ModelName, RescaleTo, Trainable
+from tfrtool.training.saved_model import ModelFacts, save_model
 
 SIZE = 32
+MODEL = ModelName("mobilenet")
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +34,10 @@ def _mobilenet(weights: str = "none", trainable: Trainable = Trainable.AUTO) -> 
     return build_model(ModelName.MOBILENET_V2, SIZE, 2, weights, trainable)
 
 
-@pytest.mark.parametrize("model", ModelName)
-@pytest.mark.parametrize("classes", [2, 5])
-def test_probabilities_come_out(model: ModelName, classes: int) -> None:
+@pytest.mark.parametrize(("model", "classes"), [("mobilenet_v2", 5), ("cnn", 2), ("cnn", 1000)])
+def test_probabilities_come_out(model: str, classes: int) -> None:
     """For each image there is a probability for each class, and they add up to 1."""
-    built = build_model(model, SIZE, classes, "none", Trainable.AUTO)
+    built = build_model(ModelName(model), SIZE, classes, "none", Trainable.AUTO)
     images = np.random.default_rng(0).random((3, SIZE, SIZE, 3), np.float32)
     output = np.asarray(built(images))
     assert output.shape == (3, classes)
@@ -51,80 +53,189 @@ def test_cnn_has_five_convolutions(keras: Any) -> None:
 
 
 def test_rescaling_is_keras_own(keras: Any) -> None:
-    """Pixels for MobileNetV2 become what its preprocess_input makes of them."""
+    """Pixels for MobileNetV2 become what its preprocess_input makes of them; unit is 0 to 1."""
     pixels = np.arange(256, dtype=np.float32)
     rescale = rescale_for(ModelName.MOBILENET_V2, RescaleTo.MODEL)
     expected = keras.applications.mobilenet_v2.preprocess_input(pixels.copy())
     assert np.allclose(pixels * rescale.scale + rescale.offset, expected, atol=1e-6)
-    unit = rescale_for(ModelName.MOBILENET_V2, RescaleTo.UNIT)
-    assert unit.scale * 255 == pytest.approx(1)
-    assert unit.offset == 0
+    unit = Rescale(scale=1 / 255, offset=0.0)
+    for model in ("cnn", "mobilenet_v2", "resnet50"):
+        assert rescale_for(ModelName(model), RescaleTo.UNIT) == unit
+    assert rescale_for(ModelName.CNN, RescaleTo.MODEL) == unit
+
+
+@pytest.mark.parametrize("to", [RescaleTo.MODEL, RescaleTo.UNIT])
+def test_a_model_that_is_not_there_has_no_range(to: RescaleTo) -> None:
+    """An unknown name is told before anything is loaded, whatever the range."""
+    with pytest.raises(UsageError):
+        rescale_for(ModelName("resnet51"), to)
+
+
+def test_a_dataset_has_a_range_of_its_own() -> None:
+    """A model can't tell the statistics of a dataset, and doesn't pretend to."""
+    with pytest.raises(ValueError, match="statistics"):
+        rescale_for(ModelName.CNN, RescaleTo.DATASET)
+
+
+def _save(path: Path, core: Any, model: ModelName, classes: int = 2) -> Path:
+    names = tuple(f"class {number}" for number in range(classes))
+    facts = ModelFacts(model=model.value, image_size=SIZE, class_names=names)
+    save_model(path, core, rescale_for(model, RescaleTo.MODEL), facts)
+    return path
+
+
+def _same(first: Any, second: Any) -> bool:
+    pairs = zip(first.get_weights(), second.get_weights(), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_a_cnn_has_no_parts() -> None:
+    """There is nothing in the cnn that could be frozen and left out of training."""
+    built = build_classifier(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO)
+    assert (built.base, built.head, built.frozen) == (None, None, False)
+    with pytest.raises(ValueError, match="parts"):
+        Classifier(core=built.core, head=built.core.layers[-1])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Classifier]:
+    """Return a saved MobileNet whose features are not all the same, and its parts."""
+    built = build_classifier(MODEL, SIZE, 2, "none", Trainable.HEAD)
+    generator = np.random.default_rng(1)
+    for layer in built.base.layers:
+        shapes = [weight.shape for weight in layer.get_weights()]
+        if len(shapes) == 4:  # of a BatchNormalization: small variances, so that signals live on
+            layer.set_weights([0.5 + generator.random(shape) / 10 for shape in shapes])
+    path = tmp_path_factory.mktemp("saved") / "m.keras"
+    return _save(path, built.core, MODEL), built
+
+
+def test_the_parts_are_the_whole(saved: tuple[Path, Classifier]) -> None:
+    """The head on the base's pooled features is the core, and shares its weights."""
+    built = saved[1]
+    images = np.random.default_rng(0).random((3, SIZE, SIZE, 3), np.float32)
+    features = built.base(images, training=False)
+    assert features.shape == (3, 1024)
+    assert np.asarray(features).std() > 1e-3
+    before = np.asarray(built.core(images, training=False))
+    assert np.allclose(np.asarray(built.head(features)), before, atol=1e-6)
+    weights = built.head.get_weights()
+    built.head.set_weights([weights[0], np.array([0.0, 100.0])])
+    assert np.allclose(np.asarray(built.core(images)), [[0.0, 1.0]] * 3)
+    built.head.set_weights(weights)
+
+
+def test_weights_of_a_whole_model(saved: tuple[Path, Classifier]) -> None:
+    """A saved model is gone on from, base and head, at another size of images too."""
+    path, first = saved
+    again = build_classifier(MODEL, 64, 2, str(path), Trainable.AUTO)
+    assert again.core.input_shape == (None, 64, 64, 3)
+    assert _same(first.base, again.base)
+    assert _same(first.head, again.head)
+    assert again.frozen
+
+
+def test_weights_of_a_base(saved: tuple[Path, Classifier], tmp_path: Path) -> None:
+    """A file of a base's weights is loaded into the base, which is frozen then."""
+    path = tmp_path / "base.weights.h5"
+    saved[1].base.save_weights(path)
+    again = build_classifier(MODEL, SIZE, 2, str(path), Trainable.AUTO)
+    assert _same(saved[1].base, again.base)
+    assert len(again.core.trainable_weights) == 2
+
+
+BLOCK = ["conv_pw_13", "conv_pw_13_bn"]
+"""The last layers of MobileNet that have weights."""
 
 
 @pytest.mark.parametrize(
-    ("trainable", "frozen"),
-    [(Trainable.AUTO, False), (Trainable.ALL, False), (Trainable.HEAD, True)],
-)
-def test_what_learns_without_weights(trainable: Trainable, frozen: bool) -> None:
-    """Where no weights are loaded, everything learns; unless the head alone is asked for."""
-    trained = len(_mobilenet(trainable=trainable).trainable_weights)
-    assert (trained == 2) == frozen
-
-
-@pytest.mark.parametrize(
-    ("changes", "rate"),
+    ("loaded", "trainable", "learning", "changing"),
     [
-        ({}, 1e-3),
-        ({"weights": "none"}, 3e-4),
-        ({"weights": "none", "trainable": Trainable.HEAD}, 1e-3),
-        ({"trainable": Trainable.ALL}, 3e-4),
-        ({"model": ModelName.CNN}, 3e-4),
-        ({"model": ModelName.CNN, "learning_rate": 0.5}, 0.5),
+        (True, "auto", [], []),
+        (True, "all", ["conv1", ..., "conv_pw_13"], []),
+        (True, "conv_pw_13", BLOCK[:1], []),
+        (False, "head", [], []),
+        (False, "auto", ["conv1", "conv1_bn", ..., *BLOCK], ["conv1_bn", ..., "conv_pw_13_bn"]),
+        (False, "conv_pw_13", BLOCK, BLOCK[1:]),
     ],
 )
-def test_learning_rate_goes_by_what_learns(changes: dict[str, Any], rate: float) -> None:
-    """A head takes larger steps than a whole network, unless a rate is given."""
-    assert TrainOptions(dataset=Path("d"), **changes).rate == rate
+def test_what_learns(
+    loaded: bool,
+    trainable: str,
+    learning: list[Any],
+    changing: list[Any],
+    saved: tuple[Path, Classifier],
+) -> None:
+    """Weights learn as asked for; statistics that were loaded stay, while the model is trained."""
+    weights = str(saved[0]) if loaded else "none"
+    built = build_classifier(MODEL, SIZE, 2, weights, Trainable(trainable))
+    layers = built.base.layers
+    assert _abridged([layer.name for layer in layers if layer.trainable_weights]) == learning
+    assert built.frozen == (not learning)
+    before = {layer.name: layer.get_weights() for layer in layers}
+    built.core(np.random.default_rng(0).random((4, SIZE, SIZE, 3), np.float32), training=True)
+    changed = [
+        layer.name
+        for layer in layers
+        if not all(map(np.array_equal, before[layer.name], layer.get_weights()))
+    ]
+    assert _abridged(changed) == changing
 
 
-@pytest.mark.parametrize("to", RescaleTo)
-def test_whole_model_takes_pixels(to: RescaleTo) -> None:
-    """The model that is saved gives for pixels what the core gives for rescaled ones."""
-    core = build_model(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO)
-    rescale = rescale_for(ModelName.MOBILENET_V2, to)
-    whole = whole_model(core, SIZE, rescale)
-    pixels = np.random.default_rng(0).integers(0, 256, (2, SIZE, SIZE, 3)).astype(np.float32)
-    expected = np.asarray(core(pixels * rescale.scale + rescale.offset))
-    assert np.allclose(np.asarray(whole(pixels)), expected, atol=1e-5)
-    # Were pixels not rescaled on the way, this would come out.
-    assert not np.allclose(np.asarray(core(pixels)), expected, atol=1e-5)
+def _abridged(names: list[str]) -> list[Any]:
+    """Leave out the middle of a long list."""
+    kept = 2 if "conv1" in names and "conv1_bn" in names else 1
+    return names if len(names) <= 4 else [*names[:kept], ..., *names[-kept:]]
 
 
-def test_weights_from_a_file(tmp_path: Path, keras: Any) -> None:
-    """Weights of a base and of a saved model are loaded; the base is frozen then."""
-    first = _mobilenet()
-    base = next(layer for layer in first.layers if isinstance(layer, keras.Model))
-    base.save_weights(tmp_path / "base.weights.h5")
-    rescale = rescale_for(ModelName.MOBILENET_V2, RescaleTo.MODEL)
-    whole_model(first, SIZE, rescale).save(tmp_path / "whole.keras")
-    images = np.random.default_rng(0).random((2, SIZE, SIZE, 3), np.float32)
-    from_base = _mobilenet(str(tmp_path / "base.weights.h5"))
-    assert len(from_base.trainable_weights) == 2
-    again = next(layer for layer in from_base.layers if isinstance(layer, keras.Model))
-    assert all(
-        np.array_equal(a, b) for a, b in zip(base.get_weights(), again.get_weights(), strict=True)
-    )
-    from_whole = _mobilenet(str(tmp_path / "whole.keras"))
-    assert np.allclose(np.asarray(from_whole(images)), np.asarray(first(images)), atol=1e-6)
+def test_a_frozen_base_always_gives_the_same_features() -> None:
+    """Nothing is dropped at random in a base that doesn't learn."""
+    model = ModelName("efficientnet_b0")
+    built = build_classifier(model, SIZE, 2, "none", Trainable.HEAD)
+    images = np.random.default_rng(0).random((4, SIZE, SIZE, 3), np.float32)
+    for layer in built.base.layers:
+        if len(layer.get_weights()) == 4:
+            layer.set_weights([*layer.get_weights()[:3], layer.get_weights()[3] / 10])
+    features = np.asarray(built.base(images, training=False))
+    assert features.std() > 1e-3
+    assert np.array_equal(np.asarray(built.base(images, training=True)), features)
+
+
+def test_from_a_layer_on_in_a_cnn() -> None:
+    """A cnn's layers have plain names, the same in every model."""
+    for _ in range(2):
+        core = build_model(ModelName.CNN, SIZE, 2, "none", Trainable("conv5"))
+    learning = [layer.name for layer in core.layers if layer.trainable_weights]
+    assert learning == ["conv5", "hidden", "probabilities"]
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "near"),
+    [("mobilenet", "conv_pw_14", "conv_pw_13"), ("cnn", "conv6", "conv5")],
+)
+def test_unknown_layer_tells_near_ones(model: str, asked: str, near: str) -> None:
+    """A layer that isn't there is a usage error that tells those that may be meant."""
+    with pytest.raises(UsageError) as caught:
+        build_model(ModelName(model), SIZE, 2, "none", Trainable(asked))
+    assert near in str(caught.value.expected)
 
 
 def test_cnn_weights_from_a_saved_model(tmp_path: Path) -> None:
     """A cnn goes on from a model.keras."""
     first = build_model(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO)
-    whole_model(first, SIZE, rescale_for(ModelName.CNN, RescaleTo.MODEL)).save(tmp_path / "m.keras")
-    second = build_model(ModelName.CNN, SIZE, 2, str(tmp_path / "m.keras"), Trainable.AUTO)
+    path = _save(tmp_path / "m.keras", first, ModelName.CNN)
+    second = build_model(ModelName.CNN, SIZE, 2, str(path), Trainable.AUTO)
     images = np.random.default_rng(0).random((2, SIZE, SIZE, 3), np.float32)
     assert np.allclose(np.asarray(second(images)), np.asarray(first(images)), atol=1e-6)
+
+
+@pytest.mark.parametrize(("size", "classes"), [(64, 2), (SIZE, 3)])
+def test_a_saved_cnn_fits_its_own_size_and_classes(size: int, classes: int, tmp_path: Path) -> None:
+    """Weights for other images or other classes are an error, and not a part of them taken."""
+    first = build_model(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO)
+    path = _save(tmp_path / "m.keras", first, ModelName.CNN)
+    with pytest.raises(WeightsError):
+        build_model(ModelName.CNN, size, classes, str(path), Trainable.AUTO)
 
 
 @pytest.mark.parametrize("kind", ["missing", "text.h5", "text.keras", "other.keras"])
@@ -134,8 +245,7 @@ def test_unusable_weights_are_named(kind: str, tmp_path: Path) -> None:
     if kind.startswith("text"):
         path.write_text("no weights")
     elif kind == "other.keras":
-        other = build_model(ModelName.CNN, SIZE, 3, "none", Trainable.AUTO)
-        whole_model(other, SIZE, rescale_for(ModelName.CNN, RescaleTo.MODEL)).save(path)
+        _save(path, build_model(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO), ModelName.CNN)
     with pytest.raises(WeightsError) as caught:
         _mobilenet(str(path))
     assert caught.value.path == str(path)

@@ -2,48 +2,94 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import sys
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
-from tfrtool.errors import WeightsError
+from tfrtool.errors import UsageError, WeightsError
 from tfrtool.loading.options import Rescale
-from tfrtool.training.options import (
+from tfrtool.training.applications import build_base, find_application
+from tfrtool.training.model_choice import (
     IMAGENET,
     NO_WEIGHTS,
     ModelName,
-    RescaleTo,
     Trainable,
     learns_all,
 )
+from tfrtool.training.options import RescaleTo
+from tfrtool.training.saved_model import CORE, SavedModel, load_saved, whole_model
 
-__all__ = ["build_model", "rescale_for", "whole_model"]
+__all__ = ["Classifier", "build_classifier", "build_model", "rescale_for", "whole_model"]
 
 _UNIT = Rescale(scale=1 / 255, offset=0.0)
-_MOBILENET = Rescale(scale=1 / 127.5, offset=-1.0)
-"""What keras.applications.mobilenet_v2.preprocess_input does: 0..255 to -1..1."""
 
-_CORE = "core"
 _FILTERS = (16, 32, 64, 64, 64)
 _HIDDEN = 512
+_NEAR = 5
+"""Layers that are told where there is none as asked for."""
+
+_SAVED = ".keras"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classifier:
+    """A model, whole and in its two parts, which share their weights.
+
+    Attributes:
+        core: a ``keras.Model`` from rescaled images, float32 [batch, image_size, image_size, 3],
+            to softmax probabilities, float32 [batch, classes].
+        base: a ``keras.Model`` from rescaled images to pooled features, float32
+            [batch, features]; None for the cnn, which has no such part.
+        head: the layer from features to probabilities; None where there is no base.
+        frozen: whether nothing of the base learns. It then runs in inference mode, so that an
+            image always has the same features.
+    """
+
+    core: Any
+    base: Any = None
+    head: Any = None
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.base is None) != (self.head is None) or (self.frozen and self.base is None):
+            raise ValueError("a classifier has both parts or none, and only a base can be frozen")
 
 
 def rescale_for(model: ModelName, to: RescaleTo) -> Rescale:
-    """Return how pixel values become what a model takes. The cnn's own range is 0 to 1."""
-    if to is RescaleTo.UNIT or model is ModelName.CNN:
+    """Return how pixel values become what a model takes. The cnn's own range is 0 to 1.
+
+    Raises:
+        UsageError: there is no such model.
+        ValueError: it is told by the images of a dataset, and not by a model.
+    """
+    if to is RescaleTo.DATASET:
+        raise ValueError("a dataset's statistics are not a model's")
+    if model == ModelName.CNN:
         return _UNIT
-    return _MOBILENET
+    own = find_application(model).rescale
+    return _UNIT if to is RescaleTo.UNIT else own
 
 
 def build_model(
     model: ModelName, image_size: int, classes: int, weights: str, trainable: Trainable
 ) -> Any:
+    """Build a classifier as `build_classifier` does, and return its core."""
+    return build_classifier(model, image_size, classes, weights, trainable).core
+
+
+def build_classifier(
+    model: ModelName, image_size: int, classes: int, weights: str, trainable: Trainable
+) -> Classifier:
     """Build a classifier of rescaled images.
+
+    Loaded weights come with statistics in their BatchNormalization layers, which a few small
+    batches would spoil. The base then runs in inference mode, whatever of it learns, as Keras'
+    guide on transfer learning has it, and these layers don't learn at all. Over random weights
+    they must learn, statistics and all.
 
     Args:
         model: which.
@@ -53,53 +99,77 @@ def build_model(
             a .weights.h5 or .h5 file of the base (of the whole, for the cnn).
         trainable: what learns.
 
-    Returns:
-        A ``keras.Model`` from float32 [batch, image_size, image_size, 3] to softmax probabilities,
-        float32 [batch, classes].
-
     Raises:
+        UsageError: there is no such model or layer, or the images are too small for it.
         WeightsError: the weights can't be downloaded, found or loaded.
     """
-    if model is ModelName.CNN:
-        built = _cnn(image_size, classes)
-        if weights != NO_WEIGHTS:
-            _load(built, built, weights)
-        return built
-    return _mobilenet_v2(image_size, classes, weights, trainable)
-
-
-def _mobilenet_v2(image_size: int, classes: int, weights: str, trainable: Trainable) -> Any:
-    shape = (image_size, image_size, 3)
-    try:
-        # Keras tells of a download on stdout, which is for results.
-        told = sys.stderr if sys.stderr.isatty() else io.StringIO()
-        with contextlib.redirect_stdout(told):
-            base = keras.applications.MobileNetV2(
-                input_shape=shape,
-                include_top=False,
-                weights=IMAGENET if weights == IMAGENET else None,
-            )
-    except Exception as error:
-        if weights != IMAGENET:
-            raise
-        # Keras raises a plain Exception where a download fails, from the one that says why.
-        reason = getattr(error.__context__, "reason", None) or error
+    file = None if weights in (IMAGENET, NO_WEIGHTS) else Path(weights)
+    if file is not None and not file.is_file():
         raise WeightsError(
-            f"the imagenet weights can't be downloaded: {' '.join(str(reason).split())[:200]}",
-            hint="--weights none starts from random ones, --weights FILE takes a file, "
-            "--model cnn needs none",
-        ) from error
-    all_of_it = learns_all(ModelName.MOBILENET_V2, trainable, weights)
-    base.trainable = all_of_it
-    inputs = keras.Input(shape)
-    # A frozen base runs in inference mode, or its BatchNormalization would go on learning.
-    features = base(inputs) if all_of_it else base(inputs, training=False)
-    pooled = keras.layers.GlobalAveragePooling2D()(features)
-    outputs = keras.layers.Dense(classes, activation="softmax")(pooled)
-    built = keras.Model(inputs, outputs, name=_CORE)
+            "no such file", path=file, expected="imagenet, none or a file of weights"
+        )
+    saved = _saved(file, model, classes) if file is not None and file.suffix == _SAVED else None
+    if model == ModelName.CNN:
+        core = _cnn(image_size, classes)
+        if file is not None:
+            _load(core, file, saved and saved.core)
+        if trainable.layer is not None:
+            _learn_from(core.layers, trainable.layer, "the cnn")
+        return Classifier(core=core)
+
+    base = _base(model, image_size, weights, saved)
+    _set_trainable(base, model, weights, trainable)
+    inputs = keras.Input((image_size, image_size, 3))
+    frozen = not base.trainable_weights
+    if frozen or weights != NO_WEIGHTS:
+        _hold_still(base)
+        features = base(inputs, training=False)
+    else:
+        features = base(inputs)
+    head = keras.layers.Dense(classes, activation="softmax", name="probabilities")
+    core = keras.Model(inputs, head(features), name=CORE)
+    if saved is not None:
+        head.set_weights(saved.core.layers[-1].get_weights())
+    return Classifier(core=core, base=base, head=head, frozen=frozen)
+
+
+def _base(model: ModelName, image_size: int, weights: str, saved: SavedModel | None) -> Any:
+    """Build a base, and load its weights."""
+    if saved is not None:
+        # The saved layers, and not newly built ones: with its imagenet weights, Keras gives
+        # EfficientNet a layer more.
+        old = next(layer for layer in saved.core.layers if isinstance(layer, keras.Model))
+        inputs = keras.Input((image_size, image_size, 3))
+        base = keras.models.clone_model(old, input_tensors=inputs)
+        _load(base, saved.path, old)
+        return base
+    base = build_base(find_application(model), image_size, imagenet=weights == IMAGENET)
     if weights not in (IMAGENET, NO_WEIGHTS):
-        _load(built, base, weights)
-    return built
+        _load(base, Path(weights), None)
+    return base
+
+
+def _set_trainable(base: Any, model: ModelName, weights: str, trainable: Trainable) -> None:
+    learns = learns_all(model, trainable, weights) or trainable.layer is not None
+    base.trainable = learns
+    # One by one, too: Keras 3.15 does not hand it on to the layers of a cloned model.
+    for layer in base.layers:
+        layer.trainable = learns
+    if trainable.layer is not None:
+        _learn_from(base.layers, trainable.layer, model.value)
+
+
+def _hold_still(base: Any) -> None:
+    """Make a base run in inference mode while the model that it is in is trained.
+
+    Calling it with ``training=False`` is not enough: Keras 3.15 hands the model's own
+    ``training=True`` down to it. A frozen BatchNormalization always runs in inference mode.
+    """
+    for layer in base.layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.trainable = False
+        elif isinstance(layer, keras.layers.Dropout):
+            layer.rate = 0.0
 
 
 def _cnn(image_size: int, classes: int) -> Any:
@@ -109,55 +179,55 @@ def _cnn(image_size: int, classes: int) -> Any:
     changes nothing else.
     """
     layers: list[Any] = [keras.Input((image_size, image_size, 3))]
-    for filters in _FILTERS:
-        layers.append(keras.layers.Conv2D(filters, 3, padding="same", activation="relu"))
-        layers.append(keras.layers.MaxPooling2D(2))
-    layers.append(keras.layers.Flatten())
-    layers.append(keras.layers.Dense(_HIDDEN, activation="relu"))
-    layers.append(keras.layers.Dense(classes, activation="softmax"))
-    return keras.Sequential(layers, name=_CORE)
-
-
-def _load(model: Any, base: Any, weights: str) -> None:
-    """Load a file into a model, or into its base.
-
-    A .keras file is a whole model that tfrtool saved: its weights go into the model.
-    """
-    path = Path(weights)
-    if not path.is_file():
-        raise WeightsError(
-            "no such file", path=path, expected="imagenet, none or a file of weights"
+    for number, filters in enumerate(_FILTERS, 1):
+        layers.append(
+            keras.layers.Conv2D(filters, 3, padding="same", activation="relu", name=f"conv{number}")
         )
+        layers.append(keras.layers.MaxPooling2D(2, name=f"pool{number}"))
+    layers.append(keras.layers.Flatten(name="flatten"))
+    layers.append(keras.layers.Dense(_HIDDEN, activation="relu", name="hidden"))
+    layers.append(keras.layers.Dense(classes, activation="softmax", name="probabilities"))
+    return keras.Sequential(layers, name=CORE)
+
+
+def _learn_from(layers: Sequence[Any], name: str, model: str) -> None:
+    """Freeze the layers before one of them."""
+    names = [layer.name for layer in layers]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=_NEAR) or [
+            *names[1:3],
+            "...",
+            *names[-_NEAR:],
+        ]
+        raise UsageError(
+            f"{model} has no layer {name!r}",
+            expected=f"auto, head, all or a layer: {', '.join(near)}",
+            hint="model.summary() of its Keras model lists them",
+        )
+    for layer in layers[: names.index(name)]:
+        layer.trainable = False
+
+
+def _saved(file: Path, model: ModelName, classes: int) -> SavedModel:
+    saved = load_saved(file)
+    facts = saved.facts
+    if facts.model != model.value or len(facts.class_names) != classes:
+        raise WeightsError(
+            "the saved model is another",
+            path=file,
+            expected=f"{model.value} for {classes} classes",
+            found=f"{facts.model} for {len(facts.class_names)}",
+        )
+    return saved
+
+
+def _load(model: Any, file: Path, source: Any) -> None:
+    """Load a file's weights into a model, from another model if the file held one."""
     try:
-        if path.suffix == ".keras":
-            saved = keras.models.load_model(path, compile=False, safe_mode=True)
-            _copy(saved.get_layer(_CORE), model)
+        if source is None:
+            model.load_weights(file)
         else:
-            base.load_weights(path)
+            model.set_weights(source.get_weights())
     except (ValueError, OSError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise WeightsError(f"does not fit the model: {reason}", path=path) from error
-
-
-def _copy(source: Any, target: Any) -> None:
-    values = source.get_weights()
-    wanted = [tuple(weight.shape) for weight in target.weights]
-    found = [np.shape(value) for value in values]
-    if wanted != found:
-        raise ValueError("the saved model has other layers, or another number of classes")
-    target.set_weights(values)
-
-
-def whole_model(core: Any, image_size: int, rescale: Rescale) -> Any:
-    """Return a model from pixel values, 0 to 255, to probabilities, that shares the core's weights.
-
-    It is what is saved: whoever loads it needs to know nothing about rescaling.
-    """
-    return keras.Sequential(
-        [
-            keras.Input((image_size, image_size, 3), name="pixels"),
-            keras.layers.Rescaling(rescale.scale, rescale.offset),
-            core,
-        ],
-        name="classifier",
-    )
+        raise WeightsError(f"does not fit the model: {reason}", path=file) from error

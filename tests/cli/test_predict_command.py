@@ -1,0 +1,127 @@
+"""`tfrtool predict`, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.photos import image_bytes, write_class_folders
+from tfrtool.cli.app import main
+from tfrtool.training.models import build_model, rescale_for
+from tfrtool.training.options import ModelName, RescaleTo, Trainable
+from tfrtool.training.saved_model import ModelFacts, save_model
+
+SIZE = 32
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with a saved model of two classes and nothing else."""
+    directory = tmp_path_factory.mktemp("run")
+    core = build_model(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO)
+    facts = ModelFacts(model="cnn", image_size=SIZE, class_names=("cat", "dog"))
+    rescale = rescale_for(ModelName.CNN, RescaleTo.MODEL)
+    save_model(directory / "model.keras", core, rescale, facts)
+    return directory
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Return a directory of six photographs."""
+    return write_class_folders(tmp_path / "photos", count=3)
+
+
+def test_json(run: Path, photos: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """--json prints an object an image, in order, with the promised keys, and nothing else."""
+    words = ["predict", str(run / "model.keras"), str(photos), "--json", "--top", "2"]
+    assert main(words) == 0
+    output = capfd.readouterr()
+    lines = [json.loads(line) for line in output.out.splitlines()]
+    assert [line["path"] for line in lines] == sorted(map(str, photos.rglob("*.jpg")))
+    for line in lines:
+        assert set(line["classes"]) == {"cat", "dog"}
+        assert sum(line["classes"].values()) == pytest.approx(1, abs=1e-5)
+        assert (
+            line["probability"] == line["classes"][line["label"]] == max(line["classes"].values())
+        )
+    assert output.err == ""
+
+
+def test_text(run: Path, photos: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """People read a line an image: where it is, its label, and how probable that is."""
+    assert main(["predict", str(run), str(photos)]) == 0
+    text = capfd.readouterr().out.splitlines()
+    assert main(["predict", str(run), str(photos), "--json"]) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert len(text) == len(lines) == 6
+    for shown, line in zip(text, lines, strict=True):
+        path, label, probability = shown.split()
+        assert (path, label) == (line["path"], line["label"])
+        assert float(probability) == pytest.approx(line["probability"], abs=1e-4)
+    assert len(set(map(len, text))) == 1
+
+
+def test_unreadable_images_are_told(
+    run: Path, photos: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What can't be read is told on stderr with its reason; the exit code is 3."""
+    (photos / "text.jpg").write_bytes(b"no image")
+    assert main(["predict", str(run), str(photos), str(photos / "missing.jpg"), "--json"]) == 3
+    output = capfd.readouterr()
+    assert len(output.out.splitlines()) == 6
+    first, second = output.err.splitlines()
+    assert "text.jpg: not an image" in first
+    assert "missing.jpg: no such file" in second
+
+
+def test_nothing_readable_is_a_failure(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where not one image can be read, the command has failed."""
+    assert main(["predict", str(run), str(tmp_path / "no.jpg"), str(tmp_path)]) == 1
+    output = capfd.readouterr()
+    assert output.out == ""
+    assert str(tmp_path / "no.jpg") in output.err
+    assert "no images in it" in output.err
+
+
+@pytest.mark.parametrize("content", [None, b"no model"])
+def test_no_model_is_one_line(
+    content: bytes | None, photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A model that isn't there, or is none, ends with 1 and one line that names it."""
+    path = tmp_path / "other.keras"
+    if content is not None:
+        path.write_bytes(content)
+    assert main(["predict", str(path), str(photos)]) == 1
+    output = capfd.readouterr()
+    assert output.out == ""
+    (line,) = output.err.splitlines()
+    assert str(path) in line
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["run", "a.jpg", "--top", "0"], ["", "a.jpg"]])
+def test_usage_errors(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """A request that makes no sense ends with 2."""
+    assert main(["predict", *words]) == 2
+    assert capfd.readouterr().out == ""
+
+
+def test_names_can_not_write_to_the_terminal(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A file's name with a line break or an escape sequence in it stays on its line."""
+    path = tmp_path / "a\n\x1b[2Jb.jpg"
+    path.write_bytes(image_bytes())
+    assert main(["predict", str(run), str(path)]) == 0
+    output = capfd.readouterr().out
+    assert len(output.splitlines()) == 1
+    assert "\x1b" not in output
+
+
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    """--help shows how it is called."""
+    assert main(["predict", "--help"]) == 0
+    assert "  tfrtool predict run photo.jpg" in capsys.readouterr().out

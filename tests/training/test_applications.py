@@ -1,0 +1,166 @@
+"""The models of keras.applications, against Keras itself: every one of them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfrtool.errors import UsageError, WeightsError
+from tfrtool.loading.options import Rescale
+from tfrtool.loading.rescale import rescaler
+from tfrtool.training.applications import (
+    Application,
+    application_names,
+    build_base,
+    find_application,
+    probe_rescale,
+)
+from tfrtool.training.model_choice import ModelName
+
+NAMES = application_names()
+MODULES = {  # of Keras' documentation
+    "ConvNeXt": "convnext",
+    "DenseNet": "densenet",
+    "EfficientNetB": "efficientnet",
+    "EfficientNetV2": "efficientnet_v2",
+    "InceptionResNetV2": "inception_resnet_v2",
+    "InceptionV3": "inception_v3",
+    "MobileNet": "mobilenet",
+    "MobileNetV2": "mobilenet_v2",
+    "MobileNetV3": "mobilenet_v3",
+    "NASNet": "nasnet",
+    "ResNet": "resnet",
+    "V2": "resnet_v2",
+    "VGG16": "vgg16",
+    "VGG19": "vgg19",
+    "Xception": "xception",
+}
+
+
+def _module(name: str) -> Any:
+    """Return the public module that Keras documents for a constructor."""
+    if name.startswith("ResNet") and name.endswith("V2"):
+        key = "V2"
+    else:
+        key = max((start for start in MODULES if name.startswith(start)), key=len)
+    return importlib.import_module(f"keras.applications.{MODULES[key]}")
+
+
+def test_the_list_is_keras_own() -> None:
+    """The names are those of Keras, and helpers are not among them."""
+    assert {"EfficientNetB0", "MobileNetV3Small", "NASNetLarge", "ResNet50", "VGG16"} <= set(NAMES)
+    assert all(name[0].isupper() for name in NAMES)
+    assert len(NAMES) >= 38
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_preprocessing_is_keras_own(name: str) -> None:
+    """Pixels become what the model's own preprocess_input makes of them, in the loader too."""
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
+    expected = _module(name).preprocess_input(pixels.astype(np.float32))
+    rescale = find_application(ModelName(name)).rescale
+    assert np.allclose(rescaler(rescale)(pixels), expected, atol=2e-5)
+
+
+class _AskedError(Exception):
+    """Ends a constructor where it asks for its input shape."""
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "MobileNetV3" not in name])
+def test_size_is_keras_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model's size is the default that its constructor has."""
+    from keras.src.applications import imagenet_utils
+
+    def ask(*_: object, default_size: int, **__: object) -> None:
+        raise _AskedError(default_size)
+
+    monkeypatch.setattr(imagenet_utils, "obtain_input_shape", ask)
+    with pytest.raises(_AskedError) as caught:
+        find_application(ModelName(name)).construct(weights=None)
+    assert caught.value.args == (ModelName(name).image_size,)
+
+
+@pytest.mark.parametrize("name", ["MobileNetV3Large", "MobileNetV3Small"])
+def test_size_is_the_documented_one(name: str) -> None:
+    """These two take images of any size; their documentation has a default."""
+    size = ModelName(name).image_size
+    assert f"`({size}, {size}, 3)`" in str(find_application(ModelName(name)).construct.__doc__)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_found_however_it_is_spelt(name: str) -> None:
+    """The constructor that is found is the one of that name."""
+    import keras
+
+    for spelt in (name, name.lower(), f"{name[:3]}_{name[3:]}".upper()):
+        found = find_application(ModelName(spelt))
+        assert (found.name, found.construct) == (name, getattr(keras.applications, name))
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [
+        ("resnet", "ResNet50"),
+        ("efficientnet_b8", "EfficientNetB7"),
+        ("vgg", "VGG16"),
+        ("mobilnet_v2", "MobileNetV2"),
+        ("zzz", "Xception"),
+        ("imagenet_utils", "VGG16"),
+    ],
+)
+def test_unknown_name_tells_near_ones(asked: str, near: str) -> None:
+    """A name that Keras doesn't have is a usage error that tells those that are meant."""
+    with pytest.raises(UsageError) as caught:
+        find_application(ModelName(asked))
+    assert near in str(caught.value.expected)
+
+
+@pytest.mark.parametrize("imagenet", [False, True])
+def test_too_small_images_are_a_usage_error(imagenet: bool) -> None:
+    """A size below what a model can take is told before anything is downloaded."""
+    application = find_application(ModelName("inception_v3"))
+    with pytest.raises(UsageError) as caught:
+        build_base(application, 64, imagenet=imagenet)
+    assert "75" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def _application(construct: Any) -> Application:
+    return Application(name="Fake", construct=construct, rescale=Rescale(scale=1.0, offset=0.0))
+
+
+def test_a_wrong_download_is_no_usage_error() -> None:
+    """Where only the weights are at fault, the error says that, and names the ways on."""
+
+    def construct(*, weights: str | None, **_: object) -> object:
+        if weights is not None:
+            raise ValueError("Incomplete or corrupted file detected.")
+        return object()
+
+    with pytest.raises(WeightsError) as caught:
+        build_base(_application(construct), 32, imagenet=True)
+    assert all(way in str(caught.value.hint) for way in ("none", "FILE", "cnn"))
+
+
+def test_a_base_ends_in_pooled_features() -> None:
+    """A base gives one row of features for an image, with random weights unless told otherwise."""
+    base = build_base(find_application(ModelName("mobilenet_v3_small")), 32, imagenet=False)
+    assert base.input_shape == (None, 32, 32, 3)
+    assert base.output_shape == (None, 576)
+
+
+@pytest.mark.parametrize("kind", ["squared", "grey", "green and blue swapped"])
+def test_what_is_not_linear_is_refused(kind: str) -> None:
+    """Preprocessing that a scale and an offset can't do is an error, and not done wrong."""
+
+    def preprocess(pixels: Any, data_format: str) -> Any:
+        assert data_format == "channels_last"
+        if kind == "squared":
+            return pixels**2
+        return pixels[..., [0, 2, 1]] if kind != "grey" else pixels[..., [1, 1, 1]]
+
+    with pytest.raises(UsageError):
+        probe_rescale(preprocess)

@@ -1,0 +1,107 @@
+"""Names of models, what learns, and how fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfrtool.errors import UsageError
+from tfrtool.training.model_choice import ModelName, Trainable, learns_all
+from tfrtool.training.options import TrainOptions
+
+
+@pytest.mark.parametrize(
+    ("spelt", "value"),
+    [
+        ("EfficientNetB0", "efficientnetb0"),
+        ("efficientnet_b0", "efficientnetb0"),
+        ("efficientnet-b0", "efficientnetb0"),
+        ("MOBILENETV2", "mobilenet_v2"),
+        ("mobilenet_v2", "mobilenet_v2"),
+        ("CNN", "cnn"),
+    ],
+)
+def test_spelling_does_not_matter(spelt: str, value: str) -> None:
+    """A model has one name, however it is spelt, and naming it again changes nothing."""
+    assert ModelName(spelt).value == value
+    assert ModelName(value) == ModelName(spelt)
+
+
+@pytest.mark.parametrize("text", ["", "_", "../model", "2fast", "resnet 50\n"])
+def test_what_is_no_name_is_refused(text: str) -> None:
+    """Text that can't be a name at all is a usage error, before Keras is asked."""
+    with pytest.raises(UsageError):
+        ModelName(text)
+
+
+def test_own_names_are_told_from_others() -> None:
+    """The two models that have names of their own are equal to them, and others are not."""
+    assert ModelName("MobileNetV2") == ModelName.MOBILENET_V2
+    assert ModelName("mobilenet") != ModelName.MOBILENET_V2
+    assert ModelName("cnn") == ModelName.CNN
+
+
+@pytest.mark.parametrize(
+    ("value", "layer"), [("auto", None), ("head", None), ("all", None), ("block_12", "block_12")]
+)
+def test_a_layer_is_what_is_no_word(value: str, layer: str | None) -> None:
+    """What is none of the three words names a layer."""
+    assert Trainable(value).layer == layer
+
+
+def test_nothing_is_no_layer() -> None:
+    """An empty value says nothing of what learns."""
+    with pytest.raises(UsageError):
+        Trainable("")
+
+
+@pytest.mark.parametrize(
+    ("model", "trainable", "weights", "everything"),
+    [
+        ("cnn", "auto", "none", True),
+        ("cnn", "hidden", "none", False),
+        ("mobilenet_v2", "auto", "none", True),
+        ("mobilenet_v2", "auto", "imagenet", False),
+        ("mobilenet_v2", "auto", "file.h5", False),
+        ("mobilenet_v2", "head", "none", False),
+        ("resnet50", "all", "imagenet", True),
+        ("resnet50", "conv5_block1_out", "none", False),
+    ],
+)
+def test_whether_all_learns(model: str, trainable: str, weights: str, everything: bool) -> None:
+    """Everything learns where it is asked for, and by itself where nothing was learnt before."""
+    assert learns_all(ModelName(model), Trainable(trainable), weights) == everything
+
+
+@pytest.mark.parametrize(
+    ("changes", "rate"),
+    [
+        ({}, 1e-3),
+        ({"weights": "none"}, 3e-4),
+        ({"weights": "none", "trainable": Trainable.HEAD}, 1e-3),
+        ({"weights": "none", "trainable": Trainable("block_12")}, 3e-4),
+        ({"trainable": Trainable.ALL}, 1e-4),
+        ({"trainable": Trainable("block_12")}, 1e-4),
+        ({"weights": "file.keras", "trainable": Trainable.ALL}, 1e-4),
+        ({"model": ModelName.CNN}, 3e-4),
+        ({"model": ModelName.CNN, "trainable": Trainable("hidden")}, 3e-4),
+        ({"model": ModelName.CNN, "learning_rate": 0.5}, 0.5),
+    ],
+)
+def test_learning_rate_goes_by_what_learns(changes: dict[str, Any], rate: float) -> None:
+    """Loaded layers take smaller steps than random ones, and those smaller ones than a head."""
+    assert TrainOptions(dataset=Path("d"), **changes).rate == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "weights"),
+    [("cnn", 300, "none"), ("mobilenet_v2", 224, "imagenet"), ("efficientnet_b3", 300, "imagenet")],
+)
+def test_defaults_are_the_models_own(model: str, size: int, weights: str) -> None:
+    """Size and weights come from the model, unless they are given."""
+    options = TrainOptions(dataset=Path("d"), model=ModelName(model))
+    assert (options.size, options.initial_weights) == (size, weights)
+    given = TrainOptions(dataset=Path("d"), model=ModelName(model), image_size=64, weights="w.h5")
+    assert (given.size, given.initial_weights) == (64, "w.h5")

@@ -1,0 +1,247 @@
+"""Images told apart by a saved model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.photos import image_bytes, write_class_folders
+from tfrtool.errors import UsageError
+from tfrtool.loading.options import LoadOptions
+from tfrtool.loading.pipeline import load
+from tfrtool.training.models import build_model, rescale_for
+from tfrtool.training.options import ModelName, RescaleTo, Trainable
+from tfrtool.training.predict import predict
+from tfrtool.training.prediction import (
+    ImageFile,
+    Prediction,
+    PredictOptions,
+    Unreadable,
+    find_images,
+)
+from tfrtool.training.saved_model import ModelFacts, SavedModel, load_saved, save_model
+from tfrtool.writing.options import WriteOptions
+from tfrtool.writing.write import write_dataset
+
+SIZE = 32
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedModel:
+    """Return a saved model for three classes, whose output depends on every pixel."""
+    core = build_model(ModelName.CNN, SIZE, 3, "none", Trainable.AUTO)
+    path = tmp_path_factory.mktemp("saved") / "model.keras"
+    facts = ModelFacts(model="cnn", image_size=SIZE, class_names=("ant", "bee", "cat"))
+    save_model(path, core, rescale_for(ModelName.CNN, RescaleTo.MODEL), facts)
+    return load_saved(path)
+
+
+@pytest.fixture
+def eyes(saved: SavedModel) -> tuple[SavedModel, list[Any]]:
+    """Return a model that keeps the batches of pixels that it is shown."""
+    seen: list[Any] = []
+
+    def look(pixels: Any, training: bool) -> Any:
+        import tensorflow as tf
+
+        tf.py_function(lambda shown: seen.append(shown.numpy()), [pixels], [])
+        return saved.whole(pixels, training=training)
+
+    return replace(saved, whole=look), seen
+
+
+def _files(*paths: Path | str) -> tuple[ImageFile, ...]:
+    return tuple(ImageFile(str(path)) for path in paths)
+
+
+def _told(results: Sequence[Prediction | Unreadable]) -> list[Prediction]:
+    return [result for result in results if isinstance(result, Prediction)]
+
+
+def test_pixels_are_the_loaders(eyes: tuple[SavedModel, list[Any]], tmp_path: Path) -> None:
+    """A photograph is decoded and resized to the very pixels that training would have seen."""
+    source = write_class_folders(tmp_path / "photos")
+    write_dataset(WriteOptions(source=source, dataset=tmp_path / "d", shuffle=False))
+    batches = load(tmp_path / "d", LoadOptions(image_size=SIZE, training=False, rescale=None))
+    trained = np.concatenate([images.numpy() for images, _ in batches])
+    model, seen = eyes
+    assert len(list(predict(model, find_images([str(source)])))) == 12
+    assert np.array_equal(np.concatenate(seen), trained)
+
+
+def test_predictions_are_the_models(saved: SavedModel, tmp_path: Path) -> None:
+    """Each image comes with the model's probabilities, the highest first, in the order asked."""
+    photos = sorted(write_class_folders(tmp_path / "photos").rglob("*.jpg"), reverse=True)
+    results = _told(list(predict(saved, _files(*photos), PredictOptions(top=3, batch_size=5))))
+    assert [result.path for result in results] == [str(path) for path in photos]
+    for result in results:
+        pixels = _by_hand(Path(result.path))
+        expected = dict(zip(("ant", "bee", "cat"), saved.whole(pixels).numpy()[0], strict=True))
+        assert result.classes == pytest.approx(expected, abs=1e-5)
+        assert list(result.classes) == sorted(expected, key=lambda name: -expected[name])
+        assert result.label == max(expected, key=lambda name: expected[name])
+        assert result.probability == max(result.classes.values())
+
+
+def _by_hand(path: Path) -> Any:
+    import tensorflow as tf
+
+    image = tf.io.decode_image(path.read_bytes(), channels=3)
+    return tf.round(tf.image.resize(image, (SIZE, SIZE)))[None]
+
+
+@pytest.mark.parametrize(("top", "told"), [(1, 1), (2, 2), (50, 3)])
+def test_top(top: int, told: int, saved: SavedModel, tmp_path: Path) -> None:
+    """As many classes are told as are asked for, or as there are."""
+    (tmp_path / "a.jpg").write_bytes(image_bytes())
+    (result,) = predict(saved, _files(tmp_path / "a.jpg"), PredictOptions(top=top))
+    assert isinstance(result, Prediction)
+    assert len(result.classes) == told
+    data = result.to_json()
+    assert data["path"] == str(tmp_path / "a.jpg")
+    assert data["label"] == next(iter(data["classes"]))
+    assert data["probability"] == data["classes"][data["label"]]
+
+
+@pytest.mark.parametrize("format_", ["PNG", "GIF", "BMP", "WEBP", "TIFF", "JPEG"])
+def test_every_format_is_the_same_picture(
+    format_: str, eyes: tuple[SavedModel, list[Any]], tmp_path: Path
+) -> None:
+    """A picture is the same to the model in any format, whatever the file is called."""
+    path = tmp_path / "picture.jpg"
+    path.write_bytes(image_bytes(format_, size=(40, 30)))
+    model, seen = eyes
+    assert _told(list(predict(model, _files(path))))
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("RGB"), np.float32)
+    import tensorflow as tf
+
+    expected = tf.image.resize(pixels, (SIZE, SIZE)).numpy()
+    assert np.abs(seen[0][0] - expected).max() <= (2 if format_ == "JPEG" else 0.5)
+
+
+@pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP"])
+def test_images_are_turned_upright(
+    format_: str, eyes: tuple[SavedModel, list[Any]], tmp_path: Path
+) -> None:
+    """An image that EXIF says lies on its side is set upright first, as write does it."""
+    for name, orientation in (("stored", None), ("turned", 3)):
+        data = image_bytes(format_, size=(32, 32), orientation=orientation)
+        (tmp_path / name).write_bytes(data)
+    model, seen = eyes
+    list(predict(model, _files(tmp_path / "stored", tmp_path / "turned")))
+    stored, turned = seen[0]
+    assert np.abs(turned - stored[::-1, ::-1]).max() <= 3
+    assert np.abs(turned - stored).max() > 20
+
+
+def test_what_is_transparent_is_white(eyes: tuple[SavedModel, list[Any]], tmp_path: Path) -> None:
+    """Pixels that can't be seen don't count, as in what write makes of them."""
+    Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(tmp_path / "a.png")
+    Image.new("I;16", (8, 8), 0xFFFF).save(tmp_path / "b.png")
+    model, seen = eyes
+    list(predict(model, _files(tmp_path / "a.png", tmp_path / "b.png")))
+    assert (seen[0] == 255).all()
+
+
+def test_unreadable_images_have_a_reason(saved: SavedModel, tmp_path: Path) -> None:
+    """What can't be read is told in its place, and the rest is told nevertheless."""
+    good = image_bytes(size=(64, 64))
+    contents = {
+        "good.jpg": good,
+        "cut.jpg": good[: len(good) * 2 // 3],
+        "empty.jpg": b"",
+        "text.jpg": b"no image",
+        "cut.png": image_bytes("PNG", size=(64, 64))[:-30],
+    }
+    for name, data in contents.items():
+        (tmp_path / name).write_bytes(data)
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "link.jpg").symlink_to("nowhere.jpg")
+    names = [*contents, "pipe.jpg", "link.jpg", "missing.jpg", "good.jpg"]
+    results = list(predict(saved, _files(*(tmp_path / name for name in names))))
+    assert [Path(result.path).name for result in results] == names
+    bad = [result for result in results if isinstance(result, Unreadable)]
+    assert [Path(result.path).name for result in bad] == names[1:-1]
+    assert all(result.reason and "\n" not in result.reason for result in bad)
+
+
+def test_a_batch_may_have_no_image(saved: SavedModel, tmp_path: Path) -> None:
+    """Batches of unreadable images, and a short last one, go through like others."""
+    (tmp_path / "good.jpg").write_bytes(image_bytes())
+    names = ["no"] * 4 + ["good.jpg"] * 3
+    files = _files(*(tmp_path / name for name in names))
+    results = list(predict(saved, files, PredictOptions(batch_size=2)))
+    assert [isinstance(result, Prediction) for result in results] == [False] * 4 + [True] * 3
+    assert len({result.probability for result in _told(results)}) == 1
+
+
+def test_memory_is_bounded(saved: SavedModel, tmp_path: Path) -> None:
+    """No more than two batches are read ahead of what is asked for."""
+    names = [tmp_path / f"{number}.jpg" for number in range(40)]
+    for path in names[:20]:
+        path.write_bytes(image_bytes())
+    results = predict(saved, _files(*names), PredictOptions(batch_size=4))
+    for _ in range(4):
+        assert isinstance(next(results), Prediction)
+    for path in names[20:]:  # not there yet when the first batch was told
+        path.write_bytes(image_bytes())
+    assert len(_told(list(results))) == 36
+
+
+@pytest.mark.parametrize("changes", [{"top": 0}, {"batch_size": 0}])
+def test_impossible_options_are_refused(changes: dict[str, int]) -> None:
+    """Nothing can't be told, and no image at a time can't either."""
+    with pytest.raises(UsageError):
+        PredictOptions(**changes)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a directory with images and other files, which is the current one."""
+    for name in ("p/2.jpg", "p/10.PNG", "p/sub/x.webp", "p/notes.txt", "p/.hidden.jpg", "q.jpg"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["q.jpg", "p/notes.txt"], ["q.jpg", "p/notes.txt"]),
+        (["p"], ["p/2.jpg", "p/10.PNG", "p/sub/x.webp"]),
+        (["./p/"], ["p/2.jpg", "p/10.PNG", "p/sub/x.webp"]),
+        (["p/*"], ["p/2.jpg", "p/10.PNG", "p/sub/x.webp"]),
+        (["**/*.jpg"], ["p/2.jpg", "q.jpg"]),
+        (["p/*.jpg", "p", "p/2.jpg"], ["p/2.jpg", "p/10.PNG", "p/sub/x.webp"]),
+        (["missing.jpg"], ["missing.jpg"]),
+    ],
+)
+def test_files_directories_and_patterns(arguments: list[str], found: list[str], tree: Path) -> None:
+    """Directories and patterns mean the images in them, once each, in natural order."""
+    assert tree == Path.cwd()
+    assert find_images(arguments) == _files(*found)
+
+
+@pytest.mark.parametrize("argument", ["", "nothing*", "p/*.txt", "empty"])
+def test_what_means_nothing_says_so(argument: str, tree: Path) -> None:
+    """A pattern or a directory without images stands for itself, with a reason."""
+    (tree / "empty").mkdir()
+    (image,) = find_images([argument])
+    assert image.path == argument
+    assert image.problem
+
+
+def test_a_file_may_be_called_like_a_pattern(tree: Path) -> None:
+    """A file whose name has wildcards in it is that file."""
+    (tree / "a[1].jpg").write_bytes(b"")
+    assert find_images(["a[1].jpg"]) == _files("a[1].jpg")

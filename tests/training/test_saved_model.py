@@ -1,0 +1,191 @@
+"""Whole models in one file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfrtool.errors import WeightsError
+from tfrtool.loading.options import Rescale
+from tfrtool.loading.rescale import rescaler
+from tfrtool.training.models import build_model
+from tfrtool.training.options import ModelName, Trainable
+from tfrtool.training.saved_model import ModelFacts, load_saved, save_model
+
+SIZE = 32
+NAMES = ("cat", "dög", "a\nb")
+FACTS = ModelFacts(model="cnn", image_size=SIZE, class_names=NAMES)
+UNIT = Rescale(scale=1 / 255, offset=0.0)
+
+RESCALES = {
+    "unit": UNIT,
+    "tf": Rescale(scale=1 / 127.5, offset=-1.0),
+    "torch": Rescale(scale=(0.017, 0.018, 0.019), offset=(-2.1, -2.0, -1.8)),
+    "caffe": Rescale(scale=1.0, offset=(-103.939, -116.779, -123.68), bgr=True),
+}
+
+
+@pytest.fixture(scope="module")
+def core() -> Any:
+    """Return a model of rescaled images, of which no two channels mean the same."""
+    return build_model(ModelName.CNN, SIZE, 3, "none", Trainable.AUTO)
+
+
+@pytest.fixture
+def saved(core: Any, tmp_path: Path) -> Path:
+    """Return a saved model."""
+    save_model(tmp_path / "model.keras", core, UNIT, FACTS)
+    return tmp_path / "model.keras"
+
+
+@pytest.mark.parametrize("rescale", RESCALES.values(), ids=RESCALES)
+def test_pixels_go_in(rescale: Rescale, core: Any, tmp_path: Path) -> None:
+    """The saved model gives for pixels, uint8 or float, what the core gives for rescaled ones."""
+    save_model(tmp_path / "m.keras", core, rescale, FACTS)
+    whole = load_saved(tmp_path / "m.keras").whole
+    pixels = np.random.default_rng(0).integers(0, 256, (2, SIZE, SIZE, 3)).astype(np.uint8)
+    expected = np.asarray(core(rescaler(rescale)(pixels)))
+    assert np.allclose(whole.predict_on_batch(pixels), expected, atol=1e-5)
+    assert np.allclose(np.asarray(whole(pixels.astype(np.float32))), expected, atol=1e-5)
+    # Were channels in another order, or pixels not rescaled, this would come out.
+    assert not np.allclose(np.asarray(whole(pixels[..., ::-1])), expected, atol=1e-5)
+    assert not np.allclose(np.asarray(core(pixels)), expected, atol=1e-5)
+
+
+PLAIN_KERAS = """
+import sys, keras, numpy
+model = keras.models.load_model(sys.argv[1], safe_mode=True)
+pixels = numpy.load(sys.argv[2])
+numpy.save(sys.argv[3], model.predict(pixels, verbose=0))
+assert not any(name.startswith("tfrtool") for name in sys.modules)
+"""
+
+
+def test_plain_keras_loads_it(core: Any, tmp_path: Path) -> None:
+    """Who has Keras and the file needs nothing else: no custom objects, no unsafe mode."""
+    rescale = RESCALES["caffe"]
+    save_model(tmp_path / "m.keras", core, rescale, FACTS)
+    pixels = np.random.default_rng(0).integers(0, 256, (2, SIZE, SIZE, 3)).astype(np.uint8)
+    np.save(tmp_path / "pixels.npy", pixels)
+    files = [str(tmp_path / name) for name in ("m.keras", "pixels.npy", "out.npy")]
+    done = subprocess.run(
+        [sys.executable, "-c", PLAIN_KERAS, *files],
+        capture_output=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    expected = np.asarray(core(rescaler(rescale)(pixels)))
+    assert np.allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
+
+
+def test_facts_are_in_the_file(saved: Path) -> None:
+    """Class names, size and resizing are in the file itself, and a directory means its model."""
+    for path in (saved, saved.parent):
+        loaded = load_saved(path)
+        assert (loaded.facts, loaded.path) == (FACTS, saved)
+    with zipfile.ZipFile(saved) as archive:
+        data = json.loads(archive.read("tfrtool.json"))
+    assert data["class_names"] == list(NAMES)
+    assert data["resize"]["method"] == "bilinear"
+
+
+@given(
+    st.builds(
+        ModelFacts,
+        model=st.text(),
+        image_size=st.integers(1, 10**6),
+        class_names=st.lists(st.text(), min_size=2).map(tuple),
+    )
+)
+def test_facts_come_back(facts: ModelFacts) -> None:
+    """What is said of a model is read as it was written."""
+    assert ModelFacts.from_json(json.loads(json.dumps(facts.to_json()))) == facts
+
+
+WRONG = {
+    "format": 2,
+    "model": None,
+    "image_size": "32",
+    "resize": {"method": "nearest"},
+    "class_names": ["cat", 1, 2],
+}
+
+
+@pytest.mark.parametrize("key", WRONG)
+@pytest.mark.parametrize("missing", [False, True])
+def test_facts_of_other_kinds_are_refused(key: str, missing: bool) -> None:
+    """Every field is looked at before it is believed."""
+    data = dict(FACTS.to_json())
+    if missing:
+        del data[key]
+    else:
+        data[key] = WRONG[key]
+    with pytest.raises(ValueError):  # noqa: PT011 - the message is for people
+        ModelFacts.from_json(data)
+
+
+def _rewrite(path: Path, change: Any) -> None:
+    """Write a saved model again, with its facts changed, or without any where there are none."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    facts = members.pop("tfrtool.json")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+        if change is not None:
+            archive.writestr("tfrtool.json", change(facts))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        None,
+        lambda _: b"{",
+        lambda _: b"[" * 100_000,
+        lambda _: b"\xff",
+        lambda facts: facts.replace(b'"cat", ', b""),
+        lambda facts: facts.replace(b"32", b"64"),
+    ],
+    ids=["none", "no JSON", "deep", "no text", "fewer classes", "another size"],
+)
+def test_facts_that_do_not_fit_are_an_error(change: Any, saved: Path) -> None:
+    """A model without its facts, or with those of another, is not used; the file is named."""
+    _rewrite(saved, change)
+    with pytest.raises(WeightsError) as caught:
+        load_saved(saved)
+    assert caught.value.path == str(saved)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "text", "cut", "directory"])
+def test_what_is_no_model_is_an_error(kind: str, saved: Path) -> None:
+    """A file that isn't there, is none, or is cut, is an error that names it."""
+    data = saved.read_bytes()
+    saved.unlink()
+    if kind == "directory":
+        saved.mkdir()
+    elif kind != "missing":
+        content = {"empty": b"", "text": b"no model", "cut": data[: len(data) // 2]}[kind]
+        saved.write_bytes(content)
+    with pytest.raises(WeightsError) as caught:
+        load_saved(saved)
+    assert str(saved) in str(caught.value.path)
+
+
+def test_damaged_weights_are_an_error(saved: Path) -> None:
+    """Weights that were changed on the disk are not believed."""
+    data = bytearray(saved.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    saved.write_bytes(data)
+    with pytest.raises(WeightsError):
+        load_saved(saved)
