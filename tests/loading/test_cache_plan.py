@@ -1,0 +1,226 @@
+"""Where images are to be kept, decided from numbers alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tfrtool.errors import UsageError
+from tfrtool.loading.cache_plan import CachePlan, CacheRequest, plan_cache
+from tfrtool.loading.options import Cache, Recipe
+
+GB = 10**9
+FEATURES, MEMORY, DISK, NONE = Cache.FEATURES, Cache.MEMORY, Cache.DISK, Cache.NONE
+
+CATS_VS_DOGS = CacheRequest(
+    images=23_262,
+    image_size=224,
+    epochs=5,
+    feature_size=1280,
+    free_memory=24 * GB,
+    free_disk=99 * GB,
+)
+"""3.5 GB as uint8, 14.0 GB as float32, 0.12 GB as features."""
+
+
+def _plan(**changes: Any) -> CachePlan:
+    return plan_cache(replace(CATS_VS_DOGS, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "cache"),
+    [
+        ({}, MEMORY),
+        ({"augmented": True}, MEMORY),
+        ({"free_memory": 7_100_000_000}, MEMORY),
+        ({"free_memory": 6_900_000_000}, DISK),
+        ({"free_memory": None}, DISK),
+        ({"free_memory": GB, "free_disk": 7_100_000_000}, DISK),
+        ({"free_memory": GB, "free_disk": 6_900_000_000}, NONE),
+        ({"free_memory": GB, "free_disk": None}, NONE),
+        ({"epochs": 1}, NONE),
+        ({"base_frozen": True}, FEATURES),
+        ({"base_frozen": True, "epochs": 1}, FEATURES),
+        ({"base_frozen": True, "free_memory": None}, FEATURES),
+        ({"base_frozen": True, "feature_size": None, "free_memory": 0}, FEATURES),
+        ({"base_frozen": True, "augmented": True}, MEMORY),
+        ({"base_frozen": True, "free_memory": 200_000_000}, DISK),
+        ({"base_frozen": True, "feature_size": 7 * 7 * 1280 * 4}, MEMORY),
+        ({"on_disk": True}, DISK),
+        ({"on_disk": True, "epochs": 1}, DISK),
+        ({"on_disk": True, "free_disk": 0, "free_memory": 0}, DISK),
+        ({"on_disk": True, "base_frozen": True}, FEATURES),
+    ],
+)
+def test_unasked_takes_the_cheapest_that_fits(changes: dict[str, Any], cache: Cache) -> None:
+    """Features before memory before disk before nothing, each within half of what is free."""
+    assert _plan(**changes).cache is cache
+
+
+@pytest.mark.parametrize(
+    ("asked", "changes", "cache"),
+    [
+        (NONE, {"base_frozen": True}, NONE),
+        (MEMORY, {"base_frozen": True}, MEMORY),
+        (MEMORY, {"epochs": 1}, MEMORY),
+        (MEMORY, {"free_memory": 4 * GB}, MEMORY),
+        (MEMORY, {"free_memory": None}, MEMORY),
+        (DISK, {}, DISK),
+        (DISK, {"free_disk": 4 * GB}, DISK),
+        (DISK, {"free_disk": None}, DISK),
+        (DISK, {"free_disk": 0, "on_disk": True}, DISK),
+        (FEATURES, {"base_frozen": True}, FEATURES),
+        (FEATURES, {"base_frozen": True, "free_memory": 140_000_000}, FEATURES),
+        (FEATURES, {"base_frozen": True, "feature_size": None}, FEATURES),
+    ],
+)
+def test_what_is_asked_for_is_done(asked: Cache, changes: dict[str, Any], cache: Cache) -> None:
+    """What the user asked for is done where it can be, also where auto would do otherwise."""
+    plan = _plan(asked=asked, **changes)
+    assert plan.cache is cache
+    assert "asked for" in plan.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [({"base_frozen": True, "augmented": True}, "augmented"), ({}, "no frozen base")],
+)
+@pytest.mark.parametrize("free", [24 * GB, GB, None])
+def test_impossible_features_fall_back_and_say_so(
+    changes: dict[str, Any], word: str, free: int | None
+) -> None:
+    """Features that can't be kept give way to what auto would do, and the reason tells it."""
+    plan = _plan(asked=FEATURES, free_memory=free, **changes)
+    auto = _plan(free_memory=free, **changes)
+    assert (plan.cache, plan.bytes) == (auto.cache, auto.bytes)
+    assert plan.reason.startswith("not features")
+    assert word in plan.reason
+    assert plan.reason.endswith(auto.reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "needed"),
+    [
+        ({"asked": MEMORY, "free_memory": 3 * GB}, "3,351 MiB"),
+        ({"asked": MEMORY, "free_memory": 3_550_000_000}, "3,351 MiB"),
+        ({"asked": DISK, "free_disk": GB}, "3,340 MiB"),
+        ({"asked": FEATURES, "base_frozen": True, "free_memory": 10**8}, "114 MiB"),
+        ({"recipe": Recipe.NOTEBOOK, "free_memory": 12 * GB}, "13,369 MiB"),
+        ({"recipe": Recipe.NOTEBOOK, "image_size": 300, "free_memory": 25 * GB}, "23,970 MiB"),
+    ],
+)
+def test_what_can_not_fit_is_refused(changes: dict[str, Any], needed: str) -> None:
+    """Rather than crash later: the error tells bytes needed, bytes free, and the way out."""
+    with pytest.raises(UsageError) as caught:
+        _plan(**changes)
+    error = caught.value
+    free = changes["free_disk" if "free_disk" in changes else "free_memory"]
+    assert error.found == needed
+    assert f"{free / 2**20:,.0f} MiB are free" in str(error.expected)
+    assert "--" in str(error.hint)
+
+
+def test_published_recipes_have_their_own_rules() -> None:
+    """The notebook keeps four bytes a channel in memory, whatever the epochs; naive keeps none."""
+    notebook = _plan(recipe=Recipe.NOTEBOOK, epochs=1)
+    assert (notebook.cache, round((notebook.bytes or 0) / 1e9, 1)) == (MEMORY, 14.0)
+    assert _plan(recipe=Recipe.NAIVE, base_frozen=True).cache is NONE
+
+
+def test_reason_has_the_numbers() -> None:
+    """People are told what is kept, how large it is, and what is free."""
+    assert _plan(images=1000, free_memory=23_000 * 2**20).reason == (
+        "144 MiB of uint8, and 23,000 MiB are free"
+    )
+    assert "0.6 MiB" in _plan(images=4).reason
+    disk = _plan(free_memory=GB).reason
+    assert "3,340 MiB on disk" in disk
+    assert "954 MiB are free" in disk
+
+
+@pytest.mark.parametrize(
+    "changes", [{"images": -1}, {"image_size": 0}, {"epochs": 0}, {"free_memory": -1}]
+)
+def test_impossible_requests_are_refused(changes: dict[str, int]) -> None:
+    """A request that can't be meant is a usage error."""
+    with pytest.raises(UsageError):
+        _plan(**changes)
+
+
+SIZES = st.none() | st.integers(0, 40 * GB)
+REQUESTS = st.builds(
+    CacheRequest,
+    images=st.integers(0, 50_000),
+    image_size=st.integers(1, 400),
+    epochs=st.integers(1, 3),
+    asked=st.none() | st.sampled_from(Cache),
+    recipe=st.sampled_from(Recipe),
+    base_frozen=st.booleans(),
+    augmented=st.booleans(),
+    feature_size=st.none() | st.integers(1, 100_000),
+    free_memory=SIZES,
+    free_disk=SIZES,
+    on_disk=st.booleans(),
+)
+PREFERENCE = [FEATURES, MEMORY, DISK, NONE]
+
+
+def _or_refused(request: CacheRequest) -> CachePlan | None:
+    try:
+        return plan_cache(request)
+    except UsageError:
+        return None
+
+
+@given(REQUESTS)
+def test_never_more_than_is_free(request: CacheRequest) -> None:
+    """Whatever is asked for, what is planned fits where it is planned; unasked, into half."""
+    plan = _or_refused(request)
+    assume(plan is not None and plan.bytes is not None)
+    assert plan is not None
+    assert plan.bytes is not None
+    disk = plan.cache is DISK
+    free = request.free_disk if disk else request.free_memory
+    if free is not None and plan.cache is not NONE and not (disk and request.on_disk):
+        unasked = request.asked is None and request.recipe is Recipe.TFRTOOL
+        assert plan.bytes <= free * (0.5 if unasked else 0.9)
+
+
+@given(REQUESTS)
+def test_unasked_is_never_refused(request: CacheRequest) -> None:
+    """Without a wish of the user's there is always a plan, with a reason on one line."""
+    plan = plan_cache(replace(request, asked=None, recipe=Recipe.TFRTOOL))
+    assert plan.reason
+    assert "\n" not in plan.reason
+    assert (plan.bytes == 0) >= (plan.cache is NONE)
+
+
+@given(REQUESTS, st.integers(0, GB), st.integers(0, GB))
+def test_more_room_never_hurts(request: CacheRequest, memory: int, disk: int) -> None:
+    """With more free memory and disk, the plan stays or becomes a better one."""
+    assume(request.free_memory is not None and request.free_disk is not None)
+    assert request.free_memory is not None
+    assert request.free_disk is not None
+    more = replace(
+        request, free_memory=request.free_memory + memory, free_disk=request.free_disk + disk
+    )
+    before, after = _or_refused(request), _or_refused(more)
+    if before is not None:
+        assert after is not None
+        assert PREFERENCE.index(after.cache) <= PREFERENCE.index(before.cache)
+
+
+@given(REQUESTS, st.integers(1, 10_000))
+def test_more_images_never_help(request: CacheRequest, images: int) -> None:
+    """With more images, the plan stays or becomes a worse one."""
+    before, after = (
+        _or_refused(request),
+        _or_refused(replace(request, images=request.images + images)),
+    )
+    if after is not None:
+        assert before is not None
+        assert PREFERENCE.index(before.cache) <= PREFERENCE.index(after.cache)
