@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 
 from PIL import Image
 
+from tests.bench.photographs import make_photographs
 from tests.bench.timing import Pair, compare
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.writing.options import WriteOptions
@@ -31,7 +31,7 @@ def run(directory: Path) -> Iterator[Pair | str]:
     """Yield each comparison; the photographs are in the page cache, start-up is not counted."""
     import tensorflow as tf
 
-    photographs = _photographs(directory / "photographs")
+    photographs = make_photographs(directory / "photographs", _COUNT)
     files = sorted(photographs.rglob("*.jpg"))
     size = sum(path.stat().st_size for path in files)
     yield f"{len(files):,} photographs, {size / 1e6:.1f} MB, {len(os.sched_getaffinity(0))} cores"
@@ -97,19 +97,6 @@ def run(directory: Path) -> Iterator[Pair | str]:
 def _bytes(tf: object, value: bytes) -> object:
     train = tf.train  # type: ignore[attr-defined]
     return train.Feature(bytes_list=train.BytesList(value=[value]))
-
-
-def _photographs(root: Path) -> Path:
-    """Make JPEGs of the size and detail of photographs of cats and dogs: 22 kB, 450 x 374."""
-    noise = random.Random(0)
-    for number in range(_COUNT):
-        folder = root / ("cat", "dog")[number % 2]
-        folder.mkdir(parents=True, exist_ok=True)
-        rough = Image.frombytes("RGB", (90, 75), noise.randbytes(90 * 75 * 3))
-        smooth = rough.resize((12, 10)).resize((450, 374), Image.Resampling.BICUBIC)
-        image = Image.blend(smooth, rough.resize((450, 374), Image.Resampling.BILINEAR), 0.18)
-        image.save(folder / f"{number}.jpg", quality=88)
-    return root
 
 
 def _builder_class(files: list[Path]) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,25 @@ def test_memory_is_taken_as_it_fills() -> None:
     store = ImageStore(20_000, 224)
     assert _resident() - before < 50 * 2**20
     del store
+
+
+def test_memory_is_given_back(tf: Any) -> None:
+    """When nobody uses a pipeline any more, its images are gone, though TensorFlow saw them."""
+    kept, array = _used_store(tf)
+    gc.collect()
+    assert (kept(), array()) == (None, None)
+
+
+def _used_store(tf: Any) -> tuple[Any, Any]:
+    """Return weak references to a store, and to its memory, that a pipeline has used."""
+    images, labels = np.zeros((50, SIZE, SIZE, 3), np.uint8), np.arange(50)
+    store, order = ImageStore(50, SIZE), _order(50)
+    decoded = tf.data.Dataset.from_tensor_slices((images, labels))
+    batches = store.steps(decoded, order, 1, tf.Variable(0, dtype=tf.int64)).map(
+        lambda step: store.gather(order.rows(step // order.steps, step % order.steps))
+    )
+    assert sum(len(labels) for _, labels in batches) == 50
+    return weakref.ref(store), weakref.ref(store._images.base)
 
 
 def _resident() -> int:

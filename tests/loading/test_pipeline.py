@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,13 @@ from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline import load
 
 SIZE = 32
-CACHES = (Cache.MEMORY, Cache.NONE)
+CACHES = (Cache.MEMORY, Cache.NONE, Cache.DISK)
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep caches on disk out of the user's own directory."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +173,30 @@ def test_keras_fit_knows_the_number_of_steps(shades: Dataset) -> None:
     model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(load(shades, _options()), epochs=2, verbose=0, shuffle=False, callbacks=[told])
     assert steps == [8, 8]
+
+
+def test_disk_cache_is_found_again_and_dropped_when_stale(tmp_path: Path) -> None:
+    """The next run reads what the first one wrote; a shard that changed means a new cache."""
+    directory = write_pets(tmp_path)
+    options = _options(cache=Cache.DISK, cache_directory=tmp_path / "c", training=False)
+    told: list[tuple[int, int]] = []
+    first = _pixel_sums(load(directory, options, on_cached=lambda *at: told.append(at)))
+    (file,) = (tmp_path / "c").iterdir()
+    assert told[-1][0] == told[-1][1] == len(first)
+    told.clear()
+    assert _pixel_sums(load(directory, options, on_cached=lambda *at: told.append(at))) == first
+    assert told == []
+    shard = next(path for path in directory.iterdir() if "-train.tfrecord" in path.name)
+    gc.collect()  # a cache that somebody reads is not removed
+    os.utime(shard, ns=(1, 1))
+    assert _pixel_sums(load(directory, options, on_cached=lambda *at: told.append(at))) == first
+    assert told
+    (fresh,) = (tmp_path / "c").iterdir()
+    assert fresh.name != file.name
+
+
+def _pixel_sums(batches: Any) -> list[float]:
+    return [float(image.sum()) for images, _ in batches for image in images.numpy()]
 
 
 def test_evaluation_order_is_fixed(shades: Dataset) -> None:

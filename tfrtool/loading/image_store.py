@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,15 +32,36 @@ class ImageStore:
     """
 
     def __init__(self, images: int, image_size: int) -> None:
-        self._count = images
-        self._images = _pages((images, image_size, image_size, 3), np.uint8)
-        self._labels = _pages((images,), np.int64)
-        self._tensors = _as_tensor(self._images), _as_tensor(self._labels)
+        """Make room for some images."""
+        self._hold(
+            _pages((images, image_size, image_size, 3), np.uint8), _pages((images,), np.int64)
+        )
         self._full = False
+
+    @classmethod
+    def of(cls, images: Any, labels: Any) -> ImageStore:
+        """Return a full store.
+
+        Args:
+            images: an array, uint8 [images, size, size, 3], that can be written to and starts at a
+                multiple of 64 bytes, as TensorFlow wants it.
+            labels: an array, int64 [images].
+        """
+        store = cls.__new__(cls)
+        aligned = _pages(labels.shape, np.int64)
+        aligned[:] = labels
+        store._hold(images, aligned)
+        store._full = True
+        return store
+
+    def _hold(self, images: Any, labels: Any) -> None:
+        self._images, self._labels = images, labels
+        self._tensors = _as_tensor(images), _as_tensor(labels)
+        self._count = len(labels)
 
     def missing(self) -> Any:
         """Return whether there are rows to be filled yet, bool [], as a part of a graph."""
-        missing = tf.numpy_function(lambda: np.bool_(not self._full), (), tf.bool)
+        missing = tf.numpy_function(_weak(self._is_missing), (), tf.bool)
         missing.set_shape([])
         return missing
 
@@ -80,7 +103,7 @@ class ImageStore:
 
     def _stored(self, number: Any, chunk: tuple[Any, Any]) -> Any:
         """Store a chunk, and return how many rows there are, int64 []."""
-        end = tf.numpy_function(self._store, (number, *chunk), tf.int64)
+        end = tf.numpy_function(_weak(self._store), (number, *chunk), tf.int64)
         end.set_shape([])
         return end
 
@@ -96,15 +119,34 @@ class ImageStore:
 
     def _checked(self, stored: Any) -> Any:
         """Return what was stored, when the end comes no earlier than it should."""
-
-        def check(stored: Any) -> Any:
-            if stored == _END and not self._full:
-                raise ValueError(f"there are fewer than the {self._count} images that were counted")
-            return stored
-
-        checked = tf.numpy_function(check, (stored,), tf.int64)
+        checked = tf.numpy_function(_weak(self._check), (stored,), tf.int64)
         checked.set_shape([])
         return checked
+
+    def _is_missing(self) -> Any:
+        return np.bool_(not self._full)
+
+    def _check(self, stored: Any) -> Any:
+        if stored == _END and not self._full:
+            raise ValueError(f"there are fewer than the {self._count} images that were counted")
+        return stored
+
+
+def _weak(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a method as long as its object lives.
+
+    TensorFlow keeps the functions of graphs for ever, in the outermost graph, and with them would
+    keep the images. The pipeline's own functions keep the object alive as long as it is needed.
+    """
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        found = reference()
+        if found is None:
+            raise RuntimeError("the pipeline is gone")
+        return found(*args)
+
+    return call
 
 
 def _pages(shape: tuple[int, ...], dtype: type) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ import tensorflow as tf
 
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment import augmenter
+from tfrtool.loading.cache_key import CacheKey, default_cache_directory
 from tfrtool.loading.dataset import Dataset, open_dataset
 from tfrtool.loading.decode import batch_parser, decoder, features_decoder
+from tfrtool.loading.disk_cache import open_disk_cache, read_disk_cache, write_disk_cache
 from tfrtool.loading.image_store import ImageStore
 from tfrtool.loading.options import Cache, LoadOptions, Recipe
 from tfrtool.loading.order import Order
@@ -21,7 +23,7 @@ from tfrtool.loading.reading import hold_out, shard_paths, shard_reader
 from tfrtool.loading.recipes import STAGES_OF, load_published
 from tfrtool.loading.rescale import rescaler
 
-__all__ = ["count_images", "load", "load_decoded"]
+__all__ = ["count_images", "has_disk_cache", "load", "load_decoded"]
 
 _CYCLE = 4
 _SHUFFLE_UNCACHED = 1024
@@ -56,8 +58,12 @@ def load(
     dataset: Dataset | str | os.PathLike[str],
     options: LoadOptions,
     context: Any = None,
+    on_cached: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Any:
     """Build the pipeline of a split.
+
+    Where images are cached on disk, and no earlier run has done so, they are all decoded and
+    written before this returns.
 
     Args:
         dataset: a dataset, or the directory of one.
@@ -65,6 +71,8 @@ def load(
         context: a ``tf.distribute.InputContext``, as ``distribute_datasets_from_function`` gives
             it: this pipeline has its share of the records then, and its replicas' share of the
             batch.
+        on_cached: called now and then while a cache on disk is written, with the images so far and
+            in all.
 
     Returns:
         A ``tf.data.Dataset`` of ``options.epochs`` epochs, with its cardinality known: pairs of
@@ -76,6 +84,7 @@ def load(
         DatasetError: the directory holds no dataset, or the part of it that was asked for is
             empty.
         CorruptShardError: the framing of a shard is damaged.
+        WriteError: the cache on disk can't be written.
     """
     if not isinstance(dataset, Dataset):
         dataset = open_dataset(Path(dataset))
@@ -86,7 +95,7 @@ def load(
         batches = load_published(dataset, options, images, STAGES_OF[options.recipe])
         return _with_cardinality(batches, -(-images // options.batch_size))
     share = _Share.of(images, options, context)
-    batches = _ours(dataset, options, share)
+    batches = _ours(dataset, options, share, on_cached)
     steps = -(-share.images // share.batch_size)
     return _with_cardinality(batches, steps * options.epochs)
 
@@ -183,9 +192,24 @@ def load_decoded(
     )
 
 
-def _ours(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
-    build = _stored if options.cache is Cache.MEMORY else _streamed
-    batches = build(dataset, options, share)
+def has_disk_cache(dataset: Dataset, options: LoadOptions) -> bool:
+    """Tell whether an earlier run has left a whole cache on disk for these options."""
+    share = _Share.of(count_images(dataset, options), options, None)
+    directory, key = _disk_cache_key(dataset, options, share)
+    return open_disk_cache(directory, key) is not None
+
+
+def _ours(
+    dataset: Dataset, options: LoadOptions, share: _Share, on_cached: Callable[[int, int], None]
+) -> Any:
+    if options.cache is Cache.NONE:
+        batches = _streamed(dataset, options, share)
+    elif options.cache is Cache.DISK:
+        store = _disk_store(dataset, options, share, on_cached)
+        batches = _stored(dataset, options, share, store)
+    else:
+        store = ImageStore(share.images, options.image_size)
+        batches = _stored(dataset, options, share, store)
     if options.rescale is not None:
         rescale = rescaler(options.rescale)
         batches = batches.map(lambda images, labels: (rescale(images), labels))
@@ -195,9 +219,8 @@ def _ours(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
     return batches.with_options(_tf_options(options))
 
 
-def _stored(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
-    """Return batches of images that are all kept in memory."""
-    store = ImageStore(share.images, options.image_size)
+def _stored(dataset: Dataset, options: LoadOptions, share: _Share, store: ImageStore) -> Any:
+    """Return batches of images that are all kept in memory, or on disk."""
     order = Order(
         images=share.images,
         batch_size=share.batch_size,
@@ -222,6 +245,26 @@ def _stored(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
         num_parallel_calls=os.cpu_count() or 1,
         deterministic=options.deterministic,
     )
+
+
+def _disk_store(
+    dataset: Dataset, options: LoadOptions, share: _Share, on_cached: Callable[[int, int], None]
+) -> ImageStore:
+    """Return the images that an earlier run has left on disk, or leave them there now."""
+    directory, key = _disk_cache_key(dataset, options, share)
+    cache = open_disk_cache(directory, key)
+    if cache is None:
+        decoded = load_decoded(dataset, replace(options, deterministic=True), share)
+        cache = write_disk_cache(
+            directory, key, decoded, lambda done: on_cached(done, share.images)
+        )
+    return ImageStore.of(*read_disk_cache(cache))
+
+
+def _disk_cache_key(dataset: Dataset, options: LoadOptions, share: _Share) -> tuple[Path, CacheKey]:
+    directory = options.cache_directory or default_cache_directory()
+    extra = {"share": (share.index, share.count)}
+    return directory, CacheKey.of(dataset, options, share.images, extra)
 
 
 def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:

@@ -1,0 +1,99 @@
+"""`tfrtool bench`, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.datasets import write_pets
+from tfrtool.cli import main
+from tfrtool.loading import bench as bench_module
+from tfrtool.loading.bench_process import measure_here
+
+FAST = ["--image-size", "32", "--batch-size", "8", "--rounds", "1"]
+STAGES = ["naive", "interleave", "parallel map", "cache", "prefetch", "tfrtool"]
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a dataset of 14 images to train on and 6 to validate on, in two shards each."""
+    return str(write_pets(tmp_path_factory.mktemp("data")))
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let measurements run where the test does, which saves starting TensorFlow again."""
+    monkeypatch.setattr(bench_module, "measure_apart", measure_here)
+
+
+def test_json_is_an_object_a_stage_and_a_verdict(
+    pets: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """--json prints the stages in order, then what limits the loader; nothing else is on stdout."""
+    assert main(["bench", pets, *FAST, "--split", "validation", "--json"]) == 0
+    *stages, last = map(json.loads, capfd.readouterr().out.splitlines())
+    assert [stage["stage"] for stage in stages] == STAGES
+    for stage in stages:
+        assert stage.keys() == {"stage", "first_epoch", "later_epochs", "memory_bytes", "left_out"}
+        assert stage["left_out"] is None
+        for epoch in (stage["first_epoch"], stage["later_epochs"]):
+            assert epoch["images_per_second"]["median"] > 0
+            assert epoch["cpu_ms_per_image"]["median"] > 0
+            assert epoch["first_batch_seconds"]["median"] > 0
+            assert epoch["ending_seconds"]["median"] >= 0
+    assert last["images"] == 6
+    assert last["bottleneck"]
+    assert last["sentence"].endswith(".")
+    assert last["parts_cpu_ms_per_image"].keys() == {"reading", "parsing", "decoding", "resizing"}
+    assert last["speedup"].keys() == {"naive", "prefetch"}
+
+
+def test_text_is_a_table_and_a_sentence(pets: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """People read a line a stage, where the work of a record is, and what the bottleneck is."""
+    assert main(["bench", pets, *FAST, "--limit", "1"]) == 0
+    out = capfd.readouterr().out
+    assert "Loading 7 of 14 images from 1 shard\n" in out
+    lines = [line.strip() for line in out.splitlines()]
+    starts = [line.split("  ")[0] for line in lines]
+    for stage in ("naive", "+ interleave", "+ parallel map", "+ cache", "+ prefetch", "tfrtool"):
+        assert stage in starts
+    assert "decode the image" in starts
+    assert sum(" the bottleneck" in line for line in lines) == 1
+    assert "There is one shard" in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_stage_that_is_left_out_is_said(
+    pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory is short the published cache is not tried: exit code 3, and a reason."""
+    monkeypatch.setattr(bench_module, "available_memory", lambda: 50_000)
+    assert main(["bench", pets, *FAST, "--json"]) == 3
+    *stages, last = map(json.loads, capfd.readouterr().out.splitlines())
+    left_out = {stage["stage"]: stage["left_out"] for stage in stages if stage["left_out"]}
+    assert left_out.keys() == {"cache", "prefetch"}
+    assert last["speedup"]["prefetch"] is None
+    assert main(["bench", pets, *FAST]) == 3
+    out = capfd.readouterr().out
+    assert "+ cache was left out: its float32 cache" in out
+    assert "v the published pipeline: not measured" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--epochs", "1"], ["--rounds", "0"], ["--split", "nope"], ["--image-size", "0"]],
+)
+def test_wrong_use(pets: str, arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """A request without sense is exit code 2, and one line on stderr."""
+    assert main(["bench", pets, *arguments]) == 2
+    output = capfd.readouterr()
+    assert output.out == ""
+    assert len(output.err.splitlines()) == 1
+
+
+def test_no_dataset(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A directory that is not there is exit code 1, and is named."""
+    assert main(["bench", str(tmp_path / "none")]) == 1
+    assert str(tmp_path / "none") in capfd.readouterr().err
