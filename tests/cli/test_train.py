@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,17 @@ def test_text_is_a_table(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture
         ["--validation", "1.5"],
         ["--model", "resnet"],
         ["--recipe", "naive", "--cache", "memory"],
+        ["--recipe", "naive", "--cycle-length", "2"],
+        ["--recipe", "naive", "--compare"],
+        ["--augment", "sepia"],
+        ["--augment", "flip", "--compare"],
+        ["--prefetch", "many"],
+        ["--shuffle-buffer", "0"],
+        ["--rescale", "unit", "--normalize", "dataset"],
+        ["--precision", "bfloat16"],
+        ["--trainable", "nope"],
+        ["--resume"],
+        ["--profile"],
         ["--weights", "imagenet"],
     ],
 )
@@ -98,3 +110,81 @@ def test_weights_that_are_not_there(
     assert main(["train", pets, *FAST, "--weights", str(tmp_path / "no.h5")]) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert str(tmp_path / "no.h5") in line
+
+
+def _last(text: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(text.splitlines()[-1])
+    return data
+
+
+def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Options that go together are taken together, and the plan tells what they came to."""
+    words = [*FAST, "--augment", "flip,rotate=10", "--normalize", "dataset"]
+    words += ["--cycle-length", "2", "--block-length", "2", "--parallel-calls", "1"]
+    words += ["--shuffle-buffer", "8", "--prefetch", "auto", "--no-deterministic"]
+    words += ["--cache", "none", "--early-stopping", "2", "--trainable", "hidden"]
+    words += ["--tensorboard", str(tmp_path / "logs"), "--profile", "--on-corrupt", "skip"]
+    assert main(["train", pets, *words]) == 0
+    output = capfd.readouterr()
+    assert "loader   tfrtool, in any order, augment flip,rotate=10; cache: none" in output.out
+    assert f"profile  {tmp_path / 'logs'}" in output.out
+    assert "the weights are those of epoch" in output.out
+    assert output.err == ""
+    assert {path.name for path in (tmp_path / "logs").iterdir()} >= {"train", "plugins"}
+
+
+def test_resume(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A run is gone on with from its directory, up to more epochs; another run is refused."""
+    run = ["train", pets, *FAST, "--out", str(tmp_path / "run")]
+    assert main([*run, "--resume"]) == 0
+    assert main(run) == 2
+    assert main([*run, "--resume", "--seed", "1"]) == 2
+    assert "seed" in capfd.readouterr().err
+    assert main([*run, "--resume"]) == 0
+    assert "a higher --epochs adds some" in capfd.readouterr().out
+    assert main([*run, "--resume", "--epochs", "3", "--json"]) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line.get("epoch") for line in lines] == [3, None]
+    assert (lines[-1]["epochs"], lines[-1]["epochs_before"]) == (3, 2)
+    history = json.loads((tmp_path / "run" / "history.json").read_text())
+    assert [epoch["epoch"] for epoch in history["epochs"]] == [1, 2, 3]
+
+
+def test_compare(pets: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """--compare adds the naive recipe's time and the ratio to the last object, and to the text."""
+    assert main(["train", pets, *FAST, "--compare", "--json"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 3
+    last = json.loads(lines[-1])
+    assert last["speedup"] == pytest.approx(last["naive_seconds"] / last["seconds"], rel=1e-2)
+    assert main(["train", pets, *FAST, "--epochs", "1", "--compare"]) == 0
+    text = capfd.readouterr().out
+    assert "times as fast as the naive recipe" in text
+    assert text.count("s of CPU") == 2
+
+
+def test_damage_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With --on-corrupt skip the run ends well, with exit code 3, and a line for the record."""
+    payloads = [image_payload(number % 2) for number in range(6)]
+    directory = write_foreign(tmp_path / "d", [payloads])
+    (shard,) = directory.glob("*.tfrecord")
+    flip_bit(shard, len(payloads[0]) + 16 + 30)
+    words = ["train", str(directory), *FAST, "--on-corrupt", "skip"]
+    assert main(words) == 3
+    output = capfd.readouterr()
+    assert "5 to train on" in output.out
+    assert "damage   1 record left out" in output.out
+    (line,) = output.err.splitlines()
+    assert f"{shard}, record 1, offset {len(payloads[0]) + 16}" in line
+    assert main([*words, "--json"]) == 3
+    assert _last(capfd.readouterr().out)["left_out"] == 1
+
+
+def test_any_model_of_keras(pets: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A name of keras.applications is a model, however it is spelt; of others, near ones help."""
+    words = ["--image-size", "32", "--epochs", "1", "--weights", "none", "--trainable", "head"]
+    assert main(["train", pets, *words, "--model", "MobileNetV3-Small", "--json"]) == 0
+    last = _last(capfd.readouterr().out)
+    assert (last["model"], last["cache"]) == ("mobilenetv3small", "features")
+    assert main(["train", pets, *words, "--model", "mobilenetv9"]) == 2
+    assert "mobilenet" in capfd.readouterr().err

@@ -105,8 +105,9 @@ def test_progress_on_a_terminal(tmp_path: Path) -> None:
     source = write_class_folders(tmp_path / "photos", count=40)
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    splits = ["--split", "train=0.5", "--split", "test=0.5"]  # so that it looks first
     process = subprocess.Popen(
-        [sys.executable, "-m", "tfrtool", "write", str(source), str(tmp_path / "pets")],
+        [sys.executable, "-m", "tfrtool", "write", str(source), str(tmp_path / "pets"), *splits],
         stdout=subprocess.PIPE,
         stderr=slave,
         text=True,

@@ -14,6 +14,7 @@ from PIL import Image
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import write_class_folders
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
+from tfrtool.loading.augment_options import parse_augment
 from tfrtool.loading.options import Cache, Recipe
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
@@ -130,10 +131,11 @@ def test_cache_is_planned(pets: Path, changes: dict[str, Any], cache: str) -> No
 
 def test_cache_that_does_not_fit_is_not_made(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With little free memory, images are decoded again instead."""
-    monkeypatch.setattr("tfrtool.training.train.available_memory", lambda: 1_000_000)
+    monkeypatch.setattr("tfrtool.training.plan.available_memory", lambda: 1_000_000)
+    monkeypatch.setattr("tfrtool.training.plan.free_disk", lambda _: 1_000_000)
     plan = _plan(_options(pets))
     assert plan.cache == "none"
-    assert "1 MiB are free" in plan.cache_reason
+    assert "1.0 MiB are free" in plan.cache_reason
 
 
 def test_out_holds_a_whole_model(pets: Path, tmp_path: Path) -> None:
@@ -143,6 +145,7 @@ def test_out_holds_a_whole_model(pets: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     report = train(_options(pets, image_size=64, epochs=12, learning_rate=1e-3, out=out))
     assert sorted(path.name for path in out.iterdir()) == [
+        "checkpoint.npz",
         "history.json",
         "history.png",
         "labels.txt",
@@ -238,6 +241,16 @@ def test_label_beyond_the_classes_is_an_error(tmp_path: Path) -> None:
         {"seed": -1},
         {"validation": 1.5},
         {"recipe": Recipe.NAIVE, "cache": Cache.MEMORY},
+        {"recipe": Recipe.NAIVE, "cycle_length": 2},
+        {"recipe": Recipe.NOTEBOOK, "augment": parse_augment("flip")},
+        {"recipe": Recipe.NOTEBOOK, "deterministic": False},
+        {"recipe": Recipe.NAIVE, "resume": True, "out": Path("run")},
+        {"resume": True},
+        {"profile": True},
+        {"early_stopping": 0},
+        {"shuffle_buffer": 0},
+        {"prefetch": -1},
+        {"cache": Cache.MEMORY, "cache_directory": Path("c")},
         {"weights": "imagenet"},
         {"trainable": Trainable.HEAD},
     ],

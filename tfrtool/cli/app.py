@@ -10,12 +10,14 @@ from collections.abc import Sequence
 import click
 
 from tfrtool import __version__
+from tfrtool.cli.bench_command import bench_command
 from tfrtool.cli.count_command import count_command
 from tfrtool.cli.extract_command import extract_command
 from tfrtool.cli.index_command import index_command
 from tfrtool.cli.inspect_commands import inspect_group
 from tfrtool.cli.options import DEBUG, debug_option
 from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.predict_command import predict_command
 from tfrtool.cli.repair_command import repair_command
 from tfrtool.cli.train_command import train_command
 from tfrtool.cli.verify_command import verify_command
@@ -44,6 +46,8 @@ cli.add_command(extract_command)
 cli.add_command(index_command)
 cli.add_command(verify_command)
 cli.add_command(train_command)
+cli.add_command(predict_command)
+cli.add_command(bench_command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,179 +2,149 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit, emit_json
+from tfrtool.cli.output import emit, emit_json, human_count, warn
+from tfrtool.cli.train_options import loader_options, model_options, run_options, split_options
+from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:
+    from tfrtool.cli.progress import Bars
+    from tfrtool.training.listener import Listener
+    from tfrtool.training.options import TrainOptions
     from tfrtool.training.report import EpochReport, TrainPlan
-    from tfrtool.training.train import Step
 
 __all__ = ["train_command"]
+
+_LEFT_OUT_SHOWN = 10
 
 
 @click.command(
     name="train",
     epilog="\b\nExamples:\n"
     "  tfrtool train shards --validation validation --out run\n"
-    "  tfrtool train shards --model cnn --image-size 150 --validation 0.2 --epochs 10",
+    "  tfrtool train shards --model cnn --image-size 150 --validation 0.2 --augment flip\n"
+    "  tfrtool train shards --out run --epochs 10 --resume",
 )
 @click.argument("dataset")
-@click.option("--split", default="train", show_default=True, help="The split to train on.")
-@click.option(
-    "--validation",
-    metavar="NAME|FRACTION",
-    help="A split to validate on, or the fraction of the training split to hold out. The default "
-    "is the split named validation, if there is one.",
-)
-@click.option(
-    "--model",
-    type=click.Choice(["mobilenet_v2", "cnn"]),
-    default="mobilenet_v2",
-    show_default=True,
-    help="MobileNetV2 with average pooling and softmax, or five convolutions.",
-)
-@click.option(
-    "--weights",
-    metavar="imagenet|none|FILE",
-    help="What to start from; imagenet for mobilenet_v2 (a download), none for cnn.",
-)
-@click.option(
-    "--trainable",
-    type=click.Choice(["auto", "head", "all"]),
-    default="auto",
-    show_default=True,
-    help="What learns; auto is the head over loaded weights, and all where there are none.",
-)
-@click.option(
-    "--image-size", type=click.IntRange(32, 4096), metavar="N", help="Pixels; the model's own."
-)
-@click.option(
-    "--rescale",
-    type=click.Choice(["model", "unit"]),
-    default="model",
-    show_default=True,
-    help="Scale pixels to what the model was trained on, or to 0..1.",
-)
-@click.option("--epochs", type=click.IntRange(1), default=5, show_default=True, metavar="N")
-@click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, metavar="N")
-@click.option(
-    "--learning-rate",
-    type=click.FloatRange(0, min_open=True),
-    metavar="X",
-    help="Of Adam; 0.001 where only a head learns, 0.0003 where everything does.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Of the initial weights and the order of images.",
-)
-@click.option(
-    "--recipe",
-    type=click.Choice(["tfrtool", "notebook", "naive"]),
-    default="tfrtool",
-    show_default=True,
-    help="The loader: ours; the published one; one that does one thing after the other.",
-)
-@click.option(
-    "--cache",
-    type=click.Choice(["auto", "memory", "none"]),
-    default="auto",
-    show_default=True,
-    help="Where decoded images are kept; auto goes by the memory that is free.",
-)
-@click.option(
-    "--out", metavar="DIR", help="Save model.keras, history.json, history.png and labels.txt here."
-)
+@split_options
+@model_options
+@loader_options
+@run_options
 @json_option
 @debug_option
-def train_command(
-    dataset: str,
-    split: str,
-    validation: str | None,
-    model: str,
-    weights: str | None,
-    trainable: str,
-    image_size: int | None,
-    rescale: str,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float | None,
-    seed: int,
-    recipe: str,
-    cache: str,
-    out: str | None,
-    as_json: bool,
-) -> Outcome:
+def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -> Outcome:
     """Train a classifier of images on the shards in DATASET.
 
-    DATASET is what tfrtool write makes, or TFDS, or a directory of shards with one encoded image
-    and one int64 label in each record.
+    DATASET is what tfrtool write makes, or TFDS, or a directory of shards with one image and one
+    label in each record. Exit code 3 means that damaged records were left out.
     """
+    # Before TensorFlow starts: what makes no sense is told at once.
+    options = _options(dataset, given)
     with starting_tensorflow():
         from tfrtool.loading.devices import find_devices
+        from tfrtool.training.compare import train_and_compare
         from tfrtool.training.train import train
 
         find_devices()
     from tfrtool.cli.progress import Bars
-    from tfrtool.cli.train_text import render_end, render_epoch, render_plan
-    from tfrtool.loading.options import Cache, Recipe
-    from tfrtool.training.options import ModelName, RescaleTo, Trainable, TrainOptions
+    from tfrtool.cli.train_text import render_comparison, render_end
 
-    options = TrainOptions(
-        dataset=Path(dataset),
-        split=split,
-        validation=_validation(validation),
-        model=ModelName(model),
-        weights=weights,
-        trainable=Trainable(trainable),
-        image_size=image_size,
-        rescale=RescaleTo(rescale),
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        seed=seed,
-        recipe=Recipe(recipe),
-        cache=None if cache == "auto" else Cache(cache),
-        out=None if out is None else Path(out),
+    with Bars(unit="step") as bars:
+        ours = _listener(bars, as_json)
+        if compare:
+            both = train_and_compare(options, ours, _listener(bars, as_json, label="naive "))
+            report, data = both.ours, both.to_json()
+        else:
+            report = train(options, ours.on_plan, ours.on_epoch, ours.on_step, ours.on_phase)
+            data = report.to_json()
+    if as_json:
+        emit_json(data)
+    else:
+        emit(render_end(report, options.out))
+        if compare:
+            emit(render_comparison(both))
+    return Outcome.DAMAGE if report.plan.n_left_out else Outcome.FINE
+
+
+def _options(dataset: str, given: dict[str, Any]) -> TrainOptions:
+    """Make the noun of what was given; names are those of its attributes, or near them."""
+    from tfrtool.loading.augment_options import parse_augment
+    from tfrtool.loading.options import Cache, Recipe
+    from tfrtool.loading.salvage_report import OnCorrupt
+    from tfrtool.training.options import ModelName, Precision, RescaleTo, Trainable, TrainOptions
+
+    kinds: dict[str, Callable[[Any], Any]] = {
+        "validation": _validation,
+        "model": ModelName,
+        "trainable": Trainable,
+        "recipe": Recipe,
+        "cache": lambda name: None if name == "auto" else Cache(name),
+        "cache_directory": Path,
+        "augment": parse_augment,
+        "precision": Precision,
+        "on_corrupt": OnCorrupt,
+        "out": Path,
+        "tensorboard": Path,
+    }
+    rescale, normalize = given.pop("rescale"), given.pop("normalize")
+    if rescale is not None and normalize is not None:
+        raise UsageError("--rescale and --normalize exclude each other")
+    given["cache_directory"] = given.pop("cache_dir")
+    for name, kind in kinds.items():
+        if given[name] is not None:
+            given[name] = kind(given[name])
+    return TrainOptions(
+        dataset=Path(dataset), rescale=RescaleTo(normalize or rescale or "model"), **given
     )
-    bars = Bars(unit="step")
+
+
+def _validation(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _listener(bars: Bars, as_json: bool, label: str = "") -> Listener:
+    """Return what shows a run as it goes on; of one with a label, only its bars are shown."""
+    from tfrtool.cli.train_text import render_epoch, render_plan
+    from tfrtool.training.listener import Listener
 
     def show_plan(plan: TrainPlan) -> None:
+        bars.close()
+        if label:
+            return
+        for line in plan.left_out[:_LEFT_OUT_SHOWN]:
+            warn(f"left out: {line}")
+        more = len(plan.left_out) - _LEFT_OUT_SHOWN
+        if more > 0:
+            warn(f"left out: {human_count(more, 'more place')}")
         if not as_json:
             emit(render_plan(plan))
 
     def show_epoch(epoch: EpochReport) -> None:
         bars.close()
-        if as_json:
+        if as_json and not label:
             emit_json(epoch.to_json())
-        else:
+        elif not label:
             emit(render_epoch(epoch))
 
-    def show_step(step: Step) -> None:
-        note = f"loss {step.loss:.4f}, accuracy {step.accuracy:.4f}"
-        bars.show(f"epoch {step.epoch}", step.done, step.total, note)
-
-    with bars:
-        report = train(options, show_plan, show_epoch, show_step)
-    if as_json:
-        emit_json(report.to_json())
-    else:
-        emit(render_end(report, options.out))
-    return Outcome.FINE
-
-
-def _validation(text: str | None) -> str | float | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
+    return Listener(
+        on_plan=show_plan,
+        on_epoch=show_epoch,
+        on_step=lambda step: bars.show(
+            f"{label}epoch {step.epoch}",
+            step.done,
+            step.total,
+            f"loss {step.loss:.4f}, accuracy {step.accuracy:.4f}",
+        ),
+        on_phase=lambda phase: bars.show(f"{label}{phase.name}", phase.done, phase.total),
+    )

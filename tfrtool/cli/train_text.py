@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfrtool.cli.output import human_count
 from tfrtool.errors import printable
 from tfrtool.training.report import EpochReport, TrainPlan, TrainReport
 
-__all__ = ["render_end", "render_epoch", "render_plan"]
+if TYPE_CHECKING:
+    from tfrtool.training.compare import Comparison
+
+__all__ = ["render_comparison", "render_end", "render_epoch", "render_plan"]
 
 _CLASSES_SHOWN = 10
 
@@ -23,14 +27,25 @@ def render_plan(plan: TrainPlan) -> str:
         if plan.validation_images
         else ("none to validate on")
     )
+    if plan.epochs_before:
+        validated += f"; {human_count(plan.epochs_before, 'epoch')} done before"
+    loader = [plan.recipe, *([] if plan.deterministic else ["in any order"])]
+    if plan.augment is not None:
+        loader.append(f"augment {plan.augment}")
+    lines = [f"  loader   {', '.join(loader)}; cache: {plan.cache} ({plan.cache_reason})"]
+    if plan.n_left_out:
+        lines.append(f"  damage   {human_count(plan.n_left_out, 'record')} left out")
+    if plan.profile is not None:
+        lines.append(f"  profile  {printable(str(plan.profile))}")
+    precision = "" if plan.precision == "float32" else f", {plan.precision}"
     return "\n".join(
         [
             f"{plan.model} at {plan.image_size} px, "
             f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
-            f"learning rate {plan.learning_rate:g}",
+            f"learning rate {plan.learning_rate:g}{precision}",
             f"  classes  {len(plan.class_names)} ({classes})",
             f"  images   {plan.train_images:,} to train on, {validated}",
-            f"  loader   {plan.recipe}; cache: {plan.cache} ({plan.cache_reason})",
+            *lines,
             "",
             "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait",
         ]
@@ -48,10 +63,27 @@ def render_epoch(epoch: EpochReport) -> str:
 
 def render_end(report: TrainReport, out: Path | None) -> str:
     """Return what is said after the last epoch."""
-    lines = ["", f"{human_count(len(report.epochs), 'epoch')} in {report.seconds:.1f} s"]
+    epochs, before = len(report.epochs), report.plan.epochs_before
+    lines = ["", f"{human_count(epochs, 'epoch')} in {report.seconds:.1f} s"]
+    if epochs == before:
+        lines.append("they were done before; a higher --epochs adds some")
+    if report.best_epoch is not None:
+        early = "stopped early; " if report.stopped_early else ""
+        lines.append(f"{early}the weights are those of epoch {report.best_epoch}, the best")
     if out is not None:
         lines.append(f"saved in {printable(str(out))}: model.keras, history, labels")
     return "\n".join(lines)
+
+
+def render_comparison(both: Comparison) -> str:
+    """Return what is said of our run beside the naive one."""
+    rows = {both.ours.plan.recipe: both.ours, "naive": both.naive}
+    lines = [
+        f"  {name:8}  {run.seconds:8.1f} s  {run.cpu_seconds:8.1f} s of CPU  "
+        f"last loss {run.epochs[-1].loss:.4f}"
+        for name, run in rows.items()
+    ]
+    return "\n".join(["", *lines, f"  {both.speedup:.2f} times as fast as the naive recipe"])
 
 
 def _number(value: float | None) -> str:

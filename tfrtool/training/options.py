@@ -7,53 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.errors import UsageError
+from tfrtool.loading.augment_options import Augment
 from tfrtool.loading.options import Cache, Recipe
+from tfrtool.loading.salvage_report import OnCorrupt
+from tfrtool.training.features_precision import Precision
+from tfrtool.training.model_choice import IMAGENET, ModelName, Trainable, learning_rate, learns_all
 
-__all__ = ["ModelName", "RescaleTo", "TrainOptions", "Trainable", "learns_all"]
+__all__ = ["ModelName", "Precision", "RescaleTo", "TrainOptions", "Trainable"]
 
-IMAGENET = "imagenet"
-NO_WEIGHTS = "none"
-
-
-class ModelName(enum.Enum):
-    """The models; the values are those of the CLI.
-
-    MOBILENET_V2 is Keras' MobileNetV2 with global average pooling and a softmax layer on it. CNN
-    has five convolutions, as the published horses_or_humans example.
-    """
-
-    MOBILENET_V2 = "mobilenet_v2"
-    CNN = "cnn"
+KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
+"""The numbers of our loader; None for each is its own default."""
 
 
 class RescaleTo(enum.Enum):
-    """What pixel values become: the range a model was trained on, or 0 to 1."""
+    """What pixel values become.
+
+    MODEL is the range that the model was trained on, UNIT is 0 to 1. DATASET makes the mean of
+    each channel 0 and its standard deviation 1 over the images that are trained on.
+    """
 
     MODEL = "model"
     UNIT = "unit"
-
-
-class Trainable(enum.Enum):
-    """What learns: the head over loaded weights and else all of it, the head, or all of it."""
-
-    AUTO = "auto"
-    HEAD = "head"
-    ALL = "all"
-
-
-_HEAD_RATE = 1e-3
-"""Keras' own default for Adam."""
-
-_WHOLE_RATE = 3e-4
-"""On 1,000 photographs the cnn's validation accuracy after 5 epochs was 0.65, 0.57 and 0.64 with
-this (seeds 0, 1 and 2), and 0.50, 0.51 and 0.64 with 0.001."""
-
-
-def learns_all(model: ModelName, trainable: Trainable, weights: str) -> bool:
-    """Return whether all of a model learns, and not only the head on a frozen base."""
-    if model is ModelName.CNN or trainable is Trainable.ALL:
-        return True
-    return trainable is Trainable.AUTO and weights == NO_WEIGHTS
+    DATASET = "dataset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +48,24 @@ class TrainOptions:
         rescale: what pixel values become.
         epochs: how many times through the split.
         batch_size: images in a step.
-        learning_rate: Adam's; None is 0.001 where only a head learns, and 0.0003 where everything
-            does.
+        learning_rate: Adam's; None is 0.001 where only a head learns, 0.0003 where random weights
+            do, and 0.0001 where loaded ones do.
         seed: of the initial weights, the order of images, and dropout.
         recipe: the loader.
-        cache: where decoded images are kept; None is memory if they take less than half of what
-            is free.
-        out: a directory for the model, its history and its labels.
+        cache: what is kept between epochs, and where; None is planned from what is free.
+        cache_directory: where a cache on disk is; None is the user's own cache directory.
+        cycle_length, block_length, parallel_calls, shuffle_buffer, prefetch: as in LoadOptions.
+        deterministic: whether the same seed gives the same order of images.
+        augment: how images are changed at random while the model is trained.
+        precision: what the model computes in.
+        on_corrupt: whether damage in the shards ends the run, or is left out.
+        early_stopping: end after this many epochs without a lower val_loss (loss, where nothing
+            is validated), and take the weights of the best epoch; None never does.
+        out: a directory for the model, its history, its labels, and a checkpoint of each epoch.
+        resume: go on from the checkpoint in ``out``, if there is one.
+        tensorboard: a directory for TensorBoard's logs.
+        profile: whether some steps are traced, for TensorBoard's profiler; into ``tensorboard``,
+            or else into ``out / "profile"``.
     """
 
     dataset: Path
@@ -96,7 +82,21 @@ class TrainOptions:
     seed: int = 0
     recipe: Recipe = Recipe.TFRTOOL
     cache: Cache | None = None
+    cache_directory: Path | None = None
+    cycle_length: int | None = None
+    block_length: int | None = None
+    parallel_calls: int | None = None
+    shuffle_buffer: int | None = None
+    prefetch: int | None = None
+    deterministic: bool = True
+    augment: Augment | None = None
+    precision: Precision = Precision.FLOAT32
+    on_corrupt: OnCorrupt = OnCorrupt.STOP
+    early_stopping: int | None = None
     out: Path | None = None
+    resume: bool = False
+    tensorboard: Path | None = None
+    profile: bool = False
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -121,29 +121,86 @@ class TrainOptions:
                 expected="a split's name, or a fraction above 0 and below 1",
                 found=self.validation,
             )
-        if self.cache is not None and self.recipe is not Recipe.TFRTOOL:
-            raise UsageError(f"the recipe {self.recipe.value!r} has a cache rule of its own")
-        if self.model is ModelName.CNN and self.weights == IMAGENET:
+        if self.recipe is not Recipe.TFRTOOL:
+            self._require_published()
+        for name in KNOBS:
+            value, least = getattr(self, name), 0 if name == "prefetch" else 1
+            if value is not None and value < least:
+                raise UsageError(
+                    f"impossible {name.replace('_', ' ')}",
+                    expected=f"at least {least}",
+                    found=value,
+                )
+        if self.early_stopping is not None and self.early_stopping < 1:
+            raise UsageError(
+                "impossible patience of early stopping",
+                expected="at least 1 epoch",
+                found=self.early_stopping,
+            )
+        if self.resume and self.out is None:
+            raise UsageError(
+                "there is nothing to resume from", hint="--out names the directory of the run"
+            )
+        if self.profile and self.out is None and self.tensorboard is None:
+            raise UsageError(
+                "there is no place for the profile", hint="--tensorboard or --out names one"
+            )
+        if self.cache_directory is not None and self.cache not in (None, Cache.DISK):
+            raise UsageError("a cache directory is for the cache on disk", found=self.cache.value)
+        if self.model == ModelName.CNN and self.weights == IMAGENET:
             raise UsageError("there are no imagenet weights for the cnn", expected="none or a file")
-        if self.trainable is Trainable.HEAD and self.model is ModelName.CNN:
-            raise UsageError("the cnn has no base: all of it learns", expected="auto or all")
+        if self.precision is not Precision.FLOAT32:
+            self._require_features()
+        if self.trainable == Trainable.HEAD and self.model == ModelName.CNN:
+            raise UsageError(
+                "the cnn has no base: all of it learns", expected="auto, all or a layer"
+            )
+
+    def _require_features(self) -> None:
+        """Refuse to learn in less than float32.
+
+        A step of MobileNetV2 in bfloat16 took 1.5 times the CPU time of one in float32, on a
+        processor with AVX512_BF16: oneDNN has no fast ways back through its convolutions.
+        """
+        features = self.recipe is Recipe.TFRTOOL and self.cache in (None, Cache.FEATURES)
+        if not (features and self.freezes_base and self.augment is None):
+            raise UsageError(
+                f"{self.precision.value} is for a frozen base whose features are kept",
+                hint="it needs --trainable head, --cache features or auto, and no --augment",
+            )
+
+    def _require_published(self) -> None:
+        """Refuse what the published pipelines don't have: they are compared, and not changed."""
+        recipe = f"the recipe {self.recipe.value!r}"
+        if self.cache is not None or self.cache_directory is not None:
+            raise UsageError(f"{recipe} has a cache rule of its own")
+        for name in (*KNOBS, "augment"):
+            if getattr(self, name) is not None:
+                raise UsageError(f"{recipe} has no choice of {name.replace('_', ' ')}")
+        if not self.deterministic:
+            raise UsageError(f"{recipe} has an order of its own")
+        if self.resume:
+            raise UsageError(f"{recipe} can't go on where it was: its order is lost with the run")
+
+    @property
+    def freezes_base(self) -> bool:
+        """Whether nothing but a head learns, on a base that gives an image the same features."""
+        whole = learns_all(self.model, self.trainable, self.initial_weights)
+        return self.model != ModelName.CNN and self.trainable.layer is None and not whole
 
     @property
     def size(self) -> int:
         """The image size in pixels, the model's own where none is given."""
-        own = {ModelName.MOBILENET_V2: 224, ModelName.CNN: 300}
-        return self.image_size or own[self.model]
+        return self.image_size or self.model.image_size
 
     @property
     def rate(self) -> float:
         """The learning rate, the default where none is given."""
         if self.learning_rate is not None:
             return self.learning_rate
-        whole = learns_all(self.model, self.trainable, self.initial_weights)
-        return _WHOLE_RATE if whole else _HEAD_RATE
+        return learning_rate(self.model, self.trainable, self.initial_weights)
 
     @property
     def initial_weights(self) -> str:
         """What weights to start from, the model's own default where none are given."""
-        own = {ModelName.MOBILENET_V2: IMAGENET, ModelName.CNN: NO_WEIGHTS}
-        return self.weights or own[self.model]
+        return self.weights or self.model.weights

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from tfrtool.loading.options import Rescale
 
 __all__ = ["EpochReport", "TrainPlan", "TrainReport"]
 
@@ -24,6 +27,14 @@ class TrainPlan:
         validation_images: images that are validated on; 0 for none.
         trainable_parameters: how many of the model's numbers learn.
         learning_rate: Adam's.
+        rescale: what pixels become.
+        precision: what the model computes in, in words of the CLI.
+        augment: how images are changed, in words of the CLI; None where they aren't.
+        deterministic: whether the seed decides the order of images.
+        left_out: the records that are not used because they are damaged, a line each.
+        n_left_out: how many these are; a line may stand for more than one.
+        epochs_before: how many epochs an earlier run had done, from which this one goes on.
+        profile: where the trace of some steps goes; None for nowhere.
     """
 
     model: str
@@ -36,6 +47,14 @@ class TrainPlan:
     validation_images: int
     trainable_parameters: int
     learning_rate: float
+    rescale: Rescale
+    precision: str = "float32"
+    augment: str | None = None
+    deterministic: bool = True
+    left_out: tuple[str, ...] = ()
+    n_left_out: int = 0
+    epochs_before: int = 0
+    profile: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +101,19 @@ class TrainReport:
 
     Attributes:
         plan: what was trained.
-        epochs: what each epoch brought.
-        seconds: wall time of all, from the opening of the dataset on.
+        epochs: what each epoch brought, those of an earlier run included.
+        seconds: wall time of all, from the opening of the dataset on, likewise.
+        cpu_seconds: what the cores worked meanwhile, added up; without an earlier run's.
+        best_epoch: whose weights the model has, if there was early stopping; else None.
+        stopped_early: whether there were fewer epochs than there should be, for that reason.
     """
 
     plan: TrainPlan
     epochs: tuple[EpochReport, ...]
     seconds: float
+    cpu_seconds: float = 0.0
+    best_epoch: int | None = None
+    stopped_early: bool = False
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the last object that ``train --json`` prints."""
@@ -97,7 +122,17 @@ class TrainReport:
             "cache": self.plan.cache,
             "recipe": self.plan.recipe,
             "seconds": round(self.seconds, 3),
+            "cpu_seconds": round(self.cpu_seconds, 3),
             "epochs": len(self.epochs),
+            "epochs_before": self.plan.epochs_before,
+            "best_epoch": self.best_epoch,
+            "stopped_early": self.stopped_early,
+            "cache_reason": self.plan.cache_reason,
+            "image_size": self.plan.image_size,
+            "train_images": self.plan.train_images,
+            "validation_images": self.plan.validation_images,
+            "precision": self.plan.precision,
+            "left_out": self.plan.n_left_out,
         }
 
 

@@ -3,66 +3,68 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError, WriteError, os_reason
 from tfrtool.images.chart import Series, draw_charts
-from tfrtool.loading.options import Rescale
-from tfrtool.training.models import whole_model
+from tfrtool.training.checkpoint import CHECKPOINT
+from tfrtool.training.files import TEMPORARY, replace_file
 from tfrtool.training.report import TrainReport
+from tfrtool.training.saved_model import MODEL_FILE, ModelFacts, save_model
 
 __all__ = ["check_out", "save_run"]
 
-_MODEL = "model.keras"
-_TEMPORARY = ".incomplete-"
 
-
-def check_out(out: Path) -> None:
+def check_out(out: Path, *, resume: bool) -> None:
     """Make the directory for a run, before any time is spent on training.
 
+    Args:
+        out: the directory.
+        resume: whether a run that is there is gone on with.
+
     Raises:
-        UsageError: it holds a model already.
+        UsageError: it holds a model already, or the checkpoint of another run.
         WriteError: it can't be made.
     """
-    if (out / _MODEL).exists():
-        raise UsageError("holds a model already", path=out, hint="choose another directory")
+    begun = (out / CHECKPOINT).exists()
+    if begun and not resume:
+        raise UsageError(
+            "holds a run already", path=out, hint="--resume goes on with it; or choose another"
+        )
+    if not begun and (out / MODEL_FILE).exists():
+        raise UsageError(
+            "holds a model already, and no checkpoint of its run",
+            path=out,
+            hint="choose another directory",
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
-        probe = out / f"{_TEMPORARY}probe"
+        probe = out / f"{TEMPORARY}probe"
         probe.touch()
         probe.unlink()
     except OSError as error:
         raise WriteError(f"can't be written to: {os_reason(error)}", path=out) from error
 
 
-def save_run(out: Path, core: Any, image_size: int, rescale: Rescale, report: TrainReport) -> None:
+def save_run(out: Path, core: Any, report: TrainReport) -> None:
     """Save model.keras, history.json, history.png and labels.txt; the model comes last.
 
     Raises:
         WriteError: the disk is full, or fails otherwise.
     """
+    plan = report.plan
+    facts = ModelFacts(model=plan.model, image_size=plan.image_size, class_names=plan.class_names)
+    names = "".join(f"{name}\n" for name in plan.class_names)
     try:
-        _replace(out / "history.json", lambda path: _save_history(path, report))
-        _replace(out / "history.png", lambda path: _save_chart(path, report))
-        names = "".join(f"{name}\n" for name in report.plan.class_names)
-        _replace(out / "labels.txt", lambda path: path.write_text(names, "utf-8"))
-        _replace(out / _MODEL, lambda path: whole_model(core, image_size, rescale).save(path))
+        replace_file(out / "history.json", lambda path: _save_history(path, report))
+        replace_file(out / "history.png", lambda path: _save_chart(path, report))
+        replace_file(out / "labels.txt", lambda path: path.write_text(names, "utf-8"))
+        replace_file(out / MODEL_FILE, lambda path: save_model(path, core, plan.rescale, facts))
     except OSError as error:
         raise WriteError(
             f"can't be written: {os_reason(error)}", path=error.filename or out
         ) from error
-
-
-def _replace(path: Path, write: Any) -> None:
-    """Write a file under a temporary name first."""
-    temporary = path.with_name(f"{_TEMPORARY}{path.name}")
-    try:
-        write(temporary)
-        os.replace(temporary, path)  # noqa: PTH105
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _save_history(path: Path, report: TrainReport) -> None:

@@ -2,57 +2,42 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 
 import keras
-import tensorflow as tf
 
-from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.dataset import Dataset, Split, open_dataset
-from tfrtool.loading.memory import available_memory, cache_bytes
-from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
-from tfrtool.loading.pipeline import count_images, load
-from tfrtool.records.count import first_fault
-from tfrtool.training.models import build_model, rescale_for
-from tfrtool.training.options import TrainOptions
+from tfrtool.loading.options import Cache, Recipe, Rescale
+from tfrtool.training.checkpoint import (
+    Checkpoint,
+    check_same,
+    read_checkpoint,
+    write_checkpoint,
+)
+from tfrtool.training.clock import Clock
+from tfrtool.training.epochs import Head, run_epoch
+from tfrtool.training.extraction import Extraction, begin_extraction
+from tfrtool.training.features_precision import check_precision
+from tfrtool.training.feed import Feed
+from tfrtool.training.learner import Learner
+from tfrtool.training.listener import Listener, Phase, Step
+from tfrtool.training.logs import Logs
+from tfrtool.training.material import Material, find_material, measured_rescale
+from tfrtool.training.models import build_classifier, rescale_for
+from tfrtool.training.options import RescaleTo, TrainOptions
+from tfrtool.training.plan import Decided, describe_plan, plan_run_cache
+from tfrtool.training.profile import Profiler
 from tfrtool.training.report import EpochReport, TrainPlan, TrainReport
+from tfrtool.training.request import request_of
 from tfrtool.training.save import check_out, save_run
+from tfrtool.training.snapshots import Snapshots
+from tfrtool.training.stopping import best_epoch, is_over
 
 __all__ = ["Step", "train"]
 
-_DEFAULT_VALIDATION = "validation"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """How far an epoch has come.
-
-    Attributes:
-        epoch: its number, from 1.
-        done: steps so far.
-        total: steps in all.
-        loss: mean loss so far.
-        accuracy: accuracy so far.
-    """
-
-    epoch: int
-    done: int
-    total: int
-    loss: float
-    accuracy: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """A pipeline, how many images it gives in an epoch, and the shards that it reads."""
-
-    batches: Any
-    images: int
-    split: Split
+_Feeds = tuple[Feed, Feed | None]
 
 
 def train(
@@ -60,216 +45,189 @@ def train(
     on_plan: Callable[[TrainPlan], None] = lambda _: None,
     on_epoch: Callable[[EpochReport], None] = lambda _: None,
     on_step: Callable[[Step], None] = lambda _: None,
+    on_phase: Callable[[Phase], None] = lambda _: None,
 ) -> TrainReport:
     """Train a classifier on a dataset's images.
 
     Args:
         options: what, on what, and how long.
         on_plan: called once, before the first step.
-        on_epoch: called after each epoch.
+        on_epoch: called after each epoch, when its checkpoint is whole.
         on_step: called after each step.
+        on_phase: called while something is done before the first epoch.
 
     Raises:
-        UsageError: the options don't go together with the dataset.
+        UsageError: the options don't go together with the dataset, or with the run to go on with.
         DatasetError: the dataset can't be trained on.
         CorruptShardError: a shard is damaged; names the record.
         WeightsError: the weights can't be had.
+        WriteError: the directory can't be written to.
     """
-    start = time.perf_counter()
+    listener = Listener(on_plan=on_plan, on_epoch=on_epoch, on_step=on_step, on_phase=on_phase)
+    start = Clock()
+    check_precision(options.precision)
+    checkpoint = None
     if options.out is not None:
-        check_out(options.out)
-    dataset = open_dataset(options.dataset)
-    if len(dataset.class_names) < 2:
-        raise DatasetError(
-            "a classifier needs at least two classes",
-            path=dataset.directory,
-            found=", ".join(dataset.class_names),
-        )
-    keras.utils.set_random_seed(options.seed)
-    rescale = rescale_for(options.model, options.rescale)
-    training, validation, plan = _prepare(dataset, options, rescale)
-    model = build_model(
-        options.model,
-        options.size,
-        len(dataset.class_names),
-        options.initial_weights,
-        options.trainable,
-    )
-    model.compile(
-        optimizer=keras.optimizers.Adam(options.rate),
-        loss=keras.losses.SparseCategoricalCrossentropy(),
-        metrics=["accuracy"],
-    )
-    parameters = sum(int(tf.size(weight.value)) for weight in model.trainable_weights)
-    on_plan(replace(plan, trainable_parameters=parameters))
-    epochs = []
-    for number in range(1, options.epochs + 1):
-        with _named_damage(dataset, training, validation):
-            report = _epoch(model, number, training, validation, on_step)
-        epochs.append(report)
-        on_epoch(report)
-    result = TrainReport(
-        plan=replace(plan, trainable_parameters=parameters),
-        epochs=tuple(epochs),
-        seconds=time.perf_counter() - start,
-    )
-    if options.out is not None:
-        save_run(options.out, model, options.size, rescale, result)
-    return result
+        check_out(options.out, resume=options.resume)
+        checkpoint = read_checkpoint(options.out) if options.resume else None
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
+        material = find_material(options, scratch, on_phase)
+        if checkpoint is not None and options.out is not None:
+            check_same(options.out, checkpoint, request_of(options, material.original))
+        run = _Run(options, material, checkpoint, listener)
+        run.train(start)
+        return run.finish(start)
 
 
-def _prepare(
-    dataset: Dataset, options: TrainOptions, rescale: Rescale
-) -> tuple[_Part, _Part | None, TrainPlan]:
-    loads = [
-        LoadOptions(
-            image_size=options.size,
-            split=options.split,
+class _Run:
+    """One run, from the images to the saved model."""
+
+    def __init__(
+        self,
+        options: TrainOptions,
+        material: Material,
+        checkpoint: Checkpoint | None,
+        listener: Listener,
+    ) -> None:
+        """Build the model, while the first images are decoded."""
+        self._options, self._listener = options, listener
+        self._epochs = [] if checkpoint is None else list(checkpoint.epochs)
+        self._best = () if checkpoint is None else checkpoint.best
+        self._seconds_before = 0.0 if checkpoint is None else checkpoint.seconds
+        self._request = request_of(options, material.original)
+        cache = plan_run_cache(options, material, checkpoint)
+        rescale = self._rescale(material, checkpoint)
+        done = len(self._epochs)
+        self._material = material.changed(
             rescale=rescale,
-            batch_size=options.batch_size,
-            recipe=options.recipe,
-            seed=options.seed,
+            # A loader keeps no features.
+            cache=Cache.NONE if cache.cache is Cache.FEATURES else cache.cache,
+            first_epoch=done,
+            epochs=max(options.epochs - done, 1),
         )
-    ]
-    if isinstance(options.validation, float):
-        holdout = Holdout(fraction=options.validation, held_out=False)
-        loads = [
-            replace(loads[0], holdout=holdout),
-            replace(loads[0], holdout=replace(holdout, held_out=True), training=False),
-        ]
-    elif options.validation is not None or _has_default_validation(dataset, options):
-        name = options.validation or _DEFAULT_VALIDATION
-        if name == options.split:
-            raise UsageError(f"split {name!r} can't be both trained and validated on")
-        loads.append(replace(loads[0], split=name, training=False))
-    images = sum(count_images(dataset, load_options) for load_options in loads)
-    cache, reason = _plan_cache(options, images)
-    parts = [_part(dataset, replace(load_options, cache=cache)) for load_options in loads]
-    training, validation = parts[0], parts[1] if len(parts) > 1 else None
-    plan = TrainPlan(
-        model=options.model.value,
-        recipe=options.recipe.value,
-        cache=cache.value,
-        cache_reason=reason,
-        image_size=options.size,
-        class_names=dataset.class_names,
-        train_images=training.images,
-        validation_images=0 if validation is None else validation.images,
-        trainable_parameters=0,
-        learning_rate=options.rate,
-    )
-    return training, validation, plan
-
-
-def _part(dataset: Dataset, options: LoadOptions) -> _Part:
-    return _Part(
-        batches=load(dataset, options),
-        images=count_images(dataset, options),
-        split=dataset.split(options.split),
-    )
-
-
-def _has_default_validation(dataset: Dataset, options: TrainOptions) -> bool:
-    return _DEFAULT_VALIDATION in dataset.splits and options.split != _DEFAULT_VALIDATION
-
-
-def _plan_cache(options: TrainOptions, images: int) -> tuple[Cache, str]:
-    """Return where decoded images are kept between epochs, and why there."""
-    if options.recipe is Recipe.NAIVE:
-        return Cache.NONE, "the naive recipe has none"
-    size = cache_bytes(images, options.size)
-    if options.recipe is Recipe.NOTEBOOK:
-        return Cache.MEMORY, f"{_mib(4 * size)} of float32, as published"
-    if options.cache is Cache.NONE:
-        return Cache.NONE, "as asked for"
-    if options.cache is Cache.MEMORY:
-        return Cache.MEMORY, f"{_mib(size)} of uint8, as asked for"
-    if options.epochs == 1:
-        return Cache.NONE, "there is one epoch only"
-    free = available_memory()
-    known = "an unknown amount is" if free is None else f"{_mib(free)} are"
-    fits = free is not None and size <= free // 2
-    return Cache.MEMORY if fits else Cache.NONE, f"{_mib(size)} of uint8, and {known} free"
-
-
-def _mib(size: int) -> str:
-    return f"{size / 2**20:,.0f} MiB"
-
-
-def _epoch(
-    model: Any,
-    number: int,
-    training: _Part,
-    validation: _Part | None,
-    on_step: Callable[[Step], None],
-) -> EpochReport:
-    """Train for one epoch.
-
-    The steps are taken one by one, and not by ``fit``, so that the time that the model waits for
-    its input can be told from the time that it works.
-    """
-    start = time.perf_counter()
-    total = int(training.batches.cardinality())
-    waited = 0.0
-    seen, losses, hits = 0, 0.0, 0.0
-    batches = iter(training.batches)
-    for done in range(1, total + 1):
-        before = time.perf_counter()
-        images, labels = next(batches)
-        waited += time.perf_counter() - before
-        # Whether metrics run on over batches differs between releases of Keras: take each batch's.
-        model.reset_metrics()
-        logs = model.train_on_batch(images, labels, return_dict=True)
-        seen += len(labels)
-        losses += float(logs["loss"]) * len(labels)
-        hits += float(logs["accuracy"]) * len(labels)
-        on_step(
-            Step(epoch=number, done=done, total=total, loss=losses / seen, accuracy=hits / seen)
+        self._source = self._begin(cache.cache is Cache.FEATURES)
+        keras.utils.set_random_seed(options.seed)
+        self._classifier = build_classifier(
+            options.model,
+            material.training.image_size,
+            len(material.dataset.class_names),
+            options.initial_weights,
+            options.trainable,
         )
-    if next(batches, None) is not None:  # also lets a cache know that it is complete
-        raise DatasetError("the split has more records than were counted")
-    trained = time.perf_counter() - start
-    val_loss = val_accuracy = None
-    if validation is not None:
-        logs = model.evaluate(validation.batches, return_dict=True, verbose=0)
-        val_loss, val_accuracy = float(logs["loss"]), float(logs["accuracy"])
-    return EpochReport(
-        epoch=number,
-        seconds=time.perf_counter() - start,
-        images_per_second=training.images / trained,
-        loss=losses / seen,
-        accuracy=hits / seen,
-        val_loss=val_loss,
-        val_accuracy=val_accuracy,
-        input_wait_fraction=min(waited / trained, 1.0),
-    )
+        self._learner = self._make_learner()
+        frozen = self._classifier.base.variables if self._classifier.frozen else []
+        self._snapshots = Snapshots(self._learner, frozen)
+        if checkpoint is not None:
+            self._snapshots.restore(checkpoint.snapshot)
+        decided = Decided(
+            cache=cache,
+            rescale=rescale,
+            parameters=sum(v.value.shape.num_elements() for v in self._learner.weights),
+            epochs_before=done,
+        )
+        self._plan = describe_plan(options, self._material, decided)
+        listener.on_plan(self._plan)
 
+    def _rescale(self, material: Material, checkpoint: Checkpoint | None) -> Rescale:
+        if checkpoint is not None:
+            return checkpoint.rescale
+        if self._options.rescale is RescaleTo.DATASET:
+            return measured_rescale(material, self._listener.on_phase)
+        return rescale_for(self._options.model, self._options.rescale)
 
-@contextmanager
-def _named_damage(dataset: Dataset, training: _Part, validation: _Part | None) -> Iterator[None]:
-    """Turn TensorFlow's errors about records into ours, which name the file.
+    def _is_over(self) -> bool:
+        enough = len(self._epochs) >= self._options.epochs
+        return enough or is_over(self._epochs, self._options.early_stopping)
 
-    Its "corrupted record at N" doesn't say in which of the shards; our reader finds it again.
-    """
-    try:
-        yield
-    except tf.errors.DataLossError as error:
-        for part in filter(None, (training, validation)):
-            for path in part.split.shards:
-                fault = first_fault(path)
-                if fault is not None:
-                    raise fault from error
-        raise DatasetError(
-            f"a shard can't be read: {_first_line(error)}", path=dataset.directory
-        ) from error
-    except tf.errors.InvalidArgumentError as error:
-        raise DatasetError(
-            f"a record can't be used: {_first_line(error)}",
-            path=dataset.directory,
-            hint="tfrtool inspect shard tells what the records hold",
-        ) from error
+    def _begin(self, featured: bool) -> Extraction | _Feeds | None:
+        """Begin to read what the first epoch will need; nothing if there is none to come."""
+        if self._is_over():
+            return None
+        if featured:
+            return begin_extraction(self._material)
+        with self._material.naming_damage():
+            feeds = self._material.feeds(self._listener.on_phase)
+            feeds[0].start()
+        return feeds
 
+    def _make_learner(self) -> Learner:
+        options, classifier = self._options, self._classifier
+        if isinstance(self._source, Extraction):
+            return Learner(classifier.head, options.rate, classifier.base.output_shape[1:])
+        size = self._material.training.image_size
+        return Learner(classifier.core, options.rate, (size, size, 3))
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return lines[0][:300] if lines else type(error).__name__
+    def train(self, start: Clock) -> None:
+        """Train until all epochs are done, or no more are worth it."""
+        if self._source is None:
+            return
+        source = self._source
+        steps = (source.training if isinstance(source, Extraction) else source[0]).steps
+        with (
+            Logs(self._options.tensorboard) as logs,
+            Profiler(self._plan.profile, steps) as profiler,
+        ):
+            feeds, before = self._feeds(source, profiler)
+
+            def on_step(step: Step) -> None:
+                profiler.step()
+                self._listener.on_step(step)
+
+            while not self._is_over():
+                number = len(self._epochs) + 1
+                with self._material.naming_damage():
+                    epoch = run_epoch(self._learner, number, feeds, on_step, before)
+                before = Head()
+                self._epochs.append(epoch)
+                logs.write(epoch)
+                self._keep(self._seconds_before + start.wall)
+                self._listener.on_epoch(epoch)
+
+    def _feeds(self, source: Extraction | _Feeds, profiler: Profiler) -> tuple[_Feeds, Head]:
+        if not isinstance(source, Extraction):
+            return source, Head()
+
+        def on_phase(phase: Phase) -> None:
+            profiler.step()
+            self._listener.on_phase(phase)
+
+        base, precision = self._classifier.base, self._options.precision
+        return source.run(base, self._plan.rescale, precision, on_phase)
+
+    def _keep(self, seconds: float) -> None:
+        """Keep the weights of the best epoch, and a checkpoint of the last."""
+        if self._options.early_stopping is not None and self._is_best():
+            self._best = self._snapshots.take_weights()
+        if self._options.out is None or self._options.recipe is not Recipe.TFRTOOL:
+            return
+        checkpoint = Checkpoint(
+            request=self._request,
+            cache=self._plan.cache,
+            rescale=self._plan.rescale,
+            epochs=tuple(self._epochs),
+            seconds=seconds,
+            snapshot=self._snapshots.take(),
+            best=self._best,
+        )
+        write_checkpoint(self._options.out, checkpoint)
+
+    def _is_best(self) -> bool:
+        return best_epoch(self._epochs) is self._epochs[-1]
+
+    def finish(self, start: Clock) -> TrainReport:
+        """Take the best weights, and save what came of the run."""
+        stopping = self._options.early_stopping is not None
+        if stopping:
+            self._snapshots.restore_weights(self._best)
+        report = TrainReport(
+            plan=self._plan,
+            epochs=tuple(self._epochs),
+            seconds=self._seconds_before + start.wall,
+            cpu_seconds=start.cpu,
+            best_epoch=best_epoch(self._epochs).epoch if stopping else None,
+            stopped_early=len(self._epochs) < self._options.epochs,
+        )
+        if self._options.out is not None:
+            save_run(self._options.out, self._classifier.core, report)
+        return report

@@ -1,0 +1,86 @@
+"""Training runs that are killed or interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.training.runs import small_options, write_drawings
+from tfrtool.training.checkpoint import CHECKPOINT, read_checkpoint
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+
+EPOCHS = 400
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the drawings of the fixtures as a dataset."""
+    return write_drawings(tmp_path_factory.mktemp("pets") / "pets")
+
+
+def _words(pets: Path, out: Path, epochs: int) -> list[str]:
+    options = ["--model", "cnn", "--image-size", "32", "--batch-size", "16"]
+    return ["train", str(pets), *options, "--out", str(out), "--epochs", str(epochs), "--json"]
+
+
+def _end_by(number: signal.Signals, pets: Path, out: Path) -> tuple[int, str]:
+    """Run in a process, and send it a signal as soon as it has a checkpoint."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfrtool", *_words(pets, out, EPOCHS)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (out / CHECKPOINT).exists():
+        assert process.poll() is None, "the run ended before it could be interrupted"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=120)
+    return process.returncode, errors
+
+
+def test_a_killed_run_goes_on(pets: Path, tmp_path: Path) -> None:
+    """After SIGKILL at any moment the checkpoint is whole, and the run ends as if nothing was."""
+    from tfrtool.cli import main
+
+    out = tmp_path / "killed"
+    code, _ = _end_by(signal.SIGKILL, pets, out)
+    assert code == -signal.SIGKILL
+    checkpoint = read_checkpoint(out)
+    assert checkpoint is not None
+    done = len(checkpoint.epochs)
+    assert 1 <= done < EPOCHS
+    request = dict(checkpoint.request)
+    assert request["epochs"] == EPOCHS
+    assert main([*_words(pets, out, done + 1), "--resume"]) == 0
+    history = json.loads((out / "history.json").read_text())
+    from tfrtool.training.train import train
+
+    whole = train(small_options(pets, epochs=done + 1))
+    losses = [epoch["loss"] for epoch in history["epochs"]]
+    assert losses == pytest.approx([epoch.loss for epoch in whole.epochs], rel=1e-3)
+    assert not list(out.glob(".incomplete-*"))
+
+
+def test_ctrl_c_leaves_a_checkpoint(pets: Path, tmp_path: Path) -> None:
+    """Interrupted, a run ends with 130, one line, and its last checkpoint whole."""
+    out = tmp_path / "interrupted"
+    code, errors = _end_by(signal.SIGINT, pets, out)
+    assert code == 130
+    assert errors.split("\n")[-2:] == ["tfrtool: interrupted", ""]
+    assert "Traceback" not in errors
+    assert [path.name for path in out.iterdir()] == [CHECKPOINT]
+    checkpoint = read_checkpoint(out)
+    assert checkpoint is not None
+    assert checkpoint.epochs

@@ -1,0 +1,47 @@
+"""A small dataset and small runs on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tfrtool.training.model_choice import ModelName
+from tfrtool.training.options import TrainOptions
+from tfrtool.training.report import EpochReport
+from tfrtool.writing.options import WriteOptions, parse_splits
+from tfrtool.writing.write import write_dataset
+
+__all__ = ["epoch_report", "small_options", "write_drawings"]
+
+_PETS = Path(__file__).parents[2] / "fixtures" / "pets"
+
+
+def write_drawings(directory: Path) -> Path:
+    """Write the drawings of the fixtures as 157 records to train and 42 to validate on."""
+    splits = parse_splits(["train=0.8", "validation=0.2"])
+    write_dataset(WriteOptions(source=_PETS, dataset=directory, splits=splits, shards=4))
+    return directory
+
+
+def small_options(dataset: Path, **changes: Any) -> TrainOptions:
+    """Return options of a run that takes a second."""
+    options = TrainOptions(
+        dataset=dataset, model=ModelName.CNN, image_size=32, epochs=2, batch_size=16
+    )
+    return replace(options, **changes)
+
+
+def epoch_report(epoch: int, **changes: Any) -> EpochReport:
+    """Return what an epoch may have brought."""
+    report = EpochReport(
+        epoch=epoch,
+        seconds=1.0,
+        images_per_second=100.0,
+        loss=0.5,
+        accuracy=0.75,
+        val_loss=None,
+        val_accuracy=None,
+        input_wait_fraction=0.0,
+    )
+    return replace(report, **changes)

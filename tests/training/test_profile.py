@@ -1,0 +1,56 @@
+"""Traces of some steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfrtool.training.profile import Profiler
+
+
+def _work(tf: Any, steps: int, directory: Path | None) -> list[Path]:
+    """Trace steps that can be told apart in the trace."""
+    with Profiler(directory, steps) as profiler:
+        for number in range(steps):
+            with tf.profiler.experimental.Trace(f"step-{number:02d}"):
+                tf.random.uniform((8, 8)).numpy()
+            profiler.step()
+    return [] if directory is None else sorted(directory.rglob("*.xplane.pb"))
+
+
+def _traced(path: Path) -> set[str]:
+    proto = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
+    space = proto.XSpace.FromString(path.read_bytes())
+    names = {meta.name for plane in space.planes for meta in plane.event_metadata.values()}
+    return {name.partition("#")[0] for name in names if name.startswith("step-")}
+
+
+@pytest.mark.parametrize(("steps", "first", "last"), [(20, 2, 11), (5, 2, 4), (1, 0, 0)])
+def test_some_steps_are_traced(tf: Any, tmp_path: Path, steps: int, first: int, last: int) -> None:
+    """Ten steps after the first two are in the trace, or those that there are, in its place."""
+    (path,) = _work(tf, steps, tmp_path)
+    assert path.parent.parent == tmp_path / "plugins" / "profile"
+    assert _traced(path) == {f"step-{number:02d}" for number in range(first, last + 1)}
+
+
+def test_without_a_directory_nothing_is_traced(tf: Any) -> None:
+    """Whoever asks for no trace pays for none: another profiler can run meanwhile."""
+    with Profiler(None, 20) as profiler:
+        for _ in range(20):
+            profiler.step()
+            tf.profiler.experimental.start("")
+            tf.profiler.experimental.stop(save=False)
+
+
+def test_a_run_that_fails_ends_its_trace(tmp_path: Path) -> None:
+    """After an error in the middle, the next run can be traced."""
+
+    def interrupted() -> None:
+        with Profiler(tmp_path, 1):
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()

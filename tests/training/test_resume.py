@@ -1,0 +1,141 @@
+"""Runs that are left and gone on with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.training.runs import small_options, write_drawings
+from tfrtool.errors import UsageError
+from tfrtool.loading.augment_options import parse_augment
+from tfrtool.loading.options import Cache
+from tfrtool.training.checkpoint import CHECKPOINT, read_checkpoint
+from tfrtool.training.model_choice import ModelName, Trainable
+from tfrtool.training.options import TrainOptions
+from tfrtool.training.report import EpochReport
+from tfrtool.training.train import train
+
+HEAD = {"model": ModelName.MOBILENET_V2, "weights": "none", "trainable": Trainable.HEAD}
+
+
+class _LeftError(Exception):
+    """What ends a run in the middle."""
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the drawings of the fixtures as a dataset."""
+    return write_drawings(tmp_path_factory.mktemp("pets") / "pets")
+
+
+def _leave(options: TrainOptions, after: int) -> None:
+    """Train, and end with an error when an epoch is done."""
+
+    def leave(epoch: EpochReport) -> None:
+        if epoch.epoch == after:
+            raise _LeftError
+
+    with pytest.raises(_LeftError):
+        train(options, on_epoch=leave)
+
+
+def _numbers(epochs: tuple[EpochReport, ...]) -> list[tuple[float | None, ...]]:
+    return [(e.epoch, e.loss, e.accuracy, e.val_loss, e.val_accuracy) for e in epochs]
+
+
+@pytest.mark.parametrize(
+    ("changes", "cache"),
+    [
+        ({"validation": 0.25, "early_stopping": 3}, "memory"),
+        ({"cache": Cache.NONE, "augment": parse_augment("flip,rotate=20")}, "none"),
+        (HEAD, "features"),
+    ],
+    ids=["memory", "augmented", "features"],
+)
+def test_it_ends_where_an_uninterrupted_run_would(
+    pets: Path, tmp_path: Path, changes: dict[str, Any], cache: str
+) -> None:
+    """Order, draws, weights, optimizer and history are those of the run that wasn't left.
+
+    The steps are the same, in the same order, on the same numbers: the tolerance is for how
+    threads share a sum, which TensorFlow leaves open.
+    """
+    options = small_options(pets, epochs=3, **changes)
+    whole = train(replace(options, out=tmp_path / "whole"))
+    _leave(replace(options, out=tmp_path / "left"), after=1)
+    assert not (tmp_path / "left" / "model.keras").exists()
+    resumed = train(replace(options, out=tmp_path / "left", resume=True))
+    assert (resumed.plan.cache, resumed.plan.epochs_before) == (cache, 1)
+    for one, other in zip(_numbers(resumed.epochs), _numbers(whole.epochs), strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+    first, second = (read_checkpoint(tmp_path / name) for name in ("whole", "left"))
+    assert first is not None
+    assert second is not None
+    for name in ("weights", "optimizer"):
+        pairs = zip(getattr(first.snapshot, name), getattr(second.snapshot, name), strict=True)
+        for one, other in pairs:
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)
+    history = json.loads((tmp_path / "left" / "history.json").read_text())
+    assert [epoch["epoch"] for epoch in history["epochs"]] == [1, 2, 3]
+    assert (tmp_path / "left" / "model.keras").is_file()
+
+
+def test_a_finished_run_is_told_and_can_be_prolonged(pets: Path, tmp_path: Path) -> None:
+    """Without more epochs nothing is trained; with more, they follow as if asked for at once."""
+    options = small_options(pets, out=tmp_path / "run", resume=True)
+    first = train(options)
+    again = train(options)
+    assert again.plan.epochs_before == 2
+    assert again.epochs == first.epochs
+    longer = train(replace(options, epochs=3))
+    whole = train(replace(options, epochs=3, out=None, resume=False))
+    assert [epoch.loss for epoch in longer.epochs] == pytest.approx(
+        [epoch.loss for epoch in whole.epochs], rel=1e-4
+    )
+
+
+def test_a_model_that_was_not_saved_is_saved(pets: Path, tmp_path: Path) -> None:
+    """A run that was left between its last epoch and its model needs no epoch more."""
+    options = small_options(pets, epochs=1, out=tmp_path / "run")
+    _leave(options, after=1)
+    train(replace(options, resume=True))
+    assert (tmp_path / "run" / "model.keras").is_file()
+
+
+def test_other_options_are_refused(pets: Path, tmp_path: Path) -> None:
+    """A run can't go on as another; what differs is named, and nothing is changed."""
+    options = small_options(pets, epochs=2, out=tmp_path / "run")
+    _leave(options, after=1)
+    before = (tmp_path / "run" / CHECKPOINT).read_bytes()
+    for changes, name in (
+        ({"learning_rate": 0.5}, "learning rate"),
+        ({"seed": 4}, "seed"),
+        ({"validation": "train", "split": "validation"}, "split"),
+        ({"cache": Cache.NONE}, "cache"),
+    ):
+        with pytest.raises(UsageError, match=name):
+            train(replace(options, resume=True, **changes))
+    assert (tmp_path / "run" / CHECKPOINT).read_bytes() == before
+
+
+def test_a_run_is_not_begun_over_another(pets: Path, tmp_path: Path) -> None:
+    """Without resume, a directory with a checkpoint is refused."""
+    options = small_options(pets, epochs=1, out=tmp_path / "run")
+    _leave(options, after=1)
+    with pytest.raises(UsageError, match="a run already"):
+        train(options)
+
+
+def test_the_cache_stays_what_it_was(
+    pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of images depends on the cache, so that it isn't planned anew."""
+    options = small_options(pets, epochs=2, out=tmp_path / "run")
+    _leave(options, after=1)
+    monkeypatch.setattr("tfrtool.training.plan.available_memory", lambda: 1_000_000)
+    assert train(replace(options, resume=True)).plan.cache == "memory"

@@ -1,0 +1,68 @@
+"""Batches for one epoch after another, and how long they were waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from tfrtool.errors import DatasetError
+
+__all__ = ["Feed"]
+
+
+class Feed:
+    """Gives an epoch's batches, again and again.
+
+    Attributes:
+        images: how many an epoch has.
+        steps: how many batches an epoch has.
+        waited: seconds that the last epoch's batches were waited for.
+    """
+
+    def __init__(self, batches: Any, images: int, steps: int, *, at_once: bool) -> None:
+        """Get ready.
+
+        Args:
+            batches: a ``tf.data.Dataset`` of pairs of inputs and labels.
+            images: how many an epoch has.
+            steps: how many batches an epoch has.
+            at_once: whether ``batches`` holds all epochs, one after the other; one iterator then
+                goes through all, and the next epoch's first batches are made while the last one
+                is validated. Else there is a new iterator for each epoch.
+        """
+        self.images = images
+        self.steps = steps
+        self.waited = 0.0
+        self._batches = batches
+        self._at_once = at_once
+        self._iterator: Iterator[Any] | None = None
+
+    def start(self) -> None:
+        """Begin to make the first batches, while something else is done."""
+        if self._at_once:
+            options = tf.data.Options()
+            options.experimental_warm_start = True
+            self._iterator = iter(self._batches.with_options(options))
+
+    def epoch(self) -> Iterator[tuple[Any, Any]]:
+        """Yield an epoch's batches.
+
+        Raises:
+            DatasetError: there are more or fewer than were counted.
+        """
+        self.waited = 0.0
+        if self._iterator is None or not self._at_once:
+            self._iterator = iter(self._batches)
+        for _ in range(self.steps):
+            before = time.perf_counter()
+            batch = next(self._iterator, None)
+            self.waited += time.perf_counter() - before
+            if batch is None:
+                raise DatasetError("the split has fewer records than were counted")
+            yield batch
+        # A cache has to be read to its end to be complete, and to be used in the next epoch.
+        if not self._at_once and next(self._iterator, None) is not None:
+            raise DatasetError("the split has more records than were counted")
