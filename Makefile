@@ -26,7 +26,7 @@ demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/demo.sh
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -45,9 +45,16 @@ if TYPE_CHECKING:
     from tfrtool.inspection.shard import InspectOptions, ShardSummary, inspect_shard
     from tfrtool.inspection.verify import VerifyReport, verify
     from tfrtool.inspection.verify_shard import ShardVerdict, VerifyOptions, verify_shard
+    from tfrtool.loading.augment_options import Augment, parse_augment
+    from tfrtool.loading.bench import bench
+    from tfrtool.loading.bench_options import BenchOptions
+    from tfrtool.loading.bench_report import BenchReport
     from tfrtool.loading.dataset import Dataset, Split, open_dataset
+    from tfrtool.loading.normalize import ChannelStatistics, channel_statistics
     from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
     from tfrtool.loading.pipeline import load
+    from tfrtool.loading.salvage import salvage
+    from tfrtool.loading.salvage_report import OnCorrupt, SalvageReport
     from tfrtool.records.compression import Compression, detect_compression
     from tfrtool.records.count import count_records
     from tfrtool.records.crc import crc32c, masked_crc32c
@@ -59,8 +66,13 @@ if TYPE_CHECKING:
     from tfrtool.records.repair import LostRange, RepairReport, repair_shard
     from tfrtool.records.shard_sets import ShardSet, group_shards
     from tfrtool.records.shards import Shard, find_shards
+    from tfrtool.training.compare import Comparison, train_and_compare
+    from tfrtool.training.features_precision import Precision
     from tfrtool.training.options import ModelName, RescaleTo, Trainable, TrainOptions
+    from tfrtool.training.predict import predict
+    from tfrtool.training.prediction import Prediction, PredictOptions, Unreadable, find_images
     from tfrtool.training.report import EpochReport, TrainPlan, TrainReport
+    from tfrtool.training.saved_model import SavedModel, load_saved
     from tfrtool.training.train import train
     from tfrtool.writing.options import SplitShare, WriteOptions
     from tfrtool.writing.report import WriteReport
@@ -104,9 +116,16 @@ _HOMES = {
     "tfrtool.inspection.shard": ("InspectOptions", "ShardSummary", "inspect_shard"),
     "tfrtool.inspection.verify": ("VerifyReport", "verify"),
     "tfrtool.inspection.verify_shard": ("ShardVerdict", "VerifyOptions", "verify_shard"),
+    "tfrtool.loading.augment_options": ("Augment", "parse_augment"),
+    "tfrtool.loading.bench": ("bench",),
+    "tfrtool.loading.bench_options": ("BenchOptions",),
+    "tfrtool.loading.bench_report": ("BenchReport",),
     "tfrtool.loading.dataset": ("Dataset", "Split", "open_dataset"),
+    "tfrtool.loading.normalize": ("ChannelStatistics", "channel_statistics"),
     "tfrtool.loading.options": ("Cache", "Holdout", "LoadOptions", "Recipe", "Rescale"),
     "tfrtool.loading.pipeline": ("load",),
+    "tfrtool.loading.salvage": ("salvage",),
+    "tfrtool.loading.salvage_report": ("OnCorrupt", "SalvageReport"),
     "tfrtool.records.compression": ("Compression", "detect_compression"),
     "tfrtool.records.count": ("count_records",),
     "tfrtool.records.crc": ("crc32c", "masked_crc32c"),
@@ -117,8 +136,18 @@ _HOMES = {
     "tfrtool.records.repair": ("LostRange", "RepairReport", "repair_shard"),
     "tfrtool.records.shard_sets": ("ShardSet", "group_shards"),
     "tfrtool.records.shards": ("Shard", "find_shards"),
+    "tfrtool.training.compare": ("Comparison", "train_and_compare"),
+    "tfrtool.training.features_precision": ("Precision",),
     "tfrtool.training.options": ("ModelName", "RescaleTo", "Trainable", "TrainOptions"),
+    "tfrtool.training.predict": ("predict",),
+    "tfrtool.training.prediction": (
+        "Prediction",
+        "PredictOptions",
+        "Unreadable",
+        "find_images",
+    ),
     "tfrtool.training.report": ("EpochReport", "TrainPlan", "TrainReport"),
+    "tfrtool.training.saved_model": ("SavedModel", "load_saved"),
     "tfrtool.training.train": ("train",),
     "tfrtool.writing.options": ("SplitShare", "WriteOptions"),
     "tfrtool.writing.report": ("WriteReport",),
@@ -130,7 +159,12 @@ _RENAMED = {"open": "open_records"}
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Augment",
+    "BenchOptions",
+    "BenchReport",
     "Cache",
+    "ChannelStatistics",
+    "Comparison",
     "Compression",
     "CorruptShardError",
     "DType",
@@ -154,8 +188,12 @@ __all__ = [
     "LostRange",
     "Misfit",
     "ModelName",
+    "OnCorrupt",
     "Parsed",
     "PayloadKind",
+    "Precision",
+    "PredictOptions",
+    "Prediction",
     "ReadOptions",
     "Recipe",
     "Record",
@@ -163,6 +201,8 @@ __all__ = [
     "RepairReport",
     "Rescale",
     "RescaleTo",
+    "SalvageReport",
+    "SavedModel",
     "Schema",
     "SchemaError",
     "SchemaFold",
@@ -182,6 +222,7 @@ __all__ = [
     "TrainPlan",
     "TrainReport",
     "Trainable",
+    "Unreadable",
     "UsageError",
     "ValueStatistics",
     "VerifyOptions",
@@ -190,6 +231,8 @@ __all__ = [
     "WriteError",
     "WriteOptions",
     "WriteReport",
+    "bench",
+    "channel_statistics",
     "classify_payload",
     "contact_sheet",
     "count_records",
@@ -198,6 +241,7 @@ __all__ = [
     "detect_compression",
     "encode_example",
     "extract",
+    "find_images",
     "find_shards",
     "frame",
     "group_shards",
@@ -205,13 +249,18 @@ __all__ = [
     "inspect_dataset",
     "inspect_shard",
     "load",
+    "load_saved",
     "masked_crc32c",
     "open",
     "open_dataset",
+    "parse_augment",
     "parse_example",
+    "predict",
     "read_records",
     "repair_shard",
+    "salvage",
     "train",
+    "train_and_compare",
     "verify",
     "verify_shard",
     "write_dataset",
