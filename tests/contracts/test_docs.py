@@ -100,7 +100,7 @@ def test_the_tour_runs_as_it_is_shown(
         printed = capfd.readouterr().out
         assert fnmatch.fnmatchcase(printed, pattern + "*"), f"{prompt}\n{printed}"
         commands += 1
-    assert commands == 10
+    assert commands == 11
 
 
 def test_the_makefile_has_what_the_readme_promises() -> None:

@@ -16,7 +16,8 @@ from tfrtool.examples.example import encode_example
 from tfrtool.inspection import dataset_fold, labels
 from tfrtool.inspection.dataset import DatasetSummary, InspectDatasetOptions, inspect_dataset
 from tfrtool.inspection.shuffle import Order
-from tfrtool.records.framing import frame
+from tfrtool.records.framing import Record, frame
+from tfrtool.records.reader import read_records
 
 ALONE = InspectDatasetOptions(workers=1)
 
@@ -100,6 +101,19 @@ def test_a_shard_with_other_records(copy: Path) -> None:
     found = inspect(copy)
     assert faults(found) == [("count", path.name)]
     assert "found 2" in found.faults[0].fault.message
+
+
+def test_a_shard_that_was_exchanged(copy: Path) -> None:
+    """A whole shard with the right number of records that is not the one written is told."""
+    path = min(copy.glob("*.tfrecord-*"))
+    with path.open("rb") as file:
+        payloads = [item.payload for item in read_records(file) if isinstance(item, Record)]
+    path.write_bytes(b"".join(map(frame, [payloads[1], payloads[0], *payloads[2:]])))
+    found = inspect(copy)
+    assert faults(found) == [("count", path.name)]
+    assert "SHA-256" in found.faults[0].fault.message
+    (copy / "write_report.json").write_text("{")
+    assert faults(inspect(copy)) == [("parse", "write_report.json")]
 
 
 def test_damage_is_not_told_twice(copy: Path) -> None:
@@ -271,6 +285,7 @@ def test_an_empty_shard_may_be_meant(copy: Path) -> None:
     split = next(split for split in info["splits"] if split["name"] == "train")
     split["shardLengths"][0] = "0"
     (copy / "dataset_info.json").write_text(json.dumps(info))
+    (copy / "write_report.json").unlink()
     (copy / "pets-train.tfrecord-00000-of-00002").write_bytes(b"")
     assert faults(inspect(copy)) == []
     (copy / "pets-train.tfrecord-00001-of-00002").write_bytes(b"")

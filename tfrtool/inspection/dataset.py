@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tfrtool.errors import UsageError
+from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.roles import LabelNames
+from tfrtool.examples.written import REPORT, read_written_shards
 from tfrtool.inspection.dataset_fold import DatasetFold, ReadShard
 from tfrtool.inspection.labels import FirstRecords, look_for_label, read_labels
 from tfrtool.inspection.layout import Layout, LocatedFault, SplitFiles, find_layout
 from tfrtool.inspection.mix import MixDistance, mix_distance
 from tfrtool.inspection.parallel import cores, map_shards
 from tfrtool.inspection.shuffle import ShuffleQuality, measure_order
+from tfrtool.inspection.verify_shard import file_sha256
+from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.shards import Shard
 
 __all__ = [
@@ -199,7 +202,32 @@ def inspect_dataset(
             if first.candidates
             else None,
         )
-    return _summary(layout, first, label, fold)
+    summary = _summary(layout, first, label, fold)
+    return replace(summary, faults=(*summary.faults, *_changed(layout, fold, workers)))
+
+
+def _changed(layout: Layout, fold: DatasetFold, workers: int) -> Iterator[LocatedFault]:
+    """Tell shards that are whole, and are not the files that the report of a write names."""
+    try:
+        written = read_written_shards(layout.root)
+    except DatasetError as error:
+        yield _located(layout.root / REPORT, FaultKind.PARSE, error.what)
+        return
+    faulty = {located.path for located in fold.faults}
+    paths = [layout.root / name for name in written]
+    paths = [path for path in paths if path in fold.shards and path not in faulty]
+    for path, digest in zip(paths, map_shards(file_sha256, paths, workers), strict=True):
+        expected = written[path.name].sha256
+        if digest is not None and digest != expected:
+            message = (
+                f"is not the file that was written: {REPORT} says SHA-256 {expected[:12]}..., "
+                f"found {digest[:12]}..."
+            )
+            yield _located(path, FaultKind.COUNT, message)
+
+
+def _located(path: Path, kind: FaultKind, message: str) -> LocatedFault:
+    return LocatedFault(path=path, fault=Fault(kind=kind, offset=0, record=None, message=message))
 
 
 def _first(layout: Layout) -> FirstRecords:

@@ -17,7 +17,7 @@ from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shards import Shard
 
-__all__ = ["ShardVerdict", "VerifyOptions", "verify_shard"]
+__all__ = ["ShardVerdict", "VerifyOptions", "file_sha256", "verify_shard"]
 
 _CRCS_HELD = 16 * 1024
 _BLOCK = 256 * 1024
@@ -141,11 +141,12 @@ def verify_shard(
         failure = f"can't be read: {os_reason(error)}"
     verdict = fold.verdict(shard, failure)
     if path in hashed and verdict.is_whole:
-        verdict = replace(verdict, sha256=_sha256(path))
+        verdict = replace(verdict, sha256=file_sha256(path))
     return verdict
 
 
-def _sha256(path: Path) -> str | None:
+def file_sha256(path: Path) -> str | None:
+    """Return the SHA-256 of a file, in hexadecimal; None where it can't be read any more."""
     digest = hashlib.sha256()
     try:
         with path.open("rb", buffering=0) as file:
