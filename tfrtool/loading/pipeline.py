@@ -336,5 +336,8 @@ def _tf_options(options: LoadOptions) -> Any:
     # Every number above is given, so there is nothing to tune; and while tuning is on, destroying
     # an iterator that was read to its end waits for the tuner's sleep, of up to 60 s.
     chosen.autotune.enabled = False
+    # To rewrite the graph, TensorFlow writes it down for each iterator, with all images in memory
+    # that it refers to: as much memory again, and time.
+    chosen.experimental_optimization.apply_default_optimizations = False
     chosen.deterministic = options.deterministic
     return chosen
