@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.loading.order import Order
+from tfrtool.loading.reading import plain
 
 __all__ = ["ImageStore"]
 
@@ -78,7 +79,7 @@ class ImageStore:
         Returns:
             A ``tf.data.Dataset`` of int64 []: steps are counted through all epochs, from epoch 0.
         """
-        chunks = decoded.batch(_CHUNK).enumerate().map(self._stored)
+        chunks = decoded.batch(_CHUNK).enumerate().map(plain(self._stored))
         rows = chunks.concatenate(tf.data.Dataset.from_tensors(np.int64(_END)))
 
         def ready(state: tuple[Any, Any], stored: Any) -> tuple[Any, Any]:
@@ -94,7 +95,8 @@ class ImageStore:
             return (epoch, upto), (start + done, start + upto)
 
         state = (np.int64(-1), np.int64(0))
-        return rows.map(self._checked).scan(state, ready).flat_map(tf.data.Dataset.range)
+        steps = rows.map(plain(self._checked)).scan(state, plain(ready))
+        return steps.flat_map(plain(tf.data.Dataset.range))
 
     def gather(self, rows: Any) -> tuple[Any, Any]:
         """Return the images, uint8 [n, size, size, 3], and labels, int64 [n], of rows."""

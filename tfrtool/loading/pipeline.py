@@ -19,7 +19,7 @@ from tfrtool.loading.disk_cache import open_disk_cache, read_disk_cache, write_d
 from tfrtool.loading.image_store import ImageStore
 from tfrtool.loading.options import Cache, LoadOptions, Recipe
 from tfrtool.loading.order import Order
-from tfrtool.loading.reading import hold_out, shard_paths, shard_reader
+from tfrtool.loading.reading import hold_out, plain, shard_paths, shard_reader
 from tfrtool.loading.recipes import STAGES_OF, load_published
 from tfrtool.loading.rescale import rescaler
 
@@ -182,11 +182,11 @@ def load_decoded(
     decode = decoder(dataset, options.image_size)
     if options.batched_parse is not None:
         parse = batch_parser(dataset)
-        records = records.batch(options.batched_parse).map(parse).unbatch()
+        records = records.batch(options.batched_parse).map(plain(parse)).unbatch()
         decode = features_decoder(dataset, options.image_size)
     # uint8 between here and the rescaling: a quarter of the memory of float32 in the cache.
     return records.map(
-        decode,
+        plain(decode),
         num_parallel_calls=options.parallel_calls or cores,
         deterministic=options.deterministic,
     )
@@ -212,7 +212,7 @@ def _ours(
         batches = _stored(dataset, options, share, store)
     if options.rescale is not None:
         rescale = rescaler(options.rescale)
-        batches = batches.map(lambda images, labels: (rescale(images), labels))
+        batches = batches.map(plain(lambda images, labels: (rescale(images), labels)))
     prefetch = _PREFETCH if options.prefetch is None else options.prefetch
     if prefetch:
         batches = batches.prefetch(prefetch)
@@ -229,7 +229,7 @@ def _stored(dataset: Dataset, options: LoadOptions, share: _Share, store: ImageS
         seed=options.seed,
     )
     decoded = load_decoded(
-        dataset, options, share, lambda files: files.filter(lambda _: store.missing())
+        dataset, options, share, lambda files: files.filter(plain(lambda _: store.missing()))
     )
     counter = _counter(options)
 
@@ -239,9 +239,9 @@ def _stored(dataset: Dataset, options: LoadOptions, share: _Share, store: ImageS
     steps = store.steps(decoded, order, options.epochs, counter)
     augment = _augmenter(options)
     if augment is None:
-        return steps.map(taken)
+        return steps.map(plain(taken))
     return steps.map(
-        lambda step: augment(step // order.steps, step % order.steps, *taken(step)),
+        plain(lambda step: augment(step // order.steps, step % order.steps, *taken(step))),
         num_parallel_calls=os.cpu_count() or 1,
         deterministic=options.deterministic,
     )
@@ -291,14 +291,14 @@ def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
         if augment is None:
             return batches
         return batches.enumerate().map(
-            lambda number, batch: augment(epoch, number, *batch),
+            plain(lambda number, batch: augment(epoch, number, *batch)),
             num_parallel_calls=os.cpu_count() or 1,
             deterministic=options.deterministic,
         )
 
     counter = _counter(options)
-    epochs = tf.data.Dataset.range(options.epochs).map(lambda _: counter.assign_add(1) - 1)
-    return epochs.flat_map(one_epoch)
+    epochs = tf.data.Dataset.range(options.epochs).map(plain(lambda _: counter.assign_add(1) - 1))
+    return epochs.flat_map(plain(one_epoch))
 
 
 def _counter(options: LoadOptions) -> Any:

@@ -12,7 +12,11 @@ from tfrtool.loading.dataset import Split
 from tfrtool.loading.options import Holdout
 from tfrtool.records.compression import Compression
 
-__all__ = ["hold_out", "shard_paths", "shard_reader"]
+__all__ = ["hold_out", "plain", "shard_paths", "shard_reader"]
+
+plain = tf.autograph.experimental.do_not_convert
+"""Marks a function of tensors as one without ``if`` or ``for`` over them. Else TensorFlow parses
+and compiles it anew in every process, which takes as long as decoding some hundred images."""
 
 _TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
 
@@ -24,7 +28,11 @@ def shard_paths(split: Split) -> list[str]:
 
 def shard_reader(split: Split) -> Callable[[Any], Any]:
     """Return a function from the path of a shard, or of several, to their serialized records."""
-    return lambda path: tf.data.TFRecordDataset(path, compression_type=_TYPES[split.compression])
+    kind = _TYPES[split.compression]
+    read: Callable[[Any], Any] = plain(
+        lambda path: tf.data.TFRecordDataset(path, compression_type=kind)
+    )
+    return read
 
 
 def hold_out(records: Any, total: int, holdout: Holdout | None) -> Any:
@@ -43,4 +51,4 @@ def hold_out(records: Any, total: int, holdout: Holdout | None) -> Any:
         is_held = (number + 1) * held // total > number * held // total
         return is_held if holdout.held_out else tf.logical_not(is_held)
 
-    return records.enumerate().filter(belongs).map(lambda _number, record: record)
+    return records.enumerate().filter(plain(belongs)).map(plain(lambda _number, record: record))

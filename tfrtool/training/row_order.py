@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfrtool.loading.options import LoadOptions
 from tfrtool.loading.order import Order
+from tfrtool.loading.reading import plain
 
 __all__ = ["row_order"]
 
@@ -36,7 +37,7 @@ def row_order(images: int, options: LoadOptions) -> Any:
     )
     first, end = options.first_epoch, options.first_epoch + options.epochs
     steps = tf.data.Dataset.range(first * order.steps, end * order.steps)
-    rows = steps.map(lambda step: order.rows(step // order.steps, step % order.steps))
+    rows = steps.map(plain(lambda step: order.rows(step // order.steps, step % order.steps)))
     chosen = tf.data.Options()
     chosen.autotune.enabled = False
     return rows.prefetch(_AHEAD).with_options(chosen)
