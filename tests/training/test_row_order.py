@@ -39,7 +39,7 @@ def test_rows_come_as_their_images_would(numbered: Dataset, changes: dict[str, o
     once = LoadOptions(image_size=8, batch_size=30, training=False, holdout=options.holdout)
     ((_, in_place),) = load(numbered, once)
     images = count_images(numbered, options)
-    rows = [batch.numpy() for batch in row_order(images, options)]
+    rows = [np.asarray(batch) for batch in row_order(images, options)]
     expected = [labels.numpy() for _, labels in load(numbered, options)]
     assert len(rows) == len(expected)
     for batch, labels in zip(rows, expected, strict=True):

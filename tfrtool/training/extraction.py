@@ -93,14 +93,12 @@ class Extraction:
 
 def begin_extraction(material: Material) -> Extraction:
     """Begin to decode images, while the model is still being built."""
-    validation = material.validation
-    feed = _images(material, material.training)
-    feed.start()
-    return Extraction(
-        material=material,
-        training=feed,
-        validation=None if validation is None else _images(material, validation),
-    )
+    training, validation = _images(material, material.training), None
+    training.start()
+    if material.validation is not None:
+        validation = _images(material, material.validation)
+        validation.start()  # or the base would wait when it comes to these
+    return Extraction(material=material, training=training, validation=validation)
 
 
 def _images(material: Material, options: LoadOptions) -> Feed:
