@@ -73,9 +73,9 @@ class Extraction:
             on_phase(Phase(name="features", done=done, total=total))
 
         with self.material.naming_damage():
-            features = _extract(frozen, self.training, tell)
             options = self.material.training
-            order = row_order(len(features), options)
+            order = row_order(self.training.images, options)
+            features = _extract(frozen, self.training, tell)
             steps = -(-len(features) // options.batch_size)
             feed = Feed(_Ordered(features, order), len(features), steps, at_once=True)
             spent = Head(seconds=features.seconds, waited=features.waited)
