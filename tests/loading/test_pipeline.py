@@ -133,6 +133,15 @@ def test_shards_and_images_are_shuffled(shades: Dataset) -> None:
     assert {_numbers(larger)[0] for _ in range(12)} - {0, 10, 20}
 
 
+def test_large_records_are_not_all_held(shades: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where records are large, fewer are held to draw from, unless a number is given."""
+    monkeypatch.setattr("tfrtool.loading.pipeline._SHUFFLED_BYTES", 1)
+    one_shard = _numbers(load(shades, _options(cycle_length=1)))[:10]
+    assert one_shard == sorted(one_shard)
+    asked = _numbers(load(shades, _options(cycle_length=1, shuffle_buffer=30)))[:10]
+    assert asked != sorted(asked)
+
+
 def test_without_rescaling_pixels_stay(shades: Dataset) -> None:
     """Where no rescaling is asked for, images are uint8, from 0 to 255."""
     for images, labels in load(shades, _options(rescale=None)):

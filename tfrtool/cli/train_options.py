@@ -190,7 +190,7 @@ def loader_options(command: Command) -> Command:
             "--shuffle-buffer",
             type=_COUNT,
             metavar=_NUMBER,
-            help="Images to draw the next from; all in memory, 1024 elsewhere.",
+            help="Images to draw the next from; all that are cached, else 1024 or 32 MiB.",
         ),
         click.option(
             "--prefetch", type=_COUNT_OR_NONE, metavar=_NUMBER, help="Batches made ahead; 2."

@@ -109,8 +109,8 @@ class LoadOptions:
         block_length: records taken from a shard in a row; None is 1.
         parallel_calls: images decoded at a time; None is the number of cores.
         batched_parse: records parsed at a time, as one batch; None parses one by one.
-        shuffle_buffer: images to draw the next from; None is all of them where they are cached
-            in memory, and 1024 elsewhere.
+        shuffle_buffer: images to draw the next from; None is all of them where they are cached,
+            and elsewhere 1024, or as many as 32 MiB of records hold.
         prefetch: batches made ahead; None is 2.
         holdout: only this part of the split.
     """

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment import augmenter
 from tfrtool.loading.cache_key import CacheKey, default_cache_directory
-from tfrtool.loading.dataset import Dataset, open_dataset
+from tfrtool.loading.dataset import Dataset, Split, open_dataset
 from tfrtool.loading.decode import batch_parser, decoder, features_decoder
 from tfrtool.loading.disk_cache import open_disk_cache, read_disk_cache, write_disk_cache
 from tfrtool.loading.image_store import ImageStore
@@ -27,6 +27,9 @@ __all__ = ["count_images", "has_disk_cache", "load", "load_decoded"]
 
 _CYCLE = 4
 _SHUFFLE_UNCACHED = 1024
+_SHUFFLED_BYTES = 32 * 2**20
+"""Of records that are held to draw the next from: 1,024 photographs of a usual size."""
+
 _PREFETCH = 2
 _MANY = 100_000
 """Shards, of which no split has more."""
@@ -148,7 +151,8 @@ def load_decoded(
     dataset: Dataset,
     options: LoadOptions,
     share: _Share | None = None,
-    on_files: Callable[[Any], Any] | None = None,
+    on_files: Callable[[Any], Any] = lambda files: files,
+    on_records: Callable[[Any], Any] = lambda records: records,
 ) -> Any:
     """Build the part of the pipeline before the cache.
 
@@ -156,8 +160,9 @@ def load_decoded(
         dataset: what to read.
         options: how.
         share: which of the records.
-        on_files: changes the dataset of the shards' paths; None leaves them in the order of
-            their numbers.
+        on_files: changes the dataset of the shards' paths, which are in the order of their
+            numbers.
+        on_records: changes the dataset of serialized records before they are decoded.
 
     Returns:
         A ``tf.data.Dataset`` of one epoch: pairs of an image, uint8 [size, size, 3], and a label,
@@ -166,10 +171,8 @@ def load_decoded(
     split = dataset.split(options.split)
     cores = os.cpu_count() or 1
     files = tf.data.Dataset.from_tensor_slices(shard_paths(split))
-    if on_files is not None:
-        files = on_files(files)
     cycle = min(options.cycle_length or _CYCLE, len(split.shards))
-    records = files.interleave(
+    records = on_files(files).interleave(
         shard_reader(split),
         cycle_length=cycle,
         block_length=options.block_length or 1,
@@ -179,6 +182,7 @@ def load_decoded(
     records = hold_out(records, split.records, options.holdout)
     if share is not None and share.count > 1:
         records = records.shard(share.count, share.index)
+    records = on_records(records)
     decode = decoder(dataset, options.image_size)
     if options.batched_parse is not None:
         parse = batch_parser(dataset)
@@ -272,21 +276,27 @@ def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
     # What is held out or shared out is told by its place, so that the shards must keep theirs.
     mixed = options.training and options.holdout is None and share.count == 1
     augment = _augmenter(options)
+    size = min(
+        options.shuffle_buffer or _records_to_mix(dataset.split(options.split)), share.images
+    )
 
     def one_epoch(epoch: Any) -> Any:
         # The seed of this graph alone: what the program set for itself plays no part. TensorFlow
         # takes it modulo 2**31 - 1, and can't add the epoch to one of 0.
         tf.random.set_seed(1 + options.seed % (2**31 - 2))
 
-        def shuffled(files: Any) -> Any:
-            seed = _seed(epoch, _FILES)
-            return files.shuffle(_MANY, seed=seed, reshuffle_each_iteration=False)
+        def shuffled(items: Any, size: int, purpose: int) -> Any:
+            seed = _seed(epoch, purpose)
+            return items.shuffle(size, seed=seed, reshuffle_each_iteration=False)
 
-        decoded = load_decoded(dataset, options, share, shuffled if mixed else None)
-        if options.training:
-            size = min(options.shuffle_buffer or _SHUFFLE_UNCACHED, share.images)
-            seed = _seed(epoch, _IMAGES)
-            decoded = decoded.shuffle(size, seed=seed, reshuffle_each_iteration=False)
+        decoded = load_decoded(
+            dataset,
+            options,
+            share,
+            lambda files: shuffled(files, _MANY, _FILES) if mixed else files,
+            # Before they are decoded, images are a sixth of the size.
+            lambda records: shuffled(records, size, _IMAGES) if options.training else records,
+        )
         batches = decoded.batch(share.batch_size)
         if augment is None:
             return batches
@@ -299,6 +309,12 @@ def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
     counter = _counter(options)
     epochs = tf.data.Dataset.range(options.epochs).map(plain(lambda _: counter.assign_add(1) - 1))
     return epochs.flat_map(plain(one_epoch))
+
+
+def _records_to_mix(split: Split) -> int:
+    """Return how many records are held to draw the next from: 1024, or fewer if they are large."""
+    size = sum(path.stat().st_size for path in split.shards) / split.records
+    return max(1, min(_SHUFFLE_UNCACHED, int(_SHUFFLED_BYTES / max(size, 1))))
 
 
 def _counter(options: LoadOptions) -> Any:
