@@ -41,6 +41,8 @@ class FrozenBase:
         width: numbers in the features of an image.
         precision: of the numbers within.
         fused: whether its convolutions are those of oneDNN, with all that follows them in one.
+        source: what the graph was made from. The graph may call functions of it, as Keras' grouped
+            convolutions are, and these live as long as it does.
     """
 
     graph: Callable[[Any], Any]
@@ -48,6 +50,7 @@ class FrozenBase:
     width: int
     precision: Precision
     fused: bool
+    source: Any
 
     def __call__(self, images: Any) -> Any:
         """Return the features of images.
@@ -145,6 +148,7 @@ def freeze(
         width=traced.outputs[0].shape[-1],
         precision=precision,
         fused=fused,
+        source=traced,
     )
 
 
