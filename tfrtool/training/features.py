@@ -50,7 +50,7 @@ class FrozenBase:
     width: int
     precision: Precision
     fused: bool
-    source: Any
+    source: Any = None
 
     def __call__(self, images: Any) -> Any:
         """Return the features of images.
