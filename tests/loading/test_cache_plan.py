@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tfrtool.errors import UsageError
@@ -199,6 +199,7 @@ def test_unasked_is_never_refused(request: CacheRequest) -> None:
     assert (plan.bytes == 0) >= (plan.cache is NONE)
 
 
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(REQUESTS, st.integers(0, GB), st.integers(0, GB))
 def test_more_room_never_hurts(request: CacheRequest, memory: int, disk: int) -> None:
     """With more free memory and disk, the plan stays or becomes a better one."""

@@ -216,7 +216,10 @@ class _Work:
                 return written
         audit = _look(self.source, self.options, self.on_progress, findings)
         tasks = plan_shards(self.source, audit, self.options, self.staging.folder)
-        return self._planned(tasks, audit)
+        written = self._planned(tasks, audit)
+        if self.options.existing is Existing.RESUME:
+            return written
+        return replace(written, resumed=0)  # by this very run, before it met a bad image
 
     def _at_once(self, tasks: Sequence[ShardTask], findings: Findings) -> _Written | None:
         """Look at each image and write it: all are read once.
