@@ -17,7 +17,8 @@ RANKS = {
     "examples": 3,
     "images": 3,
     "records": 4,
-    "errors": 5,
+    "storage": 5,
+    "errors": 6,
 }
 """The rooms from left to right; those of the same rank stand beside each other."""
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.errors import UsageError
+from tfrtool.storage.lock import LOCK, locked
 from tfrtool.writing.directory import STAGING
-from tfrtool.writing.lock import LOCK, locked
 from tfrtool.writing.options import Existing, WriteOptions, parse_splits
 from tfrtool.writing.plan import ShardResult, ShardTask
 from tfrtool.writing.shard import write_shard

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfrtool.errors import UsageError, WriteError, os_reason
+from tfrtool.storage.lock import LOCK, locked
 from tfrtool.writing.directory import REPORT, STAGING, is_ours
-from tfrtool.writing.lock import LOCK, locked
 from tfrtool.writing.options import Existing
 from tfrtool.writing.plan import ShardResult, ShardTask
 

@@ -1,0 +1,78 @@
+"""A file appears whole or not at all, and no planted link is written through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfrtool.storage.appearing import new_file, private_folder
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def write_and_fail(path: Path) -> None:
+    with new_file(path) as file:
+        file.write(b"new")
+        raise RuntimeError
+
+
+def write_too_late(path: Path) -> None:
+    with new_file(path, replace=False) as file:
+        file.write(b"new")
+        path.write_bytes(b"old")
+
+
+def test_file_appears_whole(tmp_path: Path) -> None:
+    """Under its name there is nothing until the body has ended, and nothing else is left."""
+    path = tmp_path / "file"
+    with new_file(path) as file:
+        file.write(b"all")
+        assert not path.exists()
+    assert path.read_bytes() == b"all"
+    assert names(tmp_path) == ["file"]
+
+
+def test_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    """An error in the body leaves the old file, and no temporary one."""
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(RuntimeError):
+        write_and_fail(path)
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    """Somebody's file that a link points to keeps its bytes."""
+    (tmp_path / "precious").write_bytes(b"precious")
+    (tmp_path / "file").symlink_to(tmp_path / "precious")
+    with new_file(tmp_path / "file") as file:
+        file.write(b"new")
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+    assert not (tmp_path / "file").is_symlink()
+
+
+def test_nothing_is_replaced_where_that_is_forbidden(tmp_path: Path) -> None:
+    """Without leave to replace, what has come meanwhile stays."""
+    path = tmp_path / "file"
+    with pytest.raises(FileExistsError):
+        write_too_late(path)
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_private_folder(tmp_path: Path) -> None:
+    """It is made for this user alone, found again, and a link to elsewhere is refused."""
+    folder = tmp_path / "folder"
+    private_folder(folder)
+    private_folder(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "link").symlink_to(folder)
+    with pytest.raises(OSError, match="is a link"):
+        private_folder(tmp_path / "link")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        private_folder(tmp_path / "file")

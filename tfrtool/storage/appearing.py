@@ -1,0 +1,113 @@
+"""How a file appears: whole under its name, or not at all; the only home of renames."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["TEMPORARY", "move", "new_file", "private_folder", "sync_folder", "temporary_name"]
+
+TEMPORARY = ".tfrtool-"
+"""What the name of a file or folder that is being made starts with."""
+
+
+def temporary_name(path: Path) -> Path:
+    """Return a name beside ``path``, with the same ending, that nobody can guess."""
+    return path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}.{path.name[-100:]}")
+
+
+@contextmanager
+def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
+    """Give a file to write, which gets its name when it is whole and on the disk.
+
+    Until then it has a random name beside it, made exclusively, so that no link can stand in its
+    way. If the body raises, nothing is left, and what stood at ``path`` still does. A link at
+    ``path`` is replaced, not followed.
+
+    Args:
+        path: the file's name.
+        replace: whether it may replace what is there.
+
+    Raises:
+        FileExistsError: something is there, and may not be replaced.
+        OSError: the disk is full, or fails otherwise.
+    """
+    temporary = temporary_name(path)
+    file = temporary.open("xb")
+    try:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+        move(temporary, path, replace=replace)
+    finally:
+        with contextlib.suppress(OSError):  # closing tries once more to write what didn't fit
+            file.close()
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def move(source: Path, target: Path, *, replace: bool = True) -> None:
+    """Give a file another name, in one step.
+
+    Raises:
+        FileExistsError: the name is taken, and may not be replaced.
+        OSError: the file system fails.
+    """
+    if replace:
+        os.replace(source, target)  # noqa: PTH105
+        return
+    try:
+        os.link(source, target)  # unlike a rename, it fails if the name is taken
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if os.path.lexists(target):
+            raise FileExistsError(
+                errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(target)
+            ) from None
+        os.rename(source, target)  # noqa: PTH104
+        return
+    source.unlink(missing_ok=True)
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder that only this user can look into, or check that it is one.
+
+    Raises:
+        OSError: it can't be made; or what is there is a link, no folder, or somebody else's.
+    """
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            raise OSError(errno.ELOOP, "is a link, not a folder of ours", str(path)) from None
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(
+                errno.ENOTDIR, "is no folder, and a folder of ours is meant", str(path)
+            ) from None
+        if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "belongs to another user", str(path)) from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    if os.name == "nt":
+        return  # there, a folder can't be opened
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,70 @@
+"""What users give as a path: text or PathLike, and no URL."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from tfrtool.errors import UsageError
+
+__all__ = ["as_path", "as_paths", "check_no_url"]
+
+_URL = re.compile(
+    r"[a-z][a-z0-9+.-]+://"
+    # pathlib makes one slash of two.
+    r"|(?:s3a?|gcs|gs|az|abfss?|wasbs?|https?|ftp|hf|hdfs|file|memory):/",
+    re.IGNORECASE,
+)
+"""A scheme has two letters at least, so that ``C://`` is none."""
+
+
+def check_no_url(location: str) -> None:
+    """Raise if text that stands for a path is a URL.
+
+    Raises:
+        UsageError: it is.
+    """
+    if _URL.match(location):
+        raise UsageError(
+            "is a URL, and only local files can be read and written",
+            path=location,
+            hint="copy it to this machine first",
+        )
+
+
+def as_path(location: str | os.PathLike[str]) -> Path:
+    """Return what a caller gave as a path.
+
+    Raises:
+        UsageError: it is empty, a URL, or nothing that a path can be made of.
+    """
+    try:
+        text = os.fspath(location)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise UsageError(f"a path is a str or a PathLike of str, not {type(location).__name__}")
+    if not text or "\0" in text:
+        raise UsageError("an empty name is no path" if not text else "a path has no NUL character")
+    check_no_url(text)
+    return Path(text)
+
+
+def as_paths(
+    locations: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+) -> tuple[Path, ...]:
+    """Return one path or several as a tuple.
+
+    Raises:
+        UsageError: one of them is empty, a URL, or nothing that a path can be made of.
+    """
+    if isinstance(locations, str | os.PathLike):
+        return (as_path(locations),)
+    try:
+        return tuple(map(as_path, locations))
+    except TypeError as error:
+        raise UsageError(
+            f"paths are str or PathLike, or several of them, not {type(locations).__name__}"
+        ) from error

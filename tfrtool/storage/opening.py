@@ -1,0 +1,93 @@
+"""Opening files to read: regular files only, and no more of them than is asked for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import BinaryIO
+
+from tfrtool.storage.limits import MAX_METADATA_BYTES
+
+__all__ = ["NotRegularFileError", "open_descriptor", "open_regular", "read_bounded"]
+
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    # A FIFO without a writer, or a terminal, must not be waited for.
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+)
+
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class NotRegularFileError(OSError):
+    """A name stands for a pipe, a socket or a device, which can block or never end."""
+
+
+def open_descriptor(path: str | os.PathLike[str], *, follow: bool = True) -> int:
+    """Open a regular file to read, and return its descriptor, which the caller closes.
+
+    It never blocks, whatever is there.
+
+    Args:
+        path: the file.
+        follow: whether the name may be a link.
+
+    Raises:
+        IsADirectoryError: it is a directory.
+        NotRegularFileError: it is no regular file.
+        OSError: it can't be opened, or is a link that is not to be followed.
+    """
+    name = os.fspath(path)
+    try:
+        descriptor = os.open(name, _FLAGS | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # what opening a socket, or a device that isn't there, says
+            raise NotRegularFileError(errno.EINVAL, "is no regular file", name) from error
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    kind = next((word for test, word in _KINDS if test(mode)), "something else")
+    raise NotRegularFileError(errno.EINVAL, f"is {kind}, not a regular file", name)
+
+
+def open_regular(
+    path: str | os.PathLike[str], *, follow: bool = True, buffering: int = -1
+) -> BinaryIO:
+    """Open a regular file to read; the arguments and errors are those of `open_descriptor`."""
+    return open(open_descriptor(path, follow=follow), "rb", buffering=buffering)
+
+
+def read_bounded(
+    path: str | os.PathLike[str], limit: int = MAX_METADATA_BYTES, *, follow: bool = True
+) -> bytes:
+    """Return all bytes of a small regular file.
+
+    Args:
+        path: the file.
+        limit: how many bytes it may have.
+        follow: whether the name may be a link.
+
+    Raises:
+        OSError: it can't be read, is no regular file, or is larger; `strerror` says which.
+    """
+    with open_regular(path, follow=follow, buffering=0) as file:
+        parts, size = [], 0
+        while part := file.read(limit + 1 - size):
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                raise OSError(errno.EFBIG, f"has more than {limit:,} bytes", os.fspath(path))
+    return b"".join(parts)
