@@ -10,16 +10,19 @@ from tfrtool.storage.appearing import new_file, private_folder
 
 
 def names(folder: Path) -> list[str]:
+    """Return what is in a folder."""
     return [path.name for path in folder.iterdir()]
 
 
 def write_and_fail(path: Path) -> None:
+    """Fail in the body."""
     with new_file(path) as file:
         file.write(b"new")
         raise RuntimeError
 
 
 def write_too_late(path: Path) -> None:
+    """Let another file take the name meanwhile."""
     with new_file(path, replace=False) as file:
         file.write(b"new")
         path.write_bytes(b"old")
