@@ -6,7 +6,12 @@ that names the limit and the number that was found.
 
 from __future__ import annotations
 
-__all__ = ["MAX_METADATA_BYTES"]
+__all__ = ["MAX_IMAGE_BYTES", "MAX_METADATA_BYTES"]
+
+MAX_IMAGE_BYTES = 512 * 1024 * 1024
+"""Of one encoded image, wherever it comes from. The most pixels that are decoded (89,478,485, as in
+Pillow) take 256 MiB as a plain bitmap in RGB, 512 MiB with 16 bits a channel; a file that is larger
+than that is no photograph, but would be held in memory whole."""
 
 MAX_METADATA_BYTES = 64 * 1024 * 1024
 """Of a JSON or text file of metadata. TFDS' largest features.json are below 1 MiB, and a
