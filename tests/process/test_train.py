@@ -70,7 +70,7 @@ def test_a_killed_run_goes_on(pets: Path, tmp_path: Path) -> None:
     whole = train(small_options(pets, epochs=done + 1))
     losses = [epoch["loss"] for epoch in history["epochs"]]
     assert losses == pytest.approx([epoch.loss for epoch in whole.epochs], rel=1e-3)
-    assert not list(out.glob(".incomplete-*"))
+    assert not list(out.glob(".tfrtool-*"))
 
 
 def test_ctrl_c_leaves_a_checkpoint(pets: Path, tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +39,7 @@ def _checkpoint(**changes: Any) -> Checkpoint:
             optimizer=tuple(np.float32(number) for number in range(12)),
             frozen=7,
         ),
-        best=(np.array([3], np.float32),),
+        best=(np.ones((2, 3), np.float32), np.array([3, 4], np.uint32)),
     )
     return replace(whole, **changes)
 
@@ -169,3 +173,115 @@ def test_snapshots_of_other_models_are_refused() -> None:
     frozen[0].assign(frozen[0] + 1)
     with pytest.raises(WeightsError, match="frozen"):
         Snapshots(learner, frozen).restore(kept)
+
+
+def _members(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _forge(path: Path, kind: str) -> None:
+    """Change a whole checkpoint into one that no run has left."""
+    members = _members(path)
+    facts = json.loads(np.load(io.BytesIO(members["facts.npy"])).tobytes())
+    weights: Any = np.arange(6, dtype=np.float32).reshape(2, 3)
+    method = zipfile.ZIP_STORED
+    if kind == "nan":
+        weights[0, 0] = np.nan
+    elif kind == "complex":
+        weights = weights.astype(np.complex64)
+    elif kind == "text":
+        weights = weights.astype("U8")
+    elif kind == "no epochs":
+        facts["epochs"] = []
+    elif kind == "epochs out of order":
+        facts["epochs"].reverse()
+    elif kind == "an epoch of words":
+        facts["epochs"][0]["loss"] = "low"
+    elif kind == "unknown cache":
+        facts["cache"] = "attic"
+    elif kind == "seconds":
+        facts["seconds"] = -1
+    elif kind == "negative steps":
+        members["optimizer.0.npy"] = _npy(np.int64(-5))
+    elif kind == "best of another":
+        members["best.0.npy"] = _npy(np.zeros(5, np.float32))
+    elif kind in ("lzma", "bzip2", "deflate"):
+        method = {
+            "lzma": zipfile.ZIP_LZMA,
+            "bzip2": zipfile.ZIP_BZIP2,
+            "deflate": zipfile.ZIP_DEFLATED,
+        }[kind]
+    members["weights.0.npy"] = _npy(weights)
+    members["facts.npy"] = _npy(np.frombuffer(json.dumps(facts).encode(), np.uint8))
+    if kind == "deep":
+        members["facts.npy"] = _npy(np.frombuffer(b"[" * 100_000, np.uint8))
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def _npy(array: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "nan",
+        "complex",
+        "text",
+        "no epochs",
+        "epochs out of order",
+        "an epoch of words",
+        "unknown cache",
+        "seconds",
+        "negative steps",
+        "best of another",
+        "lzma",
+        "bzip2",
+        "deflate",
+        "deep",
+    ],
+)
+def test_what_no_run_has_left_is_one_error(tmp_path: Path, kind: str) -> None:
+    """Whatever is wrong with a checkpoint, the error says that it can't be used, and why."""
+    write_checkpoint(tmp_path, _checkpoint())
+    _forge(tmp_path / CHECKPOINT, kind)
+    with pytest.raises(DatasetError, match=r"no checkpoint that can be used: .+") as caught:
+        read_checkpoint(tmp_path)
+    assert caught.value.path == str(tmp_path / CHECKPOINT)
+
+
+def test_a_shape_of_petabytes_takes_no_memory(tmp_path: Path) -> None:
+    """A header is held against the bytes that follow before an array is made for it."""
+    write_checkpoint(tmp_path, _checkpoint())
+    path = tmp_path / CHECKPOINT
+    members = _members(path)
+    data = members["weights.0.npy"]
+    assert b"(2, 3), }" in data
+    members["weights.0.npy"] = data.replace(b"(2, 3), }" + b" " * 12, b"(2000000000, 300000),}")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, member in members.items():
+            archive.writestr(name, member)
+    with pytest.raises(DatasetError, match="larger than its bytes"):
+        read_checkpoint(tmp_path)
+
+
+def test_a_pipe_is_no_checkpoint(tmp_path: Path) -> None:
+    """What is no regular file is refused, and not waited for."""
+    os.mkfifo(tmp_path / CHECKPOINT)
+    with pytest.raises(DatasetError, match="is a pipe"):
+        read_checkpoint(tmp_path)
+
+
+def test_weights_of_another_dtype_are_another_models() -> None:
+    """A shape alone does not make weights fit."""
+    learner = _learner()
+    snapshots = Snapshots(learner, [])
+    kept = snapshots.take()
+    wide = tuple(value.astype(np.float64) for value in kept.weights)
+    with pytest.raises(WeightsError, match="another model"):
+        snapshots.restore(replace(kept, weights=wide))

@@ -6,13 +6,24 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["TEMPORARY", "move", "new_file", "private_folder", "sync_folder", "temporary_name"]
+from tfrtool.storage.opening import open_descriptor
+
+__all__ = [
+    "TEMPORARY",
+    "move",
+    "new_file",
+    "new_file_by_name",
+    "private_folder",
+    "sync_folder",
+    "temporary_name",
+]
 
 TEMPORARY = ".tfrtool-"
 """What the name of a file or folder that is being made starts with."""
@@ -52,6 +63,30 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
             file.close()
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_file_by_name(path: Path) -> Iterator[Path]:
+    """Give a name to write a file under, for what takes no open file; else it is `new_file`.
+
+    The name is that of ``path``, in a folder beside it that is made for this and private, so that
+    no link can stand in its way.
+
+    Raises:
+        OSError: the disk is full, or fails otherwise.
+    """
+    folder = temporary_name(path)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder / path.name
+        descriptor = open_descriptor(folder / path.name, follow=False)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        move(folder / path.name, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def move(source: Path, target: Path, *, replace: bool = True) -> None:

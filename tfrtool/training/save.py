@@ -3,48 +3,56 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError, WriteError, os_reason
 from tfrtool.images.chart import Series, draw_charts
+from tfrtool.storage.appearing import new_file, new_file_by_name
+from tfrtool.storage.lock import locked
 from tfrtool.training.checkpoint import CHECKPOINT
-from tfrtool.training.files import TEMPORARY, replace_file
 from tfrtool.training.report import TrainReport
 from tfrtool.training.saved_model import MODEL_FILE, ModelFacts, save_model
 
-__all__ = ["check_out", "save_run"]
+__all__ = ["run_directory", "save_run"]
 
 
-def check_out(out: Path, *, resume: bool) -> None:
-    """Make the directory for a run, before any time is spent on training.
+@contextmanager
+def run_directory(out: Path, *, resume: bool) -> Iterator[None]:
+    """Make the directory for a run, before any time is spent on training, and hold its lock.
 
     Args:
         out: the directory.
         resume: whether a run that is there is gone on with.
 
     Raises:
-        UsageError: it holds a model already, or the checkpoint of another run.
-        WriteError: it can't be made.
+        UsageError: it holds a model already, or the checkpoint of another run; or another run is
+            at work in it.
+        WriteError: it can't be made, or not be written to.
     """
-    begun = (out / CHECKPOINT).exists()
-    if begun and not resume:
-        raise UsageError(
-            "holds a run already", path=out, hint="--resume goes on with it; or choose another"
-        )
-    if not begun and (out / MODEL_FILE).exists():
-        raise UsageError(
-            "holds a model already, and no checkpoint of its run",
-            path=out,
-            hint="choose another directory",
-        )
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / f"{TEMPORARY}probe"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise WriteError(f"can't be written to: {os_reason(error)}", path=out) from error
+    with ExitStack() as stack:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(out, "train"))
+        except OSError as error:
+            raise WriteError(
+                f"can't be written to: {os_reason(error)}", path=error.filename or out
+            ) from error
+        begun = os.path.lexists(out / CHECKPOINT)
+        if begun and not resume:
+            raise UsageError(
+                "holds a run already", path=out, hint="--resume goes on with it; or choose another"
+            )
+        if not begun and os.path.lexists(out / MODEL_FILE):
+            raise UsageError(
+                "holds a model already, and no checkpoint of its run",
+                path=out,
+                hint="choose another directory",
+            )
+        yield
 
 
 def save_run(out: Path, core: Any, report: TrainReport) -> None:
@@ -57,25 +65,30 @@ def save_run(out: Path, core: Any, report: TrainReport) -> None:
     facts = ModelFacts(model=plan.model, image_size=plan.image_size, class_names=plan.class_names)
     names = "".join(f"{name}\n" for name in plan.class_names)
     try:
-        replace_file(out / "history.json", lambda path: _save_history(path, report))
-        replace_file(out / "history.png", lambda path: _save_chart(path, report))
-        replace_file(out / "labels.txt", lambda path: path.write_text(names, "utf-8"))
-        replace_file(out / MODEL_FILE, lambda path: save_model(path, core, plan.rescale, facts))
+        for name, data in {
+            "history.json": _history(report).encode("ascii"),
+            "history.png": _chart(report),
+            "labels.txt": names.encode(),
+        }.items():
+            with new_file(out / name) as file:
+                file.write(data)
+        with new_file_by_name(out / MODEL_FILE) as path:
+            save_model(path, core, plan.rescale, facts)
     except OSError as error:
         raise WriteError(
             f"can't be written: {os_reason(error)}", path=error.filename or out
         ) from error
 
 
-def _save_history(path: Path, report: TrainReport) -> None:
+def _history(report: TrainReport) -> str:
     data = {
         "epochs": [epoch.to_json() for epoch in report.epochs],
         "run": report.to_json(),
     }
-    path.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", "utf-8")
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
 
-def _save_chart(path: Path, report: TrainReport) -> None:
+def _chart(report: TrainReport) -> bytes:
     epochs = report.epochs
     charts = [
         (
@@ -93,4 +106,4 @@ def _save_chart(path: Path, report: TrainReport) -> None:
             ],
         ),
     ]
-    path.write_bytes(draw_charts(charts))
+    return draw_charts(charts)

@@ -89,8 +89,8 @@ def _values(variables: Sequence[Any]) -> Values:
 
 
 def _assign(variables: Sequence[Any], values: Values) -> None:
-    shapes = [tuple(variable.shape) for variable in variables]
-    if shapes != [value.shape for value in values]:
-        raise WeightsError("the checkpoint is of another model")
+    expected = [(tuple(variable.shape), str(variable.dtype)) for variable in variables]
+    if expected != [(value.shape, str(value.dtype)) for value in values]:
+        raise WeightsError("it is of another model")
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import keras
 
+from tfrtool.errors import WeightsError
 from tfrtool.loading.options import Cache, Recipe, Rescale
 from tfrtool.training.checkpoint import (
+    CHECKPOINT,
     Checkpoint,
     check_same,
     read_checkpoint,
+    unusable,
     write_checkpoint,
 )
 from tfrtool.training.clock import Clock
@@ -31,7 +34,7 @@ from tfrtool.training.plan import Decided, describe_plan, plan_run_cache
 from tfrtool.training.profile import Profiler
 from tfrtool.training.report import EpochReport, TrainPlan, TrainReport
 from tfrtool.training.request import request_of
-from tfrtool.training.save import check_out, save_run
+from tfrtool.training.save import run_directory, save_run
 from tfrtool.training.snapshots import Snapshots
 from tfrtool.training.stopping import best_epoch, is_over
 
@@ -58,7 +61,7 @@ def train(
 
     Raises:
         UsageError: the options don't go together with the dataset, or with the run to go on with.
-        DatasetError: the dataset can't be trained on.
+        DatasetError: the dataset can't be trained on, or the checkpoint can't be used.
         CorruptShardError: a shard is damaged; names the record.
         WeightsError: the weights can't be had.
         WriteError: the directory can't be written to.
@@ -67,10 +70,10 @@ def train(
     start = Clock()
     check_precision(options.precision)
     checkpoint = None
-    if options.out is not None:
-        check_out(options.out, resume=options.resume)
-        checkpoint = read_checkpoint(options.out) if options.resume else None
     with ExitStack() as stack:
+        if options.out is not None:
+            stack.enter_context(run_directory(options.out, resume=options.resume))
+            checkpoint = read_checkpoint(options.out) if options.resume else None
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
         material = find_material(options, scratch, on_phase)
         if checkpoint is not None and options.out is not None:
@@ -119,7 +122,7 @@ class _Run:
         frozen = self._classifier.base.variables if self._classifier.frozen else []
         self._snapshots = Snapshots(self._learner, frozen)
         if checkpoint is not None:
-            self._snapshots.restore(checkpoint.snapshot)
+            self._restore(checkpoint)
         decided = Decided(
             cache=cache,
             rescale=rescale,
@@ -128,6 +131,17 @@ class _Run:
         )
         self._plan = describe_plan(options, self._material, decided)
         listener.on_plan(self._plan)
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        reason = None
+        if self._options.early_stopping is not None and not checkpoint.best:
+            reason = "the weights of its best epoch are missing"
+        try:
+            self._snapshots.restore(checkpoint.snapshot)
+        except WeightsError as error:
+            reason = error.what
+        if reason is not None and self._options.out is not None:
+            raise unusable(self._options.out / CHECKPOINT, reason)
 
     def _rescale(self, material: Material, checkpoint: Checkpoint | None) -> Rescale:
         if checkpoint is not None:

@@ -1,0 +1,47 @@
+"""The directory of a run: one run at a time, and no planted link is written through."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.training.runs import small_options, write_drawings
+from tfrtool.errors import UsageError
+from tfrtool.storage.lock import locked
+from tfrtool.training.report import EpochReport
+from tfrtool.training.train import train
+
+
+def test_the_second_run_is_told_of_the_first(tmp_path: Path) -> None:
+    """A directory in which a run is at work is refused, before the dataset is even opened."""
+    out = tmp_path / "run"
+    out.mkdir()
+    with (
+        locked(out, "train"),
+        pytest.raises(UsageError, match=rf"train is at work \(process {os.getpid()}\)"),
+    ):
+        train(small_options(tmp_path / "nowhere", out=out))
+
+
+def test_planted_links_are_not_written_through(tmp_path: Path) -> None:
+    """Links under all names that a run writes, now or ever before, leave their targets alone."""
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    out = tmp_path / "run"
+    out.mkdir()
+    names = ("history.json", "history.png", "labels.txt")
+    for name in (*names, *(f".incomplete-{name}" for name in (*names, "checkpoint.npz"))):
+        (out / name).symlink_to(precious)
+
+    def plant(epoch: EpochReport) -> None:
+        assert epoch.epoch == 1
+        (out / "checkpoint.npz").unlink()
+        (out / "checkpoint.npz").symlink_to(precious)
+        (out / "model.keras").symlink_to(precious)
+
+    train(small_options(write_drawings(tmp_path / "pets"), out=out, epochs=1), on_epoch=plant)
+    assert precious.read_bytes() == b"precious"
+    assert not any((out / name).is_symlink() for name in (*names, "model.keras"))
+    assert not list(out.glob(".tfrtool-*"))
