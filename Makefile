@@ -20,6 +20,9 @@ $(READY): pyproject.toml constraints.txt
 		{ echo "tfrtool needs Python 3.10 or later; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@# It reads traces of training; what it depends on is for looking at them, and much.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps xprof || \
+		echo "xprof is not to be had here: its test will be skipped"
 	@touch $@
 
 demo: $(READY)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.training.runs import small_options, write_drawings
+from tfrtool.training.model_choice import ModelName, Trainable
 from tfrtool.training.profile import Profiler
+from tfrtool.training.train import train
 
 
 def _work(tf: Any, steps: int, directory: Path | None) -> list[Path]:
@@ -33,6 +39,46 @@ def test_some_steps_are_traced(tf: Any, tmp_path: Path, steps: int, first: int, 
     (path,) = _work(tf, steps, tmp_path)
     assert path.parent.parent == tmp_path / "plugins" / "profile"
     assert _traced(path) == {f"step-{number:02d}" for number in range(first, last + 1)}
+
+
+XPROF = """
+import json, sys
+from xprof.convert.raw_to_tool_data import xspace_to_tool_data
+data, _ = xspace_to_tool_data([sys.argv[1]], "input_pipeline_analyzer", {})
+table = json.loads(data)[1]
+columns = [column["id"] for column in table["cols"]]
+print(json.dumps([dict(zip(columns, (cell["v"] for cell in row["c"]))) for row in table["rows"]]))
+"""
+
+
+@pytest.mark.parametrize("model", ["cnn", "mobilenet_v2"])
+def test_tensorboards_profiler_finds_the_steps(tmp_path: Path, model: str) -> None:
+    """xprof, which reads traces for TensorBoard, has step times.
+
+    It leaves out the first and the last step of a trace, which may be cut.
+    """
+    pytest.importorskip("xprof", reason="xprof reads the trace")
+    options = small_options(
+        write_drawings(tmp_path / "pets"),
+        model=ModelName(model),
+        weights="none",
+        trainable=Trainable.HEAD if model != "cnn" else Trainable.AUTO,
+        epochs=1,
+        batch_size=8,
+        tensorboard=tmp_path / "logs",
+        profile=True,
+    )
+    train(options)
+    (trace,) = (tmp_path / "logs").rglob("*.xplane.pb")
+    # In a process of its own: it brings protobuf messages that TensorFlow has, too.
+    read = subprocess.run(
+        [sys.executable, "-c", XPROF, str(trace)], capture_output=True, check=True, text=True
+    )
+    steps = json.loads(read.stdout)
+    numbers = [int(step["stepnum"].removeprefix("train ")) for step in steps]
+    assert numbers == sorted(set(numbers) & set(range(2, 12)))
+    assert len(numbers) >= 7
+    assert all(step["stepTimeMs"] > 0 for step in steps)
 
 
 def test_without_a_directory_nothing_is_traced(tf: Any) -> None:

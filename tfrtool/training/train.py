@@ -185,7 +185,7 @@ class _Run:
             feeds, before = self._feeds(source, profiler)
 
             def on_step(step: Step) -> None:
-                profiler.step()
+                profiler.step(last=step.done == step.total)
                 self._listener.on_step(step)
 
             while not self._is_over():
@@ -203,7 +203,7 @@ class _Run:
             return source, Head()
 
         def on_phase(phase: Phase) -> None:
-            profiler.step()
+            profiler.step(last=phase.done == phase.total)
             self._listener.on_phase(phase)
 
         base, precision = self._classifier.base, self._options.precision
