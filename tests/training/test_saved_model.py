@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,9 @@ RESCALES = {
 @pytest.fixture(scope="module")
 def core() -> Any:
     """Return a model of rescaled images, of which no two channels mean the same."""
+    import keras
+
+    keras.utils.set_random_seed(0)
     return build_model(ModelName.CNN, SIZE, 3, "none", Trainable.AUTO)
 
 
@@ -189,3 +194,37 @@ def test_damaged_weights_are_an_error(saved: Path) -> None:
     saved.write_bytes(data)
     with pytest.raises(WeightsError):
         load_saved(saved)
+
+
+@pytest.mark.parametrize("member", ["config.json", "other", "model.weights.h5"])
+def test_a_file_that_inflates_is_refused_before_it_does(saved: Path, member: str) -> None:
+    """A small file whose members unpack to much more is named, with both sizes."""
+    with zipfile.ZipFile(saved) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members[member] = b"0" * 80_000_000
+    with zipfile.ZipFile(saved, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(WeightsError, match=r"unpack to 8\d,\d{3},\d{3} bytes, more than"):
+            load_saved(saved)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_description_of_the_model_is_bounded(saved: Path) -> None:
+    """Stored as it is, a member of metadata has a limit of its own."""
+    with zipfile.ZipFile(saved, "a") as archive, archive.open("more.json", "w") as file:
+        for _ in range(65):
+            file.write(bytes(2**20))
+    with pytest.raises(WeightsError, match=r"more\.json.*more than 67,108,864"):
+        load_saved(saved)
+
+
+def test_a_pipe_is_no_model(tmp_path: Path) -> None:
+    """What is no regular file is refused, and not waited for."""
+    os.mkfifo(tmp_path / "model.keras")
+    with pytest.raises(WeightsError, match="is a pipe"):
+        load_saved(tmp_path / "model.keras")

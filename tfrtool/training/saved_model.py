@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import keras
 
 from tfrtool.errors import WeightsError, os_reason
 from tfrtool.loading.options import Rescale
+from tfrtool.storage.limits import MAX_METADATA_BYTES
+from tfrtool.storage.opening import open_regular
 
 __all__ = ["CORE", "MODEL_FILE", "ModelFacts", "SavedModel", "load_saved", "save_model"]
 
@@ -24,9 +27,6 @@ MODEL_FILE = "model.keras"
 
 _MEMBER = "tfrtool.json"
 """A .keras file is a zip archive; Keras passes over members that it doesn't know."""
-
-_MAX_FACTS = 16 * 1024 * 1024
-"""Bytes. A thousand class names take about 20,000."""
 
 _RESIZE = {"method": "bilinear", "antialias": False, "keeps_aspect_ratio": False, "dtype": "uint8"}
 """How images become those that the model takes: as ``tf.image.resize`` does by default, rounded."""
@@ -159,12 +159,31 @@ def load_saved(path: Path) -> SavedModel:
     return SavedModel(path=path, whole=whole, facts=facts)
 
 
+def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
+    """Check what a model's members unpack to, before Keras unpacks all of them.
+
+    Keras compresses none: together they are no larger than the file. zipfile itself gives out no
+    more of a member than it claims to have.
+
+    Raises:
+        ValueError: one is too large.
+    """
+    total = sum(member.file_size for member in archive.infolist())
+    if total > size:
+        raise ValueError(f"its members unpack to {total:,} bytes, more than its own {size:,}")
+    for member in archive.infolist():
+        if member.filename.endswith(".json") and member.file_size > MAX_METADATA_BYTES:
+            raise ValueError(
+                f"its {member.filename!r} has {member.file_size:,} bytes, "
+                f"more than {MAX_METADATA_BYTES:,}"
+            )
+
+
 def _read_facts(path: Path) -> ModelFacts:
     expected = f"a {MODEL_FILE} that tfrtool train wrote"
     try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.getinfo(_MEMBER).file_size > _MAX_FACTS:
-                raise WeightsError("too much is said of the model", path=path, expected=expected)
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            _check_sizes(archive, file.seek(0, os.SEEK_END))
             return ModelFacts.from_json(json.loads(archive.read(_MEMBER)))
     except OSError as error:
         raise WeightsError(
