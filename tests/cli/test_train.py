@@ -64,7 +64,7 @@ def test_text_is_a_table(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture
         ["--recipe", "naive", "--cycle-length", "2"],
         ["--recipe", "naive", "--compare"],
         ["--augment", "sepia"],
-        ["--augment", "flip", "--compare"],
+        ["--augment", "flip", "--recipe", "notebook"],
         ["--prefetch", "many"],
         ["--shuffle-buffer", "0"],
         ["--rescale", "unit", "--normalize", "dataset"],

@@ -15,7 +15,9 @@ from tfrtool.loading.options import Recipe
 from tfrtool.training.compare import train_and_compare
 from tfrtool.training.listener import Listener
 from tfrtool.training.model_choice import ModelName, Trainable
-from tfrtool.training.report import EpochReport
+from tfrtool.training.options import TrainOptions
+from tfrtool.training.report import EpochReport, TrainPlan, TrainReport
+from tfrtool.training.train import train
 
 
 def test_both_are_trained(tmp_path: Path) -> None:
@@ -45,15 +47,70 @@ def test_both_are_trained(tmp_path: Path) -> None:
     assert data["naive_seconds"] > sum(epoch.seconds for epoch in naive)
     assert data["speedup"] == pytest.approx(data["naive_seconds"] / data["seconds"], abs=1e-2)
     assert data["naive_cpu_seconds"] > 0
+    for run, prefix in ((both.ours, ""), (both.naive, "naive_")):
+        epochs = sum(epoch.seconds for epoch in run.epochs)
+        start = data[f"{prefix}start_seconds"]
+        assert data[f"{prefix}seconds"] == pytest.approx(start + epochs, abs=0.01)
     assert (tmp_path / "run" / "model.keras").is_file()
 
 
 @pytest.mark.parametrize(
     "changes",
     [
+        {"augment": parse_augment("flip,rotate=20")},
+        {"early_stopping": 1, "epochs": 9, "learning_rate": 0.3},
+    ],
+    ids=["augmented", "stopping early"],
+)
+def test_both_sides_have_it(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """The naive recipe augments by the same options, and stops by the same rule."""
+    options = small_options(write_drawings(tmp_path / "pets"), **changes)
+    plans: list[TrainPlan] = []
+    both = train_and_compare(
+        options, Listener(on_plan=plans.append), Listener(on_plan=plans.append)
+    )
+    assert [plan.recipe for plan in plans] == ["tfrtool", "naive"]
+    augment = None if options.augment is None else str(options.augment)
+    assert [plan.augment for plan in plans] == [augment, augment]
+    stopped = options.early_stopping is not None
+    for run in (both.ours, both.naive):
+        assert run.stopped_early == stopped
+        assert stopped == (len(run.epochs) < options.epochs)
+    epochs = [run.epochs_seconds / len(run.epochs) for run in (both.ours, both.naive)]
+    assert both.epochs_speedup == pytest.approx(epochs[1] / epochs[0])
+
+
+def test_neither_is_charged_with_what_happens_once(tmp_path: Path) -> None:
+    """Both recipes have taken a step before the first of them is measured; no files are left."""
+    options = small_options(write_drawings(tmp_path / "pets"), epochs=1, out=tmp_path / "run")
+    seen: list[tuple[str, bool]] = []
+
+    def spy(recipe: str) -> Listener:
+        return Listener(on_plan=lambda plan: seen.append((recipe, plan.recipe == recipe)))
+
+    steps = _count_begun(options, spy("tfrtool"), spy("naive"))
+    assert seen == [("tfrtool", True), ("naive", True)]
+    assert steps == ["tfrtool", "naive", "tfrtool", "naive"]
+
+
+def _count_begun(options: TrainOptions, ours: Listener, naive: Listener) -> list[str]:
+    """Return the recipes of all runs that are begun, in turn."""
+    begun: list[str] = []
+
+    def spied(given: TrainOptions, *listeners: Any) -> TrainReport:
+        begun.append(given.recipe.value)
+        return train(given, *listeners)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfrtool.training.compare.train", spied)
+        train_and_compare(options, ours, naive)
+    return begun
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
         {"recipe": Recipe.NAIVE},
-        {"augment": parse_augment("flip")},
-        {"early_stopping": 1},
         {"resume": True, "out": Path("run")},
     ],
     ids=str,

@@ -322,3 +322,10 @@ def test_no_network_is_one_clear_error(
     assert "\n" not in str(caught.value)
     assert "refused" in str(caught.value)
     assert capsys.readouterr().err == ""
+
+
+def test_the_head_of_the_cnn_learns_alone() -> None:
+    """Its last layer is its head, as that of any other model: the rest is frozen."""
+    core = build_model(ModelName.CNN, SIZE, 3, "none", Trainable.HEAD)
+    assert [layer.name for layer in core.layers if layer.trainable] == ["probabilities"]
+    assert len(core.trainable_weights) == 2

@@ -103,7 +103,8 @@ def model_options(command: Command) -> Command:
         click.option(
             "--rescale",
             type=click.Choice(["model", "unit"]),
-            help="Scale pixels to what the model was trained on (the default), or to 0..1.",
+            help="Scale pixels to what the model was trained on (the default), or to 0..1, which "
+            "is the cnn's own range.",
         ),
         click.option(
             "--normalize",
@@ -166,7 +167,11 @@ def loader_options(command: Command) -> Command:
             help="What is kept between epochs: a frozen base's outputs, decoded images in memory "
             "or on disk. auto goes by what is free.",
         ),
-        click.option("--cache-dir", metavar="DIR", help="For the cache on disk; the user's own."),
+        click.option(
+            "--cache-dir",
+            metavar="DIR",
+            help="Where the cache on disk is, which it asks for; the user's own cache folder.",
+        ),
         click.option(
             "--augment",
             metavar="LIST",

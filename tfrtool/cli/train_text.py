@@ -10,6 +10,7 @@ from tfrtool.errors import printable
 from tfrtool.training.report import EpochReport, TrainPlan, TrainReport
 
 if TYPE_CHECKING:
+    from tfrtool.loading.options import Rescale
     from tfrtool.training.compare import Comparison
 
 __all__ = ["render_comparison", "render_end", "render_epoch", "render_plan"]
@@ -32,7 +33,10 @@ def render_plan(plan: TrainPlan) -> str:
     loader = [plan.recipe, *([] if plan.deterministic else ["in any order"])]
     if plan.augment is not None:
         loader.append(f"augment {plan.augment}")
-    lines = [f"  loader   {', '.join(loader)}; cache: {plan.cache} ({plan.cache_reason})"]
+    lines = [
+        f"  pixels   {_pixels(plan.rescale)}",
+        f"  loader   {', '.join(loader)}; cache: {plan.cache} ({plan.cache_reason})",
+    ]
     if plan.n_left_out:
         lines.append(f"  damage   {human_count(plan.n_left_out, 'record')} left out")
     if plan.profile is not None:
@@ -50,6 +54,14 @@ def render_plan(plan: TrainPlan) -> str:
             "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait",
         ]
     )
+
+
+def _pixels(rescale: Rescale) -> str:
+    """Return what 0 to 255 becomes: "0 to 1"."""
+    scale, offset = rescale.scale, rescale.offset
+    if isinstance(scale, tuple) or isinstance(offset, tuple):
+        return "each channel rescaled by its own mean and spread"
+    return f"rescaled to {offset:g} to {255 * scale + offset:g}"
 
 
 def render_epoch(epoch: EpochReport) -> str:
@@ -79,11 +91,20 @@ def render_comparison(both: Comparison) -> str:
     """Return what is said of our run beside the naive one."""
     rows = {both.ours.plan.recipe: both.ours, "naive": both.naive}
     lines = [
-        f"  {name:8}  {run.seconds:8.1f} s  {run.cpu_seconds:8.1f} s of CPU  "
-        f"last loss {run.epochs[-1].loss:.4f}"
+        f"  {name:8}  {run.start_seconds:9.1f} s  {run.epochs_seconds:8.1f} s  "
+        f"{run.seconds:8.1f} s  {run.cpu_seconds:8.1f} s of CPU  "
+        f"{len(run.epochs):6}  {run.epochs[-1].loss:9.4f}"
         for name, run in rows.items()
     ]
-    return "\n".join(["", *lines, f"  {both.speedup:.2f} times as fast as the naive recipe"])
+    return "\n".join(
+        [
+            "",
+            "  recipe     start, end      epochs         all                  epochs  last loss",
+            *lines,
+            f"  {both.speedup:.2f} times as fast as the naive recipe; "
+            f"an epoch, {both.epochs_speedup:.2f} times",
+        ]
+    )
 
 
 def _number(value: float | None) -> str:

@@ -12,8 +12,9 @@ from tfrtool.loading.augment_options import Augment
 from tfrtool.loading.colour import recolour
 from tfrtool.loading.draws import Draw, whole
 from tfrtool.loading.geometry import move
+from tfrtool.loading.options import LoadOptions
 
-__all__ = ["augmenter"]
+__all__ = ["augmenter", "epoch_augmenter", "epoch_counter"]
 
 _GREY = 128
 """The middle of the range: about 0 for a model whose input is centred, as after per-channel
@@ -80,3 +81,25 @@ def _cut_out(images: Any, seed: Any, side: int) -> Any:
     touched = tf.where(inside[:, tf.newaxis], tf.cast(_GREY, images.dtype), touched)
     table = tf.tensor_scatter_nd_update(table, rows[..., tf.newaxis], touched)
     return tf.reshape(table, [-1, height, width, channels])
+
+
+def epoch_counter(options: LoadOptions) -> Any:
+    """Return a variable with the number of the next epoch.
+
+    Whoever makes a new iterator for each epoch, as Keras' ``fit`` does, gets what one iterator
+    over all of them gives.
+    """
+    return tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
+
+
+def epoch_augmenter(options: LoadOptions) -> Callable[[Any, Any, Any, Any], tuple[Any, Any]] | None:
+    """Return a function that changes a batch, by the epoch's number and the batch's in it."""
+    if options.augment is None or not options.training:
+        return None
+    change = augmenter(options.augment)
+
+    def apply(epoch: Any, number: Any, images: Any, labels: Any) -> tuple[Any, Any]:
+        seed = tf.stack([tf.constant(options.seed, tf.int64), epoch * 2**32 + number])
+        return change(images, seed), labels
+
+    return apply

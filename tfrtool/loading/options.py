@@ -96,7 +96,7 @@ class LoadOptions:
         cache: where decoded images are kept; of the other recipes, NOTEBOOK keeps float32 images
             in memory and NAIVE nothing, whatever this says.
         cache_directory: where a cache on disk is; None is the user's own cache directory.
-        augment: changes to images, drawn anew for each image in each epoch; ours only.
+        augment: changes to images, drawn anew for each image in each epoch; not for NOTEBOOK.
         training: whether the order changes from epoch to epoch; without, it is always the same,
             and images are not augmented.
         seed: decides that order, and what is drawn.
@@ -154,7 +154,8 @@ class LoadOptions:
 
     def _require_ours(self) -> None:
         """Refuse what the published pipelines don't have: they are compared, and not changed."""
-        for name in ("augment", *_NUMBERS, "prefetch"):
+        augment = () if self.recipe is Recipe.NAIVE else ("augment",)
+        for name in (*augment, *_NUMBERS, "prefetch"):
             if getattr(self, name) is not None:
                 raise UsageError(
                     f"the recipe {self.recipe.value!r} has no choice of {name.replace('_', ' ')}"

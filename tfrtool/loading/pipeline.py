@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.augment import augmenter
+from tfrtool.loading.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.cache_key import CacheKey, default_cache_directory
 from tfrtool.loading.dataset import Dataset, Split, open_dataset
 from tfrtool.loading.decode import batch_parser, decoder, features_decoder
@@ -235,13 +235,13 @@ def _stored(dataset: Dataset, options: LoadOptions, share: _Share, store: ImageS
     decoded = load_decoded(
         dataset, options, share, lambda files: files.filter(plain(lambda _: store.missing()))
     )
-    counter = _counter(options)
+    counter = epoch_counter(options)
 
     def taken(step: Any) -> tuple[Any, Any]:
         return store.gather(order.rows(step // order.steps, step % order.steps))
 
     steps = store.steps(decoded, order, options.epochs, counter)
-    augment = _augmenter(options)
+    augment = epoch_augmenter(options)
     if augment is None:
         return steps.map(plain(taken))
     return steps.map(
@@ -275,7 +275,7 @@ def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
     """Return batches of images that are decoded anew in every epoch."""
     # What is held out or shared out is told by its place, so that the shards must keep theirs.
     mixed = options.training and options.holdout is None and share.count == 1
-    augment = _augmenter(options)
+    augment = epoch_augmenter(options)
     size = min(
         options.shuffle_buffer or _records_to_mix(dataset.split(options.split)), share.images
     )
@@ -306,7 +306,7 @@ def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
             deterministic=options.deterministic,
         )
 
-    counter = _counter(options)
+    counter = epoch_counter(options)
     epochs = tf.data.Dataset.range(options.epochs).map(plain(lambda _: counter.assign_add(1) - 1))
     return epochs.flat_map(plain(one_epoch))
 
@@ -317,34 +317,8 @@ def _records_to_mix(split: Split) -> int:
     return max(1, min(_SHUFFLE_UNCACHED, int(_SHUFFLED_BYTES / max(size, 1))))
 
 
-def _counter(options: LoadOptions) -> Any:
-    """Return a variable with the number of the next epoch.
-
-    Whoever makes a new iterator for each epoch, as Keras' ``fit`` does, gets what one iterator
-    over all of them gives.
-    """
-    return tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
-
-
 def _seed(epoch: Any, purpose: int) -> Any:
     return epoch * 2 + purpose
-
-
-def _augmenter(options: LoadOptions) -> Callable[[Any, Any, Any, Any], tuple[Any, Any]] | None:
-    """Return a function that changes a batch, by the epoch's number and the batch's in it."""
-    if options.augment is None or not options.training:
-        return None
-    change = augmenter(options.augment)
-
-    def apply(epoch: Any, number: Any, images: Any, labels: Any) -> tuple[Any, Any]:
-        seed = tf.stack([_int64(options.seed), epoch * 2**32 + number])
-        return change(images, seed), labels
-
-    return apply
-
-
-def _int64(value: int) -> Any:
-    return tf.constant(value, tf.int64)
 
 
 def _tf_options(options: LoadOptions) -> Any:

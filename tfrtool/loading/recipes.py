@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrtool.examples.example import DType
+from tfrtool.loading.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.decode import float_decoder, parser
 from tfrtool.loading.forms import ImageEncoding
@@ -49,7 +50,7 @@ def load_published(
     Args:
         dataset: where the records are.
         options: of these, what the published pipeline has: split, image size, rescaling, batch
-            size, seed and what is held out.
+            size, seed and what is held out; and for the naive one, how images are augmented.
         images: how many an epoch has.
         stages: what it does of all that it could.
 
@@ -63,7 +64,9 @@ def load_published(
     else:
         records = shard_reader(split)(shard_paths(split))
     records = hold_out(records, split.records, options.holdout)
-    decode = _float_decoder(dataset, options)
+    augment = epoch_augmenter(options)
+    rescale = rescaler(options.rescale or Rescale(scale=1.0, offset=0.0))
+    decode = _float_decoder(dataset, options, None if augment else rescale)
     if Stage.PARALLEL_MAP in stages:
         decoded = records.map(decode, num_parallel_calls=os.cpu_count() or 1)
     else:
@@ -74,27 +77,39 @@ def load_published(
         if options.training:
             decoded = decoded.shuffle(min(_SHUFFLE, images), seed=options.seed)
     batches = decoded.batch(options.batch_size)
+    if augment is not None:
+        counter = epoch_counter(options)
+
+        def augmented(epoch: Any) -> Any:
+            changed = batches.enumerate().map(lambda number, pair: augment(epoch, number, *pair))
+            return changed.map(lambda images, labels: (rescale(images), labels))
+
+        epochs = tf.data.Dataset.range(1).map(lambda _: counter.assign_add(1) - 1)
+        return epochs.flat_map(augmented)
     return batches.prefetch(tf.data.AUTOTUNE) if Stage.PREFETCH in stages else batches
 
 
-def _float_decoder(dataset: Dataset, options: LoadOptions) -> Callable[[Any], Any]:
+def _float_decoder(
+    dataset: Dataset, options: LoadOptions, rescale: Callable[[Any], Any] | None
+) -> Callable[[Any], Any]:
     """Decode as the published code does: all in float32, and rescaled before the cache."""
-    rescale = rescaler(options.rescale or Rescale(scale=1.0, offset=0.0))
     encoded = dataset.image_form.encoding is ImageEncoding.ENCODED
-    if not encoded or dataset.label_dtype is not DType.INT64:
-        decode = float_decoder(dataset, options.image_size)  # nothing is published for these
-
-        def rescaled(record: Any) -> tuple[Any, Any]:
-            image, label = decode(record)
-            return rescale(image), label
-
-        return rescaled
     size = (options.image_size, options.image_size)
     parse = parser(dataset)
 
     def published(record: Any) -> tuple[Any, Any]:
         features = parse(record)
         image = tf.io.decode_jpeg(features[dataset.image_feature], channels=3)
-        return rescale(tf.image.resize(image, size)), features[dataset.label_feature]
+        return tf.image.resize(image, size), features[dataset.label_feature]
 
-    return published
+    decode: Callable[[Any], Any] = published
+    if not encoded or dataset.label_dtype is not DType.INT64:
+        decode = float_decoder(dataset, options.image_size)  # nothing is published for these
+    if rescale is None:
+        return decode
+
+    def rescaled(record: Any) -> tuple[Any, Any]:
+        image, label = decode(record)
+        return rescale(image), label
+
+    return rescaled

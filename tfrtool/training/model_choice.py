@@ -135,13 +135,11 @@ Trainable.HEAD = Trainable("head")
 Trainable.ALL = Trainable("all")
 
 
-def learns_all(model: ModelName, trainable: Trainable, weights: str) -> bool:
+def learns_all(trainable: Trainable, weights: str) -> bool:
     """Return whether all of a model learns, and neither the head alone nor from a layer on."""
-    if trainable.layer is not None:
-        return False
-    if model == ModelName.CNN or trainable == Trainable.ALL:
-        return True
-    return trainable == Trainable.AUTO and weights == NO_WEIGHTS
+    if trainable == Trainable.AUTO:
+        return weights == NO_WEIGHTS
+    return trainable == Trainable.ALL
 
 
 def learning_rate(model: ModelName, trainable: Trainable, weights: str) -> float:
@@ -151,6 +149,6 @@ def learning_rate(model: ModelName, trainable: Trainable, weights: str) -> float
     weights below a head, which larger steps would spoil.
     """
     tunes = trainable == Trainable.ALL or trainable.layer is not None
-    if not tunes and not learns_all(model, trainable, weights):
+    if not tunes and not learns_all(trainable, weights):
         return _HEAD_RATE
     return _WHOLE_RATE if weights == NO_WEIGHTS or model == ModelName.CNN else _TUNING_RATE

@@ -32,6 +32,9 @@ _HIDDEN = 512
 _NEAR = 5
 """Layers that are told where there is none as asked for."""
 
+_HEAD = "probabilities"
+"""The name of the last layer of every model here."""
+
 _SAVED = ".keras"
 
 
@@ -113,8 +116,8 @@ def build_classifier(
         core = _cnn(image_size, classes)
         if file is not None:
             _load(core, file, saved and saved.core)
-        if trainable.layer is not None:
-            _learn_from(core.layers, trainable.layer, "the cnn")
+        if not learns_all(trainable, weights):
+            _learn_from(core.layers, trainable.layer or _HEAD, "the cnn")
         return Classifier(core=core)
 
     base = _base(model, image_size, weights, saved)
@@ -126,7 +129,7 @@ def build_classifier(
         features = base(inputs, training=False)
     else:
         features = base(inputs)
-    head = keras.layers.Dense(classes, activation="softmax", name="probabilities")
+    head = keras.layers.Dense(classes, activation="softmax", name=_HEAD)
     core = keras.Model(inputs, head(features), name=CORE)
     if saved is not None:
         head.set_weights(saved.core.layers[-1].get_weights())
@@ -150,7 +153,7 @@ def _base(model: ModelName, image_size: int, weights: str, saved: SavedModel | N
 
 
 def _set_trainable(base: Any, model: ModelName, weights: str, trainable: Trainable) -> None:
-    learns = learns_all(model, trainable, weights) or trainable.layer is not None
+    learns = learns_all(trainable, weights) or trainable.layer is not None
     base.trainable = learns
     # One by one, too: Keras 3.15 does not hand it on to the layers of a cloned model.
     for layer in base.layers:
@@ -186,7 +189,7 @@ def _cnn(image_size: int, classes: int) -> Any:
         layers.append(keras.layers.MaxPooling2D(2, name=f"pool{number}"))
     layers.append(keras.layers.Flatten(name="flatten"))
     layers.append(keras.layers.Dense(_HIDDEN, activation="relu", name="hidden"))
-    layers.append(keras.layers.Dense(classes, activation="softmax", name="probabilities"))
+    layers.append(keras.layers.Dense(classes, activation="softmax", name=_HEAD))
     return keras.Sequential(layers, name=CORE)
 
 

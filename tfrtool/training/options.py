@@ -53,7 +53,8 @@ class TrainOptions:
         seed: of the initial weights, the order of images, and dropout.
         recipe: the loader.
         cache: what is kept between epochs, and where; None is planned from what is free.
-        cache_directory: where a cache on disk is; None is the user's own cache directory.
+        cache_directory: where a cache on disk is; None is the user's own cache directory. Where it
+            is given and ``cache`` is not, images are cached on disk.
         cycle_length, block_length, parallel_calls, shuffle_buffer, prefetch: as in LoadOptions.
         deterministic: whether the same seed gives the same order of images.
         augment: how images are changed at random while the model is trained.
@@ -145,16 +146,16 @@ class TrainOptions:
             raise UsageError(
                 "there is no place for the profile", hint="--tensorboard or --out names one"
             )
-        if self.cache_directory is not None and self.cache not in (None, Cache.DISK):
-            raise UsageError("a cache directory is for the cache on disk", found=self.cache.value)
+        if self.cache_directory is not None:
+            if self.cache not in (None, Cache.DISK):
+                raise UsageError(
+                    "a cache directory is for the cache on disk", found=self.cache.value
+                )
+            object.__setattr__(self, "cache", Cache.DISK)
         if self.model == ModelName.CNN and self.weights == IMAGENET:
             raise UsageError("there are no imagenet weights for the cnn", expected="none or a file")
         if self.precision is not Precision.FLOAT32:
             self._require_features()
-        if self.trainable == Trainable.HEAD and self.model == ModelName.CNN:
-            raise UsageError(
-                "the cnn has no base: all of it learns", expected="auto, all or a layer"
-            )
 
     def _require_features(self) -> None:
         """Refuse to learn in less than float32.
@@ -174,7 +175,8 @@ class TrainOptions:
         recipe = f"the recipe {self.recipe.value!r}"
         if self.cache is not None or self.cache_directory is not None:
             raise UsageError(f"{recipe} has a cache rule of its own")
-        for name in (*KNOBS, "augment"):
+        augment = () if self.recipe is Recipe.NAIVE else ("augment",)
+        for name in (*KNOBS, *augment):
             if getattr(self, name) is not None:
                 raise UsageError(f"{recipe} has no choice of {name.replace('_', ' ')}")
         if not self.deterministic:
@@ -185,7 +187,7 @@ class TrainOptions:
     @property
     def freezes_base(self) -> bool:
         """Whether nothing but a head learns, on a base that gives an image the same features."""
-        whole = learns_all(self.model, self.trainable, self.initial_weights)
+        whole = learns_all(self.trainable, self.initial_weights)
         return self.model != ModelName.CNN and self.trainable.layer is None and not whole
 
     @property

@@ -115,6 +115,16 @@ class TrainReport:
     best_epoch: int | None = None
     stopped_early: bool = False
 
+    @property
+    def epochs_seconds(self) -> float:
+        """Wall time of the epochs alone."""
+        return sum(epoch.seconds for epoch in self.epochs)
+
+    @property
+    def start_seconds(self) -> float:
+        """Wall time of all else: opening the dataset, building the model, saving it."""
+        return self.seconds - self.epochs_seconds
+
     def to_json(self) -> Mapping[str, Any]:
         """Return the last object that ``train --json`` prints."""
         return {
