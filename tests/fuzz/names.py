@@ -17,9 +17,14 @@ from tfrtool.inspection.safe_names import (
     safe_part,
     safe_path,
 )
-from tfrtool.records.names import ShardName, check_dataset_name, check_version, is_shard_name
+from tfrtool.records.names import (
+    ShardName,
+    check_dataset_name,
+    check_version,
+    is_shard_name,
+    natural_order,
+)
 from tfrtool.records.shard_sets import MISSING_NAMED, find_rivals, group_shards
-from tfrtool.records.shards import natural_order
 
 __all__ = ["TARGET"]
 
@@ -100,7 +105,7 @@ def _check_on_disk(parts: tuple[str, ...]) -> None:
 def _check_shard_name(name: str) -> None:
     parsed = ShardName.parse(name)
     assert parsed is None or str(parsed) == name
-    assert isinstance(is_shard_name(name), bool)
+    assert is_shard_name(name) in (True, False, None)
     natural_order(name)
     for look in (check_dataset_name, check_version):
         with suppress(UsageError):

@@ -89,12 +89,18 @@ def test_shard_names(name: str) -> None:
     "name",
     [
         "features.json", "label.labels.txt", "a.tfrecord.json", "a.tfrecord.idx",
-        "write_report.json", ".a.tfrecord.swp", "a.tfrecord.tmp", "a.jpg", "x.tfrecord.TXT",
+        "write_report.json", ".a.tfrecord.swp", "a.tfrecord.tmp", "x.tfrecord.TXT", "a.tfrecord~",
     ],
 )  # fmt: skip
 def test_names_of_other_files(name: str) -> None:
-    """Metadata, indexes and unfinished files are no shards."""
-    assert not is_shard_name(name)
+    """Metadata, indexes, copies and unfinished files are no shards."""
+    assert is_shard_name(name) is False
+
+
+@pytest.mark.parametrize("name", ["train.record", "data.gz", "tfrecords", "README", "a.jpg"])
+def test_names_that_tell_nothing(name: str) -> None:
+    """Of other names, the content tells."""
+    assert is_shard_name(name) is None
 
 
 @pytest.mark.parametrize("name", ["", "cats-vs-dogs", "1cat", "_cat", "katzé", "a b", "a\n"])

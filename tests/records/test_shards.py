@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import MakeShard
-from tfrtool.errors import ShardError
+from tfrtool.errors import DatasetError, ShardError, UsageError
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
-from tfrtool.records.shards import Shard, find_shards, natural_order
+from tfrtool.records.names import natural_order
+from tfrtool.records.shards import Shard, find_shards
 
 
 def names(paths: tuple[Path, ...]) -> list[str]:
@@ -23,7 +25,7 @@ def names(paths: tuple[Path, ...]) -> list[str]:
 
 
 def test_directory_means_its_shards(make_shard: MakeShard, tmp_path: Path) -> None:
-    """A directory means the files with names of shards, in natural order, not below it."""
+    """A directory with shards means the files with such names, in natural order, not below it."""
     wanted = ["a-2.tfrecord", "a-10.tfrecord", "b.tfrecords", "c-train.tfrecord-00000-of-00001"]
     others = ["features.json", "label.labels.txt", "a.tfrecord.json", "README", "below/d.tfrecord"]
     for name in [*reversed(wanted), *others]:
@@ -66,18 +68,63 @@ def test_each_shard_comes_once(make_shard: MakeShard, tmp_path: Path) -> None:
 def test_nothing_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argument: str) -> None:
     """A file that is missing, a glob without a match, an empty directory: errors that name them."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ShardError) as caught:
+    with pytest.raises((ShardError, DatasetError)) as caught:
         find_shards([argument])
     assert caught.value.path == argument
 
 
-def test_directory_without_shards_tells_a_glob(make_shard: MakeShard, tmp_path: Path) -> None:
-    """A directory with shards only below it is an error that tells how to name them."""
-    make_shard([], "below/a.tfrecord")
-    with pytest.raises(ShardError) as caught:
-        find_shards([str(tmp_path)])
+@pytest.mark.parametrize("folder", ["a", "a b", "[x]", "it's"])
+def test_directory_with_shards_far_below_tells_a_pattern(
+    folder: str, make_shard: MakeShard, tmp_path: Path
+) -> None:
+    """The pattern that the error names means these shards, and nothing that lies beside them."""
+    wanted = make_shard([b"x"], f"{folder}/b/c/train.record")
+    for name in (f"{folder}/b/c/notes.txt", f"{folder}/b/c/README", f"{folder}/LICENSE"):
+        (tmp_path / name).write_text("text")
+    with pytest.raises(DatasetError) as caught:
+        find_shards([str(tmp_path / folder)])
     assert caught.value.hint is not None
-    assert "**" in caught.value.hint
+    (pattern,) = (word for word in shlex.split(caught.value.hint) if "**" in word)
+    assert find_shards([pattern]) == (wanted,)
+
+
+def test_directory_without_shards_anywhere_tells_no_pattern(tmp_path: Path) -> None:
+    """A hint that leads nowhere is none."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "notes").write_text("text")
+    with pytest.raises(DatasetError) as caught:
+        find_shards([tmp_path])
+    assert caught.value.hint is None
+
+
+def test_patterns_pass_over_what_lies_beside_shards(make_shard: MakeShard, tmp_path: Path) -> None:
+    """An index, metadata and lists are no shards for a pattern either; named, they are taken."""
+    shard = make_shard([b"x"], "a-train.tfrecord-00000-of-00001")
+    beside = ["a-train.tfrecord-00000-of-00001.idx", "b.tfrecord.json", "c.tfrecord.txt"]
+    for name in beside:
+        (tmp_path / name).write_text("0 17\n")
+    for pattern in ("*train.tfrecord-*", "*tfrecord*", "*", "**/*.tfrecord*", "**"):
+        assert find_shards(f"{tmp_path}/{pattern}") == (shard,), pattern
+    assert find_shards(tmp_path / beside[0]) == (tmp_path / beside[0],)
+    with pytest.raises(ShardError) as caught:
+        find_shards(f"{tmp_path}/*.idx")
+    assert beside[0] in str(caught.value)
+
+
+def test_pattern_takes_damaged_files_of_odd_names(make_shard: MakeShard, tmp_path: Path) -> None:
+    """What somebody asked for is not passed over because its first bytes are damaged."""
+    whole, other = make_shard([b"x"], "a.bin"), tmp_path / "b.bin"
+    other.write_bytes(b"damage" * 10)
+    assert find_shards(f"{tmp_path}/*.bin") == (whole, other)
+    whole.unlink()
+    assert find_shards(f"{tmp_path}/*.bin") == (other,)
+
+
+def test_one_argument_or_several_in_any_form(make_shard: MakeShard, tmp_path: Path) -> None:
+    """Text, a Path, or several of them."""
+    one, two = make_shard([b"x"], "1.tfrecord"), make_shard([b"x"], "2.tfrecord")
+    assert find_shards(tmp_path) == find_shards(str(tmp_path)) == (one, two)
+    assert find_shards((str(two), one)) == (two, one)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -117,5 +164,13 @@ def test_natural_order_is_an_order(texts: list[str]) -> None:
 
 def test_empty_name_is_an_error() -> None:
     """An empty argument, as from an unset variable, is not taken for the current directory."""
-    with pytest.raises(ShardError):
+    with pytest.raises(UsageError):
         find_shards([""])
+
+
+def test_standard_input_is_no_file(make_shard: MakeShard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hyphen is never a file of that name; one with its folder is."""
+    monkeypatch.chdir(make_shard([b"x"], "-").parent)
+    with pytest.raises(UsageError, match="standard input"):
+        find_shards(["-"])
+    assert find_shards(["./-"]) == (Path("-"),)

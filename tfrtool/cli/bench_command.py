@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page
+from tfrtool.cli.parameters import dataset_of
 
 if TYPE_CHECKING:
     from tfrtool.loading.bench import BenchProgress
@@ -95,7 +97,7 @@ def bench_command(
         def show(progress: BenchProgress) -> None:
             bars.show("measuring", progress.done, progress.total, progress.what)
 
-        report = bench(options, show)
+        report = bench(replace(options, dataset=dataset_of(dataset)), show)
     if as_json:
         for stage in report.stages:
             emit_json(stage.to_json())

@@ -7,6 +7,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, warn
+from tfrtool.cli.parameters import shards_of
 
 __all__ = ["count_command"]
 
@@ -29,10 +30,9 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     """
     from tfrtool.errors import printable
     from tfrtool.records.count import count_shard
-    from tfrtool.records.shards import find_shards
 
     outcome, total = Outcome.FINE, 0
-    paths = find_shards(shards)
+    paths = shards_of(shards)
     for path in paths:
         count = count_shard(path)
         total += count.records

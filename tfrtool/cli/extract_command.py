@@ -9,6 +9,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, warn
+from tfrtool.cli.parameters import shards_of
 from tfrtool.errors import UsageError
 
 __all__ = ["extract_command"]
@@ -56,7 +57,6 @@ def extract_command(
     from tfrtool.cli.extract_text import extract_page
     from tfrtool.cli.progress import Bars
     from tfrtool.inspection.extract import ExtractOptions, extract
-    from tfrtool.records.shards import find_shards
 
     if flat and by is not None:
         raise UsageError("--by and --flat exclude each other")
@@ -65,7 +65,7 @@ def extract_command(
     )
     with Bars(unit="MB") as bars:
         report = extract(
-            find_shards(shards),
+            shards_of(shards),
             options,
             on_progress=lambda done, total: bars.show("extract", done // 10**6, total // 10**6),
         )

@@ -6,6 +6,7 @@ import click
 
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.output import emit, emit_json
+from tfrtool.cli.parameters import shards_of
 
 __all__ = ["index_command"]
 
@@ -26,9 +27,8 @@ def index_command(shards: tuple[str, ...], as_json: bool) -> None:
     """
     from tfrtool.errors import printable
     from tfrtool.records.index import index_path, write_index
-    from tfrtool.records.shards import find_shards
 
-    for path in find_shards(shards):
+    for path in shards_of(shards):
         records = write_index(path)
         if as_json:
             emit_json(

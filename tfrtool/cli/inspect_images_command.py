@@ -12,6 +12,7 @@ from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, warn
 from tfrtool.cli.page import Facts, Heading, Lines, Page, Table, Tone, Toned
+from tfrtool.cli.parameters import shards_of
 from tfrtool.errors import printable
 
 if TYPE_CHECKING:
@@ -81,14 +82,13 @@ def inspect_images_command(
     """
     from tfrtool.cli.progress import Bars
     from tfrtool.inspection.contact_sheet import SheetOptions, contact_sheet
-    from tfrtool.records.shards import find_shards
 
     options = SheetOptions(
         limit=limit, columns=columns, thumb=thumb, image=feature, label=label, overwrite=overwrite
     )
     with Bars(unit="img") as bars:
         report = contact_sheet(
-            find_shards(shards), Path(out), options, lambda d, t: bars.show("drawing", d, t)
+            shards_of(shards), Path(out), options, lambda d, t: bars.show("drawing", d, t)
         )
     if as_json:
         emit_json(report.to_json())

@@ -11,6 +11,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, emit_page, human_count, warn
+from tfrtool.cli.parameters import shards_of
 from tfrtool.errors import ShardError, UsageError
 
 if TYPE_CHECKING:
@@ -82,9 +83,8 @@ def inspect_schema_command(
 def _infer(shards: tuple[str, ...], options: SchemaOptions) -> InferredSchema:
     """Infer the schema, with a progress bar on a terminal."""
     from tfrtool.inspection.schema import infer_schema
-    from tfrtool.records.shards import find_shards
 
-    paths = find_shards(shards)
+    paths = shards_of(shards)
     if not sys.stderr.isatty():
         return infer_schema(paths, options)
     from tfrtool.cli.progress import Bars

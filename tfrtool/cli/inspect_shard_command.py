@@ -9,6 +9,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, emit_page
+from tfrtool.cli.parameters import shards_of
 from tfrtool.cli.preview import PreviewCommand, choose_protocol, preview_option, show_previews
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_reason
 
@@ -85,7 +86,6 @@ def inspect_shard_command(
     from tfrtool.cli.summary_text import summary_page
     from tfrtool.inspection.json_output import summary_json
     from tfrtool.inspection.shard import InspectOptions, inspect_shard
-    from tfrtool.records.shards import find_shards
 
     if preview is not None and as_json:
         raise UsageError("--preview and --json exclude each other")
@@ -97,7 +97,7 @@ def inspect_shard_command(
     )
     protocol = choose_protocol(preview)
     outcome, shown = Outcome.FINE, 0
-    for number, path in enumerate(find_shards(shards)):
+    for number, path in enumerate(shards_of(shards)):
         summary = inspect_shard(path, options)
         if as_json:
             emit_json(summary_json(summary, raw=raw))

@@ -12,7 +12,7 @@ import click
 
 from tfrtool.cli.page import Page, plain, styled
 
-__all__ = ["emit", "emit_json", "emit_page", "human_bytes", "human_count", "warn"]
+__all__ = ["emit", "emit_json", "emit_page", "human_bytes", "human_count", "note", "warn"]
 
 
 def emit(text: str) -> None:
@@ -50,6 +50,11 @@ def emit_json(data: Mapping[str, Any]) -> None:
 def warn(message: str) -> None:
     """Print a warning."""
     click.echo(f"tfrtool: warning: {message}", err=True)
+
+
+def note(message: str) -> None:
+    """Print what was decided on the way, and is no cause for concern."""
+    click.echo(f"tfrtool: {message}", err=True)
 
 
 def human_bytes(size: int) -> str:

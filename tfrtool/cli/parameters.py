@@ -1,12 +1,17 @@
-"""Types of option values."""
+"""Types of option values, and what the arguments for shards and datasets mean."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
-__all__ = ["RESIZE", "SIZE"]
+from tfrtool.cli.output import note
+from tfrtool.errors import printable
+
+__all__ = ["RESIZE", "SIZE", "dataset_of", "shards_of"]
 
 _SIZE = re.compile(
     r"(?P<number>\d+(?:\.\d+)?)\s*(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE
@@ -56,3 +61,24 @@ class _Resize(click.ParamType):  # type: ignore[type-arg]  # generic from click 
 
 
 RESIZE = _Resize()
+
+
+def shards_of(arguments: Iterable[str]) -> tuple[Path, ...]:
+    """Return the shards that SHARDS means, and say what was decided on the way."""
+    from tfrtool.records.shards import locate_shards
+
+    found = locate_shards(arguments)
+    for text in found.notes:
+        note(text)
+    return found.paths
+
+
+def dataset_of(argument: str) -> Path:
+    """Return the directory that DATASET means, and say what was decided on the way."""
+    from tfrtool.records.dataset_folders import find_folders
+    from tfrtool.storage.locations import as_path
+
+    found = find_folders(as_path(argument))
+    for text in found.notes:
+        note(f"{printable(argument)}: {text}")
+    return found.root

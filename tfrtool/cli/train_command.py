@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, human_count, warn
+from tfrtool.cli.parameters import dataset_of
 from tfrtool.cli.train_options import loader_options, model_options, run_options, split_options
 from tfrtool.errors import UsageError
 
@@ -101,9 +103,9 @@ def _options(dataset: str, given: dict[str, Any]) -> TrainOptions:
     for name, kind in kinds.items():
         if given[name] is not None:
             given[name] = kind(given[name])
-    return TrainOptions(
-        dataset=Path(dataset), rescale=RescaleTo(normalize or rescale or "model"), **given
-    )
+    rescale = RescaleTo(normalize or rescale or "model")
+    options = TrainOptions(dataset=Path(dataset), rescale=rescale, **given)
+    return replace(options, dataset=dataset_of(dataset))
 
 
 def _validation(text: str) -> str | float:

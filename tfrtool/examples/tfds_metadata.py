@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError, os_reason
+from tfrtool.records.shard_sets import ShardSet
 
 __all__ = [
     "DATASET_INFO",
@@ -69,6 +70,17 @@ class DatasetInfo:
     splits: tuple[SplitInfo, ...]
     image_feature: str | None = "image"
     label_feature: str | None = "label"
+
+    def shards_of(self, split: SplitInfo, sets: Sequence[ShardSet]) -> ShardSet | None:
+        """Return the shards of a split among all that there are; None if it has none.
+
+        Those are preferred whose names have the dataset's, too, as TFDS demands.
+        """
+        count = len(split.shard_lengths)
+        fitting = [one for one in sets if one.split == split.name]
+        fitting = [one for one in fitting if not count or (one.count or 1) == count]
+        named = [one for one in fitting if one.prefix.startswith(f"{self.name}-")]
+        return next(iter(named or fitting), None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the contents of dataset_info.json.

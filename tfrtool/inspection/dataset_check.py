@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,8 +18,9 @@ from tfrtool.examples.tfds_metadata import (
 from tfrtool.examples.written import REPORT, read_written_shards
 from tfrtool.inspection.verify_shard import ShardVerdict
 from tfrtool.records.compression import Compression
+from tfrtool.records.dataset_folders import shards_in
 from tfrtool.records.framing import FRAME_SIZE, FaultKind
-from tfrtool.records.names import ShardName, is_shard_name
+from tfrtool.records.names import ShardName
 from tfrtool.records.shard_sets import ShardSet, find_rivals, group_shards
 
 __all__ = ["DatasetFault", "DatasetFindings", "check_directory"]
@@ -132,12 +134,9 @@ def _against_report(
 
 
 def _sets_in(directory: Path, verdicts: Mapping[Path, ShardVerdict]) -> list[ShardSet]:
-    paths = dict.fromkeys(verdicts)
-    try:
-        names = sorted(entry.name for entry in directory.iterdir() if is_shard_name(entry.name))
-    except OSError:  # readable files in a folder that can't be listed
-        names = []
-    paths |= dict.fromkeys(directory / name for name in names)
+    paths = {*verdicts}
+    with suppress(OSError):  # readable files in a folder that can't be listed
+        paths.update(shards_in(directory))
     return list(group_shards(sorted(paths)))
 
 

@@ -6,24 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfrtool.errors import DatasetError, TfrtoolError, os_reason, printable
+from tfrtool.errors import DatasetError
 from tfrtool.examples.tfds_metadata import (
     DATASET_INFO,
     DatasetInfo,
-    SplitInfo,
     read_dataset_info,
 )
+from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.framing import Fault, FaultKind
-from tfrtool.records.names import check_version, is_shard_name
 from tfrtool.records.shard_sets import MISSING_NAMED, ShardSet, find_rivals, group_shards
-from tfrtool.records.shards import find_shards
 
 __all__ = ["UNSPLIT", "Layout", "LocatedFault", "ShardFile", "SplitFiles", "find_layout"]
 
 UNSPLIT = "all"
 """What the records are called whose files say no split; TFDS has no split of that name."""
 
-_TFX_FOLDER = "Split-"
 _EXTRA_NAMED = 1000
 
 
@@ -100,81 +97,20 @@ def find_layout(directory: Path) -> Layout:
     Raises:
         DatasetError: there is no such directory, or there are no shards in it.
     """
-    if not directory.is_dir():
-        what = "not a directory" if directory.exists() else "no such directory"
-        raise DatasetError(what, path=directory, expected="a directory with shards")
-    notes: list[str] = []
-    root, folders = _descend(directory, notes)
+    found = find_folders(directory)
+    root = found.root
+    if not found.shards and not (root / DATASET_INFO).is_file():
+        raise found.nothing()
     faults: list[LocatedFault] = []
     info = _info(root, faults)
-    sets = [one for folder in folders for one in group_shards(find_shards([str(folder)]))]
+    sets = group_shards(found.shards)
     if info is not None and info.splits:
         splits = _described(root, info, sets, faults)
     else:
         splits = _by_names(root, sets, faults)
     return Layout(
-        root=root, info=info, splits=tuple(splits), faults=tuple(faults), notes=tuple(notes)
+        root=root, info=info, splits=tuple(splits), faults=tuple(faults), notes=found.notes
     )
-
-
-def _descend(directory: Path, notes: list[str]) -> tuple[Path, Sequence[Path]]:
-    """Return the directory of the dataset itself, and the folders that its shards are in."""
-    if _has_shards(directory):
-        return directory, [directory]
-    folders = _folders(directory)
-    versions = {number: path for path in folders if (number := _version(path.name)) is not None}
-    if versions:
-        newest = versions[max(versions)]
-        if len(versions) > 1:
-            names = ", ".join(versions[number].name for number in sorted(versions))
-            notes.append(f"version {newest.name}, the newest of {names}")
-        else:
-            notes.append(f"version {newest.name}, the only one")
-        if _has_shards(newest):
-            return newest, [newest]
-        folders = _folders(newest)
-        directory = newest
-    holding = [path for path in folders if _has_shards(path)]
-    if holding:
-        notes.append("a folder for each split")
-        return directory, holding
-    configs = [
-        path
-        for path in folders
-        if any(_version(below.name) is not None for below in _folders(path))
-    ]
-    if len(configs) == 1 and not versions:
-        notes.append(f"configuration {printable(configs[0].name)}, the only one")
-        return _descend(configs[0], notes)
-    if configs:
-        names = ", ".join(printable(path.name) for path in configs)
-        raise DatasetError("holds several datasets; name one of them", path=directory, found=names)
-    if (directory / DATASET_INFO).is_file():
-        return directory, []
-    raise DatasetError("no shard files in this directory or in a folder in it", path=directory)
-
-
-def _folders(directory: Path) -> list[Path]:
-    try:
-        return sorted(
-            path for path in directory.iterdir() if path.is_dir() and not path.name.startswith(".")
-        )
-    except OSError as error:
-        raise DatasetError(f"can't be read: {os_reason(error)}", path=directory) from error
-
-
-def _has_shards(directory: Path) -> bool:
-    try:
-        return any(is_shard_name(path.name) and path.is_file() for path in directory.iterdir())
-    except OSError as error:
-        raise DatasetError(f"can't be read: {os_reason(error)}", path=directory) from error
-
-
-def _version(name: str) -> tuple[int, ...] | None:
-    try:
-        return tuple(int(part) for part in check_version(name).split("."))
-    except (TfrtoolError, ValueError):
-        return None
 
 
 def _info(root: Path, faults: list[LocatedFault]) -> DatasetInfo | None:
@@ -200,7 +136,7 @@ def _described(
     """Yield the splits that the metadata describes; what is not in them is extra."""
     used: list[ShardSet] = []
     for split in info.splits:
-        one = _set_of(split, info, sets)
+        one = info.shards_of(split, sets)
         extra = _others(split.name, one, sets, faults)
         used += [other for other in sets if other.split == split.name]
         count = len(split.shard_lengths)
@@ -232,14 +168,6 @@ def _described(
         _name_extra(one.paths, faults, f"no split of {DATASET_INFO} has this file")
 
 
-def _set_of(split: SplitInfo, info: DatasetInfo, sets: Sequence[ShardSet]) -> ShardSet | None:
-    fitting = [one for one in sets if one.split == split.name]
-    count = len(split.shard_lengths)
-    fitting = [one for one in fitting if not count or (one.count or 1) == count]
-    named = [one for one in fitting if one.prefix.startswith(f"{info.name}-")]
-    return next(iter(named or fitting), None)
-
-
 def _others(
     name: str, one: ShardSet | None, sets: Sequence[ShardSet], faults: list[LocatedFault]
 ) -> int:
@@ -255,10 +183,7 @@ def _by_names(
 ) -> Iterator[SplitFiles]:
     by_split: dict[str, list[ShardSet]] = {}
     for one in sets:
-        name = one.split
-        if name is None and one.directory != root:
-            name = one.directory.name.removeprefix(_TFX_FOLDER)
-        by_split.setdefault(name or UNSPLIT, []).append(one)
+        by_split.setdefault(one.split_below(root) or UNSPLIT, []).append(one)
     for rivals in find_rivals(sets):
         names = " and ".join(one.name for one in rivals)
         message = f"shards of one split claim different numbers of shards: {names}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +20,7 @@ from tfrtool.inspection.verify_shard import ShardVerdict, VerifyOptions, verify_
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FaultKind
 from tfrtool.records.shard_sets import ShardSet
-from tfrtool.records.shards import find_shards
+from tfrtool.records.shards import locate_shards
 
 __all__ = ["VerifyReport", "verify"]
 
@@ -75,7 +76,7 @@ class VerifyReport:
 
 
 def verify(
-    shards: Iterable[str],
+    shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     options: VerifyOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> VerifyReport:
@@ -90,8 +91,8 @@ def verify(
         ShardError: an argument means no file at all, or a worker process died.
     """
     options = options or VerifyOptions()
-    arguments = list(shards)
-    paths = find_shards(arguments)
+    located = locate_shards(shards)
+    paths = located.paths
     workers = options.workers or cores()
     verdicts: list[ShardVerdict] = []
     worth = {"worth": _WORTH_WITH_IMAGES} if options.images else {}
@@ -103,9 +104,9 @@ def verify(
     if options.images:
         verdicts = _resolve_doubts(verdicts, options)
     by_path = {verdict.path: verdict for verdict in verdicts}
-    directories = _check_directories(arguments, by_path)
+    directories = _check_directories(located.folders, by_path)
     splits = {path: one.split for found in directories for one in found.sets for path in one.paths}
-    notes = [note for found in directories for note in found.notes]
+    notes = [*located.notes, *(note for found in directories for note in found.notes)]
     faults = [fault for found in directories for fault in found.faults]
     twins, twin_notes = _twins(verdicts, directories)
     return VerifyReport(
@@ -127,9 +128,8 @@ def _written(paths: Iterable[Path]) -> frozenset[Path]:
 
 
 def _check_directories(
-    arguments: Sequence[str], verdicts: Mapping[Path, ShardVerdict]
+    meant: Sequence[Path], verdicts: Mapping[Path, ShardVerdict]
 ) -> tuple[DatasetFindings, ...]:
-    meant = {Path(argument) for argument in arguments if Path(argument).is_dir()}
     if len(verdicts) == 1 and not meant:
         return ()
     by_directory: dict[Path, dict[Path, ShardVerdict]] = {}

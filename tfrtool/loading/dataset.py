@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfrtool.errors import CorruptShardError, DatasetError, ShardError, UsageError
+from tfrtool.errors import CorruptShardError, DatasetError, UsageError
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.tfds_metadata import (
@@ -20,11 +21,13 @@ from tfrtool.loading.forms import Described, ImageForm, find_image_form, read_de
 from tfrtool.loading.salvage_report import OnCorrupt
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import count_records, count_shard, first_fault
+from tfrtool.records.dataset_folders import DatasetFolders, find_folders
 from tfrtool.records.framing import Record
 from tfrtool.records.names import ShardName
 from tfrtool.records.reader import ReadOptions, read_records
-from tfrtool.records.shard_sets import find_rivals, group_shards
-from tfrtool.records.shards import Shard, find_shards
+from tfrtool.records.shard_sets import ShardSet, find_rivals, group_shards
+from tfrtool.records.shards import Shard
+from tfrtool.storage.locations import as_path
 
 __all__ = ["Dataset", "Split", "open_dataset", "shard_lengths"]
 
@@ -98,7 +101,9 @@ class Dataset:
         return self.splits[name]
 
 
-def open_dataset(directory: Path, on_corrupt: OnCorrupt = OnCorrupt.STOP) -> Dataset:
+def open_dataset(
+    directory: str | os.PathLike[str], on_corrupt: OnCorrupt = OnCorrupt.STOP
+) -> Dataset:
     """Find out what is in a directory of shards.
 
     TFDS metadata is believed where it is, and held against the files: a shard that is missing, or
@@ -108,7 +113,7 @@ def open_dataset(directory: Path, on_corrupt: OnCorrupt = OnCorrupt.STOP) -> Dat
     TensorFlow's whole process.
 
     Args:
-        directory: where the shards are.
+        directory: where the shards are, or versions of the dataset, or folders of splits.
         on_corrupt: with SKIP, damaged and missing shards are no error. What comes back is not fit
             to be read by TensorFlow before it went through `tfrtool.loading.salvage.salvage`.
 
@@ -117,17 +122,12 @@ def open_dataset(directory: Path, on_corrupt: OnCorrupt = OnCorrupt.STOP) -> Dat
             or one that no classifier of images can be trained on.
         CorruptShardError: the framing of a shard is damaged.
     """
-    if not directory.is_dir():
-        missing = not directory.exists()
-        raise DatasetError(
-            "no such directory" if missing else "not a directory",
-            path=directory,
-            expected="a directory with shards, as tfrtool write makes it",
-        )
+    found = find_folders(as_path(directory))
+    directory = found.root
     info = read_dataset_info(directory)
     splits = {
         name: split
-        for name, lengths in shard_lengths(directory, info, on_corrupt).items()
+        for name, lengths in shard_lengths(found, info, on_corrupt).items()
         if (split := _split(name, lengths, on_corrupt)) is not None
     }
     if not splits:
@@ -150,12 +150,12 @@ def open_dataset(directory: Path, on_corrupt: OnCorrupt = OnCorrupt.STOP) -> Dat
 
 
 def shard_lengths(
-    directory: Path, info: DatasetInfo | None, on_corrupt: OnCorrupt = OnCorrupt.STOP
+    found: DatasetFolders, info: DatasetInfo | None, on_corrupt: OnCorrupt = OnCorrupt.STOP
 ) -> dict[str, dict[Path, int | None]]:
     """Return the shards that there should be, by split, and how many records each should have.
 
     Args:
-        directory: where they are.
+        found: those that there are.
         info: what dataset_info.json says; without it, the names of the files tell, and lengths
             are None.
         on_corrupt: with SKIP, shards that are not there are among them.
@@ -163,46 +163,53 @@ def shard_lengths(
     Raises:
         DatasetError: a shard is missing, or it is not clear which shards belong together.
     """
-    found = _lengths_by_name(directory) if info is None else _lengths_by_metadata(directory, info)
+    sets = group_shards(found.shards)
+    if info is not None:
+        splits = _lengths_by_metadata(found.root, info, sets)
+    elif sets:
+        splits = _lengths_by_name(found.root, sets)
+    else:
+        raise found.nothing()
     if on_corrupt is OnCorrupt.STOP:
-        for lengths in found.values():
+        for lengths in splits.values():
             for path, length in lengths.items():
                 if not path.is_file():
                     said = "its name among the others" if length is None else f"{length} records"
                     raise DatasetError("a shard is missing", path=path, expected=said)
-    return found
+    return splits
 
 
-def _lengths_by_metadata(directory: Path, info: DatasetInfo) -> dict[str, dict[Path, int | None]]:
+def _lengths_by_metadata(
+    root: Path, info: DatasetInfo, sets: Sequence[ShardSet]
+) -> dict[str, dict[Path, int | None]]:
     found: dict[str, dict[Path, int | None]] = {}
     for split in info.splits:
         count = len(split.shard_lengths)
+        one = info.shards_of(split, sets)
+        there = {} if one is None else one.shards
         for index, length in enumerate(split.shard_lengths):
             name = ShardName(dataset=info.name, split=split.name, index=index, count=count)
-            found.setdefault(split.name, {})[directory / str(name)] = length
+            path = there.get(index, root / str(name))
+            found.setdefault(split.name, {})[path] = length
     if not found:
-        raise DatasetError("describes no shards", path=directory / DATASET_INFO)
+        raise DatasetError("describes no shards", path=root / DATASET_INFO)
     return found
 
 
-def _lengths_by_name(directory: Path) -> dict[str, dict[Path, int | None]]:
-    try:
-        sets = group_shards(find_shards([str(directory)]))
-    except ShardError as error:
-        raise DatasetError(error.what, path=directory) from error
+def _lengths_by_name(root: Path, sets: Sequence[ShardSet]) -> dict[str, dict[Path, int | None]]:
     for rivals in find_rivals(sets):
         names = " and ".join(one.name for one in rivals)
         raise DatasetError(
-            "the names of the shards claim different numbers of them", path=directory, found=names
+            "the names of the shards claim different numbers of them", path=root, found=names
         )
-    named = {one.split for one in sets}
+    named = {one.split_below(root) for one in sets}
     found: dict[str, dict[Path, int | None]] = {}
     for one in sets:
         aside = [*one.extra, *(path for twins in one.duplicates.values() for path in twins)]
         if aside:
             raise DatasetError("another shard has the same place", path=aside[0])
-        split = one.split or (_OTHERS if _UNNAMED in named else _UNNAMED)
-        paths = [*one.paths, *(directory / name for name in one.missing)]
+        split = one.split_below(root) or (_OTHERS if _UNNAMED in named else _UNNAMED)
+        paths = [*one.paths, *(one.directory / name for name in one.missing)]
         found.setdefault(split, {}).update(dict.fromkeys(paths))
     return found
 

@@ -90,7 +90,7 @@ def load(
         WriteError: the cache on disk can't be written.
     """
     if not isinstance(dataset, Dataset):
-        dataset = open_dataset(Path(dataset))
+        dataset = open_dataset(dataset)
     images = count_images(dataset, options)
     if options.recipe is not Recipe.TFRTOOL:
         if context is not None:

@@ -20,9 +20,11 @@ from tfrtool.loading.record_check import RecordCheck
 from tfrtool.loading.salvage_report import LeftOut, LostBytes, OnCorrupt, SalvageReport
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error
+from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.framing import FRAME_SIZE, Fault, FaultKind, Record
 from tfrtool.records.reader import ReadOptions, RecordReader
 from tfrtool.records.repair import LostRange
+from tfrtool.storage.locations import as_path
 
 __all__ = ["READ_ERRORS", "name_damage", "salvage"]
 
@@ -88,8 +90,8 @@ def _unusable(path: Path, record: Record, problem: str) -> DatasetError:
 
 
 def salvage(
-    directory: Path,
-    scratch: Path,
+    directory: str | os.PathLike[str],
+    scratch: str | os.PathLike[str],
     *,
     splits: Collection[str] | None = None,
     decode: bool = True,
@@ -117,15 +119,17 @@ def salvage(
         ShardError: a file can't be read.
         WriteError: a shard can't be written.
     """
-    dataset = open_dataset(directory, OnCorrupt.SKIP)
+    scratch, dataset = as_path(scratch), open_dataset(directory, OnCorrupt.SKIP)
     wanted = [dataset.split(name) for name in (dataset.splits if splits is None else splits)]
-    lengths = shard_lengths(directory, read_dataset_info(directory), OnCorrupt.SKIP)
+    directory = dataset.directory
+    lengths = shard_lengths(find_folders(directory), read_dataset_info(directory), OnCorrupt.SKIP)
     total = sum(len(lengths[split.name]) for split in wanted)
     done, findings, saved = 0, [], {}
     for split in wanted:
         shards = []
         for path, expected in lengths[split.name].items():
-            work = _Shard(dataset, split.compression, path, scratch / path.name)
+            # Shards of two splits, in a folder each, may have the same name.
+            work = _Shard(dataset, split.compression, path, scratch / str(done) / path.name)
             finding = work.missing() if not path.is_file() else work.salvage(decode=decode)
             findings.append(finding.against(expected))
             shards.append(finding)

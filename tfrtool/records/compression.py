@@ -12,7 +12,7 @@ from tfrtool.records.framing import HEADER, HEADER_SIZE, LENGTH, MAX_RECORD_BYTE
 from tfrtool.records.resync import Patience, find_next_record
 from tfrtool.records.window import Window
 
-__all__ = ["Compression", "Inflater", "detect_compression", "holds_header"]
+__all__ = ["Compression", "Inflater", "detect_compression", "holds_header", "starts_record"]
 
 _HEAD = 4096
 _INPUT_BLOCK = 64 * 1024
@@ -33,6 +33,15 @@ def holds_header(head: bytes) -> bool:
         return False
     length, crc = HEADER.unpack_from(head)
     return bool(masked_crc32c(LENGTH.pack(length)) == crc)
+
+
+def starts_record(head: bytes) -> bool:
+    """Return whether the first bytes of a file, or what they uncompress to, start a record."""
+    packed = _by_magic(head)
+    return holds_header(head) or (
+        packed is not Compression.NONE
+        and holds_header(Inflater(io.BytesIO(head), packed).read(HEADER_SIZE))
+    )
 
 
 def detect_compression(file: BinaryIO) -> Compression:

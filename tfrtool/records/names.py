@@ -7,7 +7,18 @@ from dataclasses import dataclass
 
 from tfrtool.errors import UsageError
 
-__all__ = ["ShardName", "check_dataset_name", "check_split_name", "check_version", "is_shard_name"]
+__all__ = [
+    "COMPRESSED_NAME",
+    "ShardName",
+    "check_dataset_name",
+    "check_split_name",
+    "check_version",
+    "is_shard_name",
+    "natural_order",
+]
+
+COMPRESSED_NAME = re.compile(r"\.(gz|gzip|zlib|z)$", re.IGNORECASE)
+"""The end of the name of a compressed file."""
 
 _DATASET = re.compile(r"[a-zA-Z]\w*", re.ASCII)
 _SPLIT = re.compile(r"\w+", re.ASCII)
@@ -18,7 +29,9 @@ _TEMPLATE = re.compile(
 )
 _NUMBERED = re.compile(r"-\d{5,}-of-\d{5,}", re.ASCII)
 _EVENTS = re.compile(r"events\.out\.tfevents\.")
-_NEVER = (".json", ".jsonl", ".txt", ".md", ".idx", ".spec", ".csv", ".pbtxt", ".html", ".tmp")
+_BESIDE = (".json", ".jsonl", ".txt", ".md", ".idx", ".spec", ".csv", ".pbtxt", ".html")
+_COPIES = (".tmp", ".part", ".partial", ".crdownload", ".bak", ".old", ".orig", "~")
+_NEVER = (*_BESIDE, *_COPIES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +75,17 @@ class ShardName:
         return parsed if str(parsed) == name else None
 
 
-def is_shard_name(name: str) -> bool:
-    """Return whether a file of this name, found in a directory, is taken for a shard."""
+def is_shard_name(name: str) -> bool | None:
+    """Return whether a file that nobody named is taken for a shard; None if its name won't tell."""
     if name.startswith(".") or name.lower().endswith(_NEVER):
         return False
-    return (
-        ".tfrecord" in name or _NUMBERED.search(name) is not None or _EVENTS.match(name) is not None
-    )
+    return ".tfrecord" in name or bool(_NUMBERED.search(name) or _EVENTS.match(name)) or None
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """Return a sort key that puts ``shard-9`` before ``shard-10``."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), part) if part.isdecimal() else (-1, part) for part in parts]
 
 
 def check_dataset_name(name: str) -> str:

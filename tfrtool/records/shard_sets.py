@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+
+from tfrtool.records.names import COMPRESSED_NAME
+from tfrtool.storage.locations import as_paths
 
 __all__ = ["MISSING_NAMED", "ShardSet", "find_rivals", "group_shards"]
 
@@ -20,7 +24,6 @@ _NUMBERED = re.compile(
     r"(?P<suffix>(?:\D.*)?)",
     re.ASCII | re.DOTALL,
 )
-_COMPRESSED = re.compile(r"\.(gz|gzip|zlib|z)$", re.IGNORECASE)
 _TFDS = re.compile(r"[a-zA-Z]\w*-(?P<split>\w+)\.[a-z_]+-", re.ASCII)
 _TFX_FOLDER = "Split-"
 _SPLITS = frozenset(
@@ -72,6 +75,12 @@ class ShardSet:
             return self.prefix
         of, count = self._ending
         return f"{self.prefix}*{of}{count}{self.suffix}"
+
+    def split_below(self, root: Path) -> str | None:
+        """Return its split: that of the names, or else of a folder in a dataset's directory."""
+        if self.split is None and self.directory != root:
+            return self.directory.name.removeprefix(_TFX_FOLDER)
+        return self.split
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -131,7 +140,9 @@ class ShardSet:
         return self._match["of"], self._match["count"]
 
 
-def group_shards(paths: Iterable[Path]) -> tuple[ShardSet, ...]:
+def group_shards(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+) -> tuple[ShardSet, ...]:
     """Group files into the sets that their names say, in the order in which they first come.
 
     Files belong together if they are in one folder and their names differ in the number alone; a
@@ -139,13 +150,13 @@ def group_shards(paths: Iterable[Path]) -> tuple[ShardSet, ...]:
     ``train-00000-of-00004`` are of two sets: `find_rivals` tells that both can't be meant.
     """
     groups: dict[tuple[Path, str, int | None, str], list[tuple[int, Path, str]]] = {}
-    for path in dict.fromkeys(paths):
+    for path in dict.fromkeys(as_paths(paths)):
         match = _NUMBERED.fullmatch(path.name)
         if match is None:
             groups.setdefault((path.parent, path.name, None, ""), []).append((0, path, ""))
             continue
         suffix = match["suffix"]
-        key = (path.parent, match["prefix"], int(match["count"]), _COMPRESSED.sub("", suffix))
+        key = (path.parent, match["prefix"], int(match["count"]), COMPRESSED_NAME.sub("", suffix))
         groups.setdefault(key, []).append((int(match["index"]), path, suffix))
     return tuple(
         _shard_set(directory, prefix, count, members)
@@ -183,7 +194,7 @@ def find_rivals(sets: Iterable[ShardSet]) -> tuple[tuple[ShardSet, ...], ...]:
     groups: dict[tuple[Path, str, str], list[ShardSet]] = {}
     for one in sets:
         if one.count is not None:
-            key = (one.directory, one.prefix, _COMPRESSED.sub("", one.suffix))
+            key = (one.directory, one.prefix, COMPRESSED_NAME.sub("", one.suffix))
             groups.setdefault(key, []).append(one)
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 

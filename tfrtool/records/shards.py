@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import glob
-import re
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfrtool.errors import ShardError, os_reason
+from tfrtool.errors import ShardError, UsageError, os_reason, printable
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.names import is_shard_name
+from tfrtool.records.dataset_folders import choose_shards, find_folders
+from tfrtool.records.names import natural_order
+from tfrtool.storage.locations import as_path
+from tfrtool.storage.opening import NotRegularFileError, open_regular
 
-__all__ = ["Shard", "find_shards", "natural_order"]
+__all__ = ["STREAM", "FoundShards", "Shard", "find_shards", "locate_shards"]
+
+STREAM = "-"
+"""Standard input, on a command line; a file of that name is ``./-``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,71 +36,100 @@ class Shard:
     compression: Compression
 
     @classmethod
-    def at(cls, path: Path) -> Shard:
+    def at(cls, path: str | os.PathLike[str]) -> Shard:
         """Look at the file at ``path``.
 
         Raises:
-            ShardError: it can't be opened, or is a directory.
+            ShardError: it can't be opened, or is no regular file.
         """
+        path = as_path(path)
         try:
-            with path.open("rb") as file:
-                size = path.stat().st_size
+            with open_regular(path) as file:
+                size = os.fstat(file.fileno()).st_size
                 return cls(path=path, bytes=size, compression=detect_compression(file))
         except OSError as error:
-            raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+            pipe = isinstance(error, NotRegularFileError)
+            hint = "a shard in a pipe is read from standard input, as -" if pipe else None
+            reason = f"can't be read: {os_reason(error)}"
+            raise ShardError(reason, path=path, hint=hint) from error
 
 
-def natural_order(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that puts ``shard-9`` before ``shard-10``."""
-    parts = re.split(r"(\d+)", name)
-    return [(int(part), part) if part.isdecimal() else (-1, part) for part in parts]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundShards:
+    """The shards that some arguments mean.
+
+    Attributes:
+        paths: each shard once, in the order of the arguments.
+        folders: those of the shards that were named as directories, and so are meant whole.
+        notes: what was decided on the way, a sentence each.
+    """
+
+    paths: tuple[Path, ...]
+    folders: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def find_shards(arguments: Iterable[str]) -> tuple[Path, ...]:
-    """Find the shards that a mix of files, globs and directories means.
+def find_shards(
+    arguments: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+) -> tuple[Path, ...]:
+    """Find the shards that files, patterns and directories mean, each once, in their order.
 
-    A file is taken as it is, whatever its name. A directory means the files in it whose names are
-    those of shards, never its JSON or text files. Each shard comes once, in the order of the
-    arguments, those of a glob or a directory in natural order.
+    A file is taken as it is, whatever its name. A directory means the shards in it, or else those
+    of the newest version, or of the splits, in the folders in it. What a pattern matches, or a
+    directory holds, is a shard by its name, or else by its first bytes; never what tfrtool or TFDS
+    write beside shards, such as an index.
+
+    Args:
+        arguments: one, or several.
 
     Raises:
         ShardError: an argument means no file at all.
+        DatasetError: a directory has no shards.
+        UsageError: an argument is a URL, or standard input.
     """
-    found: dict[Path, None] = {}
-    for argument in arguments:
-        found.update(dict.fromkeys(_expand(argument)))
-    return tuple(found)
+    return locate_shards(arguments).paths
 
 
-def _expand(argument: str) -> list[Path]:
-    if not argument:  # Path would make the current directory of it
-        raise ShardError("an empty name is no file")
-    path = Path(argument)
+def locate_shards(
+    arguments: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+) -> FoundShards:
+    """Do what `find_shards` does, and tell what was decided."""
+    if isinstance(arguments, str | os.PathLike):
+        arguments = (arguments,)
+    parts = list(map(_expand, arguments))
+    return FoundShards(
+        paths=tuple(dict.fromkeys(path for part in parts for path in part.paths)),
+        folders=tuple(dict.fromkeys(folder for part in parts for folder in part.folders)),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+    )
+
+
+def _expand(location: str | os.PathLike[str]) -> FoundShards:
+    path, argument = as_path(location), os.fspath(location)
+    if argument == STREAM:
+        raise UsageError(
+            "standard input is read by count, verify, repair, inspect shard and inspect schema, "
+            "and by them alone",
+            path=argument,
+        )
     try:
         if path.is_dir():
-            return _shards_in(path)
+            found = find_folders(path)
+            if not found.shards:
+                raise found.nothing()
+            notes = tuple(f"{printable(argument)}: {note}" for note in found.notes)
+            folders = tuple(dict.fromkeys(shard.parent for shard in found.shards))
+            return FoundShards(paths=found.shards, folders=folders, notes=notes)
         if path.exists() or not glob.has_magic(argument):
             Shard.at(path)
-            return [path]
+            return FoundShards(paths=(path,))
         # Path.glob takes neither an absolute pattern nor one that starts with "..".
         matches = sorted(glob.glob(argument, recursive=True), key=natural_order)  # noqa: PTH207
     except OSError as error:
         raise ShardError(f"can't be read: {os_reason(error)}", path=argument) from error
-    files = [Path(match) for match in matches if not Path(match).is_dir()]
-    if not files:
-        raise ShardError("no file matches", path=argument)
-    return files
-
-
-def _shards_in(directory: Path) -> list[Path]:
-    names = (
-        entry.name for entry in directory.iterdir() if is_shard_name(entry.name) and entry.is_file()
-    )
-    shards = [directory / name for name in sorted(names, key=natural_order)]
+    files = [file for match in matches if not (file := Path(match)).is_dir()]
+    shards = choose_shards(files)
     if not shards:
-        raise ShardError(
-            "no shard files in this directory",
-            path=directory,
-            hint=f"for folders below it, quote a glob: '{directory}/**/*.tfrecord*'",
-        )
-    return shards
+        other = f"{printable(files[0].name)}, which is none by its name" if files else None
+        raise ShardError("no shard matches", path=argument, found=other)
+    return FoundShards(paths=tuple(shards))

@@ -6,7 +6,20 @@ that names the limit and the number that was found.
 
 from __future__ import annotations
 
-__all__ = ["MAX_IMAGE_BYTES", "MAX_METADATA_BYTES"]
+__all__ = [
+    "MAX_ENTRIES_WALKED",
+    "MAX_FILES_LOOKED_INTO",
+    "MAX_IMAGE_BYTES",
+    "MAX_METADATA_BYTES",
+]
+
+MAX_ENTRIES_WALKED = 10_000
+"""Of a directory without shards, the files and folders below it among which some are looked for,
+to say where they are: a tenth of a second."""
+
+MAX_FILES_LOOKED_INTO = 1000
+"""Of one directory, files whose names don't tell whether they are shards, and whose first 4 KiB do.
+One file stands for all of its writer's, so that this is the number of different writers."""
 
 MAX_IMAGE_BYTES = 512 * 1024 * 1024
 """Of one encoded image, wherever it comes from. The most pixels that are decoded (89,478,485, as in

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError
-from tfrtool.records.shards import natural_order
+from tfrtool.records.names import natural_order
 from tfrtool.sources.globs import is_pattern
 from tfrtool.sources.listing import is_clutter, is_image_name
 from tfrtool.sources.walk import list_directory

@@ -1,0 +1,200 @@
+"""What a directory means: which of its files are shards, and in which folders a dataset's are."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfrtool.errors import DatasetError, TfrtoolError, os_reason, printable
+from tfrtool.records.compression import starts_record
+from tfrtool.records.names import COMPRESSED_NAME, check_version, is_shard_name, natural_order
+from tfrtool.storage.limits import MAX_ENTRIES_WALKED, MAX_FILES_LOOKED_INTO
+from tfrtool.storage.opening import open_regular
+
+__all__ = ["DatasetFolders", "choose_shards", "find_folders", "shards_in"]
+
+_HEAD = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFolders:
+    """Where the shards of a dataset are.
+
+    Attributes:
+        root: the directory of the dataset itself, at or below the one that was named.
+        shards: its shard files, folder by folder, in natural order; there may be none.
+        notes: what was decided on the way, a clause each.
+    """
+
+    root: Path
+    shards: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
+
+    def nothing(self) -> DatasetError:
+        """Return the error for a directory without shards."""
+        return DatasetError(
+            "no shard files in this directory or in a folder in it",
+            path=self.root,
+            hint=_deeper(self.root),
+        )
+
+
+def find_folders(directory: Path) -> DatasetFolders:
+    """Find the shards that a directory means.
+
+    It may hold the shards itself; or versions of a dataset (``1.0.0``), of which the newest is
+    taken, as TFDS does; or one configuration with versions in it; or a folder for each split, as
+    TFX writes them.
+
+    Raises:
+        DatasetError: it is no directory, or can't be read; or holds several datasets.
+    """
+    if not directory.is_dir():
+        what = "not a directory" if directory.exists() else "no such directory"
+        raise DatasetError(what, path=directory, expected="a directory with shards")
+    try:
+        return _descend(directory, _Look())
+    except OSError as error:
+        path = error.filename or directory
+        raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
+
+
+def shards_in(folder: Path) -> list[Path]:
+    """Return the shards in a folder itself, in natural order.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    return _Look().shards(folder)
+
+
+def choose_shards(paths: Sequence[Path]) -> list[Path]:
+    """Return those of the files which a pattern matches that are shards.
+
+    What has the name of another format is none (an index, metadata). Other names tell nothing:
+    then the content does, and if no file starts as a shard, all of them are taken.
+    """
+    look = _Look()
+    chosen = {*look.choose(paths), *look.unseen}
+    if chosen:
+        return [path for path in paths if path in chosen]
+    return [path for path in paths if is_shard_name(path.name) is None]
+
+
+class _Look:
+    """A look at files and folders, with one allowance for files whose names don't tell."""
+
+    def __init__(self) -> None:
+        self._left = MAX_FILES_LOOKED_INTO
+        self.unseen: list[Path] = []
+
+    def shards(self, folder: Path) -> list[Path]:
+        with os.scandir(folder) as entries:
+            names = [e.name for e in entries if is_shard_name(e.name) is not False and e.is_file()]
+        return self.choose([folder / name for name in sorted(names, key=natural_order)])
+
+    def choose(self, paths: Iterable[Path]) -> list[Path]:
+        """Return the shards among files, by their names, or else by their first bytes.
+
+        A file stands for all with names of its kind: a damaged shard beside whole ones is one.
+        """
+        told = {path: is_shard_name(path.name) for path in paths}
+        kinds: set[str] = set()
+        for path, shard in told.items():
+            if shard is None and (kind := _kind(path.name)) not in kinds:
+                if not self._left:
+                    self.unseen.append(path)
+                    continue
+                self._left -= 1
+                kinds |= {kind} if _holds_records(path) else set()
+        return [
+            path
+            for path, shard in told.items()
+            if shard or (shard is None and _kind(path.name) in kinds)
+        ]
+
+
+def _kind(name: str) -> str:
+    """Return what files of one writer have in common: an ending, or all but the numbers."""
+    ending = Path(name).suffix.lower()
+    if ending.strip(".0123456789") and COMPRESSED_NAME.search(name) is None:
+        return ending
+    return re.sub(r"\d+", "0", name)
+
+
+def _holds_records(path: Path) -> bool:
+    try:
+        with open_regular(path, buffering=0) as file:
+            return starts_record(file.read(_HEAD))
+    except OSError:
+        return False
+
+
+def _descend(directory: Path, look: _Look) -> DatasetFolders:
+    notes: list[str] = []
+    root = directory
+    shards = look.shards(root)
+    if not shards:
+        versions = {n: path for path in _folders(root) if (n := _version(path.name)) is not None}
+        if versions:
+            root = versions[max(versions)]
+            names = ", ".join(versions[number].name for number in sorted(versions))
+            which = "the only one" if len(versions) == 1 else f"the newest of {names}"
+            notes.append(f"version {root.name}, {which}")
+            shards = look.shards(root)
+        if not shards:
+            folders = {path: look.shards(path) for path in _folders(root)}
+            shards = [shard for inside in folders.values() for shard in inside]
+            notes += ["a folder for each split"] if shards else []
+        if not shards and not versions:
+            configs = [path for path in folders if any(map(_version, _names(path)))]
+            names = ", ".join(printable(path.name) for path in configs)
+            if len(configs) > 1:
+                raise DatasetError(
+                    "holds several datasets; name one of them", path=directory, found=names
+                )
+            if configs:
+                found = _descend(configs[0], look)
+                notes = [f"configuration {names}, the only one", *found.notes]
+                return DatasetFolders(root=found.root, shards=found.shards, notes=tuple(notes))
+    if look.unseen:
+        notes.append(
+            f"{len(look.unseen):,} files whose names don't tell were not looked into, "
+            f"{printable(look.unseen[0].name)} the first"
+        )
+    return DatasetFolders(root=root, shards=tuple(shards), notes=tuple(notes))
+
+
+def _folders(directory: Path) -> list[Path]:
+    return [directory / name for name in _names(directory)]
+
+
+def _names(directory: Path) -> list[str]:
+    with os.scandir(directory) as entries:
+        return sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
+
+
+def _version(name: str) -> tuple[int, ...] | None:
+    try:
+        return tuple(int(part) for part in check_version(name).split("."))
+    except (TfrtoolError, ValueError):
+        return None
+
+
+def _deeper(directory: Path) -> str | None:
+    """Return what to do about shards that are farther below a directory, if there are any."""
+    look, seen = _Look(), 0
+    for folder, folders, files in os.walk(directory):
+        seen += len(folders) + len(files)
+        if seen > MAX_ENTRIES_WALKED:
+            return None
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        if look.choose(Path(folder, name) for name in sorted(files, key=natural_order)):
+            pattern = shlex.quote(f"{glob.escape(str(directory))}/**")
+            return f"for folders farther below it, quote a pattern: {pattern}"
+    return None
