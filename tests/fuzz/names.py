@@ -115,7 +115,7 @@ def _check_shard_name(name: str) -> None:
 
 
 def _check_sets(names: list[str]) -> None:
-    paths = [_ROOT / name for name in names]
+    paths = [_ROOT / name for name in names if "\0" not in name]  # such are refused
     sets = group_shards(paths)
     grouped = [path for one in sets for path in one.paths]
     assert sorted(grouped) == sorted(set(paths))
