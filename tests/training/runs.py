@@ -18,7 +18,7 @@ _PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 
 
 def write_drawings(directory: Path) -> Path:
-    """Write the drawings of the fixtures as 157 records to train and 42 to validate on."""
+    """Write the drawings of the fixtures as 155 records to train and 44 to validate on."""
     splits = parse_splits(["train=0.8", "validation=0.2"])
     write_dataset(WriteOptions(source=_PETS, dataset=directory, splits=splits, shards=4))
     return directory

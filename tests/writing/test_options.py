@@ -32,11 +32,6 @@ def test_what_is_given_wins() -> None:
     assert dataset_identity(Path("a/b/2.0.0"), "pets", "3.1.4") == ("pets", "3.1.4")
 
 
-def test_no_splits_means_all_in_train() -> None:
-    """Without a split everything goes into train."""
-    assert [(share.name, share.fraction) for share in parse_splits([])] == [("train", 1.0)]
-
-
 @pytest.mark.parametrize(
     "notations", [["train"], ["train=x"], ["=1"], ["train=0"], ["train=1.5"], ["a b=1"], ["all=1"]]
 )

@@ -22,11 +22,9 @@ from tfrtool.writing.plan import (
     ShardTask,
     plan_shards,
     shard_boundaries,
-    split_of,
 )
 
 HALVES = (SplitShare(name="train", fraction=0.5), SplitShare(name="test", fraction=0.5))
-FIFTH = (SplitShare(name="train", fraction=0.8), SplitShare(name="validation", fraction=0.2))
 
 
 @dataclass(frozen=True)
@@ -107,38 +105,6 @@ def test_order_is_shuffled_by_the_seed() -> None:
     assert first != second
     (plain,) = _keys(_plan(items, _options(shuffle=False)))
     assert plain == sorted(plain)
-
-
-@given(st.text(min_size=1), st.integers(-(2**63), 2**63 - 1))
-def test_key_and_seed_alone_decide_the_split(key: str, seed: int) -> None:
-    """An item's split is a function of its key and the seed: others can't move it."""
-    assert split_of(key, HALVES, seed) == split_of(key, HALVES, seed)
-    assert split_of(key, FIFTH, seed) in {"train", "validation"}
-
-
-def test_adding_an_item_moves_no_other() -> None:
-    """With one photograph more, all others stay in their splits."""
-    few, many = _items(50), _items(51)
-    before = {p.key: split_of(p.key, FIFTH, 7) for p in few}
-    after = {p.key: split_of(p.key, FIFTH, 7) for p in many}
-    assert {key: after[key] for key in before} == before
-
-
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("count", [100, 500])
-def test_numbered_classes_are_shared_out_by_the_fractions(seed: int, count: int) -> None:
-    """A numbered class of 100 or 500 gives a fifth of itself to the split, to within 3."""
-    for label in ("cat", "dog"):
-        splits = [split_of(p.key, FIFTH, seed) for p in _items(count, label)]
-        assert abs(splits.count("validation") - count / 5) <= 3
-
-
-def test_names_without_numbers_are_shared_out_too() -> None:
-    """Of 2,000 unnumbered names a fifth is validation, to within chance (five deviations)."""
-    letters = random.Random(3)
-    names = ["".join(letters.choices("abcdefgh", k=12)) for _ in range(2000)]
-    held = sum(split_of(f"cat/{name}.jpg", FIFTH, 0) == "validation" for name in names)
-    assert abs(held - 400) < 5 * 18
 
 
 def test_shards_by_size() -> None:

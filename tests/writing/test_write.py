@@ -264,7 +264,7 @@ def test_two_writers_can_not_meet(tmp_path: Path) -> None:
 
 def test_image_that_vanishes_is_an_error(tmp_path: Path) -> None:
     """A file that is gone between check and write is named, and nothing is written."""
-    source = write_class_folders(tmp_path / "photos", count=2)
+    source = write_class_folders(tmp_path / "photos", count=6)
 
     def remove(progress: Progress) -> None:
         if progress.phase == "check" and progress.done == progress.total:

@@ -12,7 +12,7 @@ from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, warn
 from tfrtool.cli.parameters import RESIZE, SIZE
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, printable
 from tfrtool.records.compression import Compression
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tfrtool.writing.write import Progress
 
 __all__ = ["write_command"]
+
+_SHOWN = 5
+"""Classes that a warning names."""
 
 
 @click.command(
@@ -48,8 +51,8 @@ __all__ = ["write_command"]
     "splits",
     multiple=True,
     metavar="NAME=FRACTION",
-    help="A split and its share of each class; again for each. The default is all in train, or "
-    "the splits that SOURCE itself has.",
+    help="A split and about its share of each class; again for each. The default is all in train. "
+    "A SOURCE with splits of its own keeps those, and takes no others.",
 )
 @click.option("--shards", type=click.IntRange(1, 99_999), metavar="N", help="Shards of each split.")
 @click.option(
@@ -185,8 +188,12 @@ def write_command(
 
         emit_page(write_page(report))
     for split, labels in report.labels.items():
-        if sum(count > 0 for count in labels.values()) == 1:
+        absent = [printable(label) for label, count in labels.items() if not count]
+        if len(labels) - len(absent) == 1:
             warn(f"split {split!r} has one class only; a classifier needs two")
+        elif absent:
+            more = f" and {len(absent) - _SHOWN:,} more" if len(absent) > _SHOWN else ""
+            warn(f"split {split!r} has no image of {', '.join(absent[:_SHOWN])}{more}")
     return Outcome.DAMAGE if report.rejected else Outcome.FINE
 
 

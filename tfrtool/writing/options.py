@@ -51,7 +51,8 @@ class SplitShare:
 
     Attributes:
         name: the split's name.
-        fraction: its part of each class, above 0 and up to 1.
+        fraction: its part of the images, above 0 and up to 1. Each image is drawn by itself, so
+            that a class has about this part in the split.
     """
 
     name: str
@@ -76,8 +77,8 @@ class WriteOptions:
         dataset: the directory to write to.
         name: the dataset's name, as TFDS takes it.
         version: its version, X.Y.Z.
-        splits: the splits; their fractions add up to 1. A source that has splits of its own keeps
-            those, unless some are given here.
+        splits: the splits; their fractions add up to 1. None means the source's own splits, or
+            all in ``train`` where it has none; a source with splits of its own takes no others.
         shards: how many shards each split gets; None goes by `shard_bytes`.
         shard_bytes: the most payload that a shard should hold, in bytes.
         seed: decides the splits and the order of records.
@@ -94,7 +95,7 @@ class WriteOptions:
     dataset: Path
     name: str = "dataset"
     version: str = "1.0.0"
-    splits: tuple[SplitShare, ...] = (SplitShare(name="train", fraction=1.0),)
+    splits: tuple[SplitShare, ...] = ()
     shards: int | None = None
     shard_bytes: int = DEFAULT_SHARD_BYTES
     seed: int = 0
@@ -113,7 +114,7 @@ class WriteOptions:
         if len(set(names)) != len(names):
             raise UsageError("a split is given twice", found=", ".join(names))
         total = math.fsum(split.fraction for split in self.splits)
-        if not math.isclose(total, 1, abs_tol=1e-6):
+        if self.splits and not math.isclose(total, 1, abs_tol=1e-6):
             raise UsageError(
                 "the splits must share all of the images",
                 expected="fractions that add up to 1",
@@ -132,7 +133,7 @@ class WriteOptions:
 
 
 def parse_splits(notations: Iterable[str]) -> tuple[SplitShare, ...]:
-    """Read ``NAME=FRACTION`` again and again; none at all means everything in ``train``.
+    """Read ``NAME=FRACTION`` again and again.
 
     Raises:
         UsageError: one of them is malformed.
@@ -148,7 +149,7 @@ def parse_splits(notations: Iterable[str]) -> tuple[SplitShare, ...]:
             raise UsageError(
                 "not a split", expected="NAME=FRACTION, such as train=0.8", found=repr(notation)
             ) from None
-    return tuple(shares) or (SplitShare(name="train", fraction=1.0),)
+    return tuple(shares)
 
 
 def dataset_identity(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -24,18 +24,14 @@ __all__ = [
     "plan_shards",
     "plan_unseen",
     "shard_boundaries",
-    "split_of",
+    "splitter",
     "with_fingerprint",
 ]
 
 _FORMAT = 1
 """To be counted up when the same task is to give other bytes than before."""
 
-_GOLDEN = 0x9E3779B97F4A7C15
-"""2**64 divided by the golden ratio, made odd."""
-
-_SERIES_KNOWN = 1000
-_LAST_NUMBER = re.compile(r"([0-9]{1,18})([^0-9]*)\Z")
+_UNSPLIT = (SplitShare(name="train", fraction=1.0),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +134,8 @@ def plan_unseen(
     """
     if source.splits:
         by_split = _by_source(source, range(len(source.items)))
-    elif len(options.splits) == 1:
-        by_split = {options.splits[0].name: list(range(len(source.items)))}
+    elif len(shares := options.splits or _UNSPLIT) == 1:
+        by_split = {shares[0].name: list(range(len(source.items)))}
     else:
         return None
     return tuple(_tasks(source, by_split, options, directory))
@@ -216,8 +212,9 @@ def _by_split(source: Source, audit: Audit, options: WriteOptions) -> dict[str, 
     """
     if source.splits:
         return _by_source(source, audit.good)
-    by_split: dict[str, list[int]] = {share.name: [] for share in options.splits}
-    split_of = _Splitter(options.splits, options.seed).split_of
+    shares = options.splits or _UNSPLIT
+    by_split: dict[str, list[int]] = {share.name: [] for share in shares}
+    split_of = splitter(shares, options.seed)
     for position in audit.good:
         leader = source.items[audit.leaders[position]]
         by_split[split_of(leader.key)].append(position)
@@ -232,50 +229,21 @@ def _by_source(source: Source, positions: Iterable[int]) -> dict[str, list[int]]
     return {split: members for split, members in by_split.items() if members}
 
 
-def split_of(key: str, splits: Sequence[SplitShare], seed: int) -> str:
-    """Return the name of the split that a key belongs to.
+def splitter(splits: Sequence[SplitShare], seed: int) -> Callable[[str], str]:
+    """Return what tells the name of the split that a key belongs to.
 
     The key and the seed alone decide, so that an image that is added moves no other into another
-    split. Each key has a place on a circle that the fractions divide. Chance alone would miss
-    the fractions by much where images are few: of 200, a fifth would be 29 to 51. So only what
-    a series of files has in common, such as ``cat/cat-`` and ``.jpg``, is hashed, and its
-    numbers step around the circle by the golden ratio, which spreads any run of them evenly
-    (Knuth, The Art of Computer Programming, volume 3, section 6.4, theorem S). A class is
-    therefore shared out by the fractions to within an image or two, if its files are numbered.
+    split. Each key is a draw of its own, even over the fractions for names of any kind: n images
+    give a split n * fraction, with a standard deviation of sqrt(n * fraction * (1 - fraction)).
     """
-    return _Splitter(splits, seed).split_of(key)
+    digest = _hasher("splits", seed)
+    ends = list(accumulate(share.fraction for share in splits[:-1]))
 
+    def split_of(key: str) -> str:
+        place = int.from_bytes(digest(key), "big") / 2**64
+        return splits[bisect_right(ends, place)].name
 
-class _Splitter:
-    """`split_of` for many keys: what a series of files has in common is hashed once."""
-
-    def __init__(self, splits: Sequence[SplitShare], seed: int) -> None:
-        self._hash = _hasher("split", seed)
-        self._starts: dict[tuple[str, str], int] = {}
-        self._last = splits[-1].name
-        ends = accumulate(share.fraction for share in splits)
-        self._ends = [(end, share.name) for end, share in zip(ends, splits, strict=True)]
-
-    def split_of(self, key: str) -> str:
-        before, number, after = _series(key)
-        start = self._starts.get((before, after))
-        if start is None:
-            start = int.from_bytes(self._hash(f"{before}\0{after}"), "big")
-            if len(self._starts) < _SERIES_KNOWN:
-                self._starts[before, after] = start
-        position = (start + number * _GOLDEN) % 2**64 / 2**64
-        for end, name in self._ends:
-            if position < end:
-                return name
-        return self._last
-
-
-def _series(key: str) -> tuple[str, int, str]:
-    """Return a key's last number, and what stands before and after it; 0 where it has none."""
-    match = _LAST_NUMBER.search(key)
-    if match is None:
-        return key, 0, ""
-    return key[: match.start()], int(match[1]), match[2]
+    return split_of
 
 
 def shard_boundaries(records: int, shards: int) -> list[int]:
@@ -295,12 +263,8 @@ def _shard_count(split: str, records: int, size: int, options: WriteOptions) -> 
     return options.shards
 
 
-def _hash(purpose: str, seed: int, key: str) -> bytes:
-    """Return 8 bytes that look random, and are the same on every machine."""
-    return _hasher(purpose, seed)(key)
-
-
 def _hasher(purpose: str, seed: int) -> Callable[[str], bytes]:
+    """Return what makes 8 bytes of a key that look random, and are the same on every machine."""
     start = hashlib.blake2b(
         digest_size=8, key=seed.to_bytes(8, "little", signed=True), person=purpose.encode()
     )

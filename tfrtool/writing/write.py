@@ -58,6 +58,8 @@ class Progress:
     bytes: int
 
 
+_SPLITS_SHOWN = 10
+
 OnProgress = Callable[[Progress], None]
 
 
@@ -89,7 +91,7 @@ def write_dataset(
     start = time.perf_counter()
     _check_apart(options)
     with staging_directory(options.dataset, options.existing) as staging:
-        source = open_source(os.fspath(options.source), options.label_from, staging.folder)
+        source = _opened(options, staging.folder)
         work = _Work(
             source=source,
             options=options,
@@ -132,10 +134,24 @@ def plan_dataset(options: WriteOptions, on_progress: OnProgress = lambda _: None
     """
     _check_apart(options)
     with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
-        source = open_source(os.fspath(options.source), options.label_from, Path(scratch))
+        source = _opened(options, Path(scratch))
         audit = _look(source, options, on_progress, Findings(source.items))
         tasks = plan_shards(source, audit, options, options.dataset)
         return plan_report(options, tasks, _rejected(source, audit), audit, source)
+
+
+def _opened(options: WriteOptions, scratch: Path) -> Source:
+    """List a source, and check that no splits are asked for where it has its own."""
+    source = open_source(os.fspath(options.source), options.label_from, scratch)
+    if source.splits and options.splits:
+        raise UsageError(
+            "has splits of its own, and can't be split in another way",
+            path=options.source,
+            expected="no --split",
+            found=f"the splits {', '.join(source.splits[:_SPLITS_SHOWN])}",
+            hint="without --split they are kept; to split anew, write from a source without them",
+        )
+    return source
 
 
 def _look(

@@ -1,0 +1,182 @@
+"""Splits: drawn from names and a seed, evenly for names of any kind."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import uuid
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tfrtool
+from tests.photos import image_bytes, write_class_folders
+from tfrtool.cli import main
+from tfrtool.writing.options import parse_splits
+from tfrtool.writing.plan import splitter
+
+TENTH = ["--split", "train=0.9", "--split", "test=0.1"]
+NAMES = {
+    **{
+        f"every {stride}": [f"frame_{number * stride:06d}.jpg" for number in range(240)]
+        for stride in (1, 10, 24, 144, 233, 610)
+    },
+    "uuid": [f"{uuid.UUID(int=random.Random(n).getrandbits(128))}.jpg" for n in range(240)],
+    "dates": [f"2024-05-{n % 30 + 1:02d} {n // 30:02d}.00.00.jpg" for n in range(240)],
+}
+
+
+def _distinct(number: int) -> bytes:
+    """Return a JPEG with a comment that no other has."""
+    image = image_bytes()
+    return image[:2] + b"\xff\xfe\x00\x0a%08d" % number + image[2:]
+
+
+def _counts(source: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, int]:
+    """Return how many images of each class the split test would get."""
+    dataset = source.parent / "dataset"
+    assert main(["write", str(source), str(dataset), "--dry-run", "--json", *options]) == 0
+    counts: dict[str, int] = json.loads(capsys.readouterr().out)["splits"]["test"]["labels"]
+    return counts
+
+
+def _fits(count: int, of: int) -> bool:
+    """Tell whether a tenth of so many is this, but for five standard deviations of chance."""
+    return abs(count - of / 10) < 5 * math.sqrt(of * 0.1 * 0.9)
+
+
+@pytest.mark.parametrize("naming", NAMES)
+def test_a_class_gives_about_its_share_whatever_its_names(
+    naming: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Numbers in any steps, dates and UUIDs are shared out evenly, in folders and in tables."""
+    lines = ["path,label"]
+    for number, name in enumerate(NAMES[naming]):
+        label = ("cat", "dog")[number % 2]
+        path = tmp_path / "photos" / label / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_distinct(number))
+        lines.append(f"photos/{label}/{name},{label}")
+    (tmp_path / "table.csv").write_text("\n".join(lines))
+    for source in ("photos", "table.csv"):
+        for seed in "0", "1", "2":
+            counts = _counts(tmp_path / source, capsys, *TENTH, "--seed", seed)
+            assert all(_fits(count, 120) for count in counts.values()), (source, seed, counts)
+
+
+@pytest.mark.parametrize("naming", NAMES)
+def test_shares_vary_by_chance_and_no_more(naming: str) -> None:
+    """Over 300 seeds, the mean and the variance of a share are those of independent draws."""
+    shares = parse_splits(["train=0.9", "test=0.1"])
+    counts = []
+    for seed in range(300):
+        split_of = splitter(shares, seed)
+        counts.append(sum(split_of(f"cat/{name}") == "test" for name in NAMES[naming]))
+    mean = sum(counts) / 300
+    variance = sum((count - mean) ** 2 for count in counts) / 299
+    assert abs(mean - 24) < 5 * math.sqrt(24 * 0.9 / 300)
+    # The variance of a sample has a relative deviation of sqrt(2 / 299).
+    assert abs(variance / (24 * 0.9) - 1) < 5 * math.sqrt(2 / 299)
+
+
+@given(
+    st.lists(st.text(min_size=1), min_size=1, unique=True),
+    st.integers(-(2**63), 2**63 - 1),
+    st.lists(st.integers(1, 9), min_size=1, max_size=5),
+)
+def test_key_and_seed_alone_decide(keys: list[str], seed: int, weights: list[int]) -> None:
+    """Other images, and their order, have no say in the split of one."""
+    shares = parse_splits(
+        [f"s{number}={weight / sum(weights)}" for number, weight in enumerate(weights)]
+    )
+    together = splitter(shares, seed)
+    splits = {key: together(key) for key in keys}
+    assert splits == {key: splitter(shares, seed)(key) for key in reversed(keys)}
+    assert set(splits.values()) <= {share.name for share in shares}
+
+
+def _names(dataset: Path, split: str) -> set[object]:
+    """Return the names of the images of a split."""
+    names: set[object] = set()
+    for path in dataset.glob(f"*-{split}.tfrecord-*"):
+        with path.open("rb") as file:
+            for item in tfrtool.read_records(file):
+                assert isinstance(item, tfrtool.Record)
+                names |= set(tfrtool.decode_example(item.payload).features["image/filename"].values)
+    return names
+
+
+def test_another_seed_is_another_split(tmp_path: Path) -> None:
+    """The seed decides which images a split gets, and not only their order."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    tests = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1), ("d", 2)):
+        options = tfrtool.WriteOptions(
+            source=source,
+            dataset=tmp_path / name,
+            splits=parse_splits(["train=0.5", "test=0.5"]),
+            seed=seed,
+            shuffle=False,
+        )
+        tfrtool.write_dataset(options)
+        tests.append(_names(tmp_path / name, "test"))
+    assert tests[0] == tests[1]
+    assert tests[0] != tests[2] != tests[3] != tests[0]
+
+
+def test_an_added_image_moves_no_other(tmp_path: Path) -> None:
+    """With one photograph more, in the middle of its class, all others stay where they were."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    splits = parse_splits(["train=0.5", "test=0.5"])
+    before: dict[str, set[object]] = {}
+    for name in ("a", "b"):
+        options = tfrtool.WriteOptions(source=source, dataset=tmp_path / name, splits=splits)
+        tfrtool.write_dataset(options)
+        found = {split: _names(tmp_path / name, split) for split in ("train", "test")}
+        before = before or found
+        (source / "cat" / "cat.10b.jpg").write_bytes(_distinct(0))
+    assert all(before[split] <= found[split] for split in found)
+    assert sum(map(len, found.values())) == 41
+
+
+def test_a_class_that_a_split_lacks_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A warning names the classes that a split has no image of; the exit code is still 0."""
+    source = write_class_folders(tmp_path / "photos", ("ant", "bee", "cat"), count=1)
+    for number in range(60):
+        (source / "bee" / f"{number}.jpg").write_bytes(_distinct(number))
+        (source / "cat" / f"{number}.jpg").write_bytes(_distinct(100 + number))
+    arguments = ["write", str(source), str(tmp_path / "d"), *TENTH, "--dry-run", "--seed", "1"]
+    assert main(arguments) == 0
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert "'test'" in warning
+    assert "ant" in warning
+    assert "cat" not in warning
+
+
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+@pytest.mark.parametrize("split", [["--split", "train=1"], TENTH])
+def test_a_source_with_splits_takes_no_others(
+    dry: list[str], split: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--split is a usage error that names the splits of the source, and nothing is left."""
+    for name in ("train", "validation"):
+        write_class_folders(tmp_path / "photos" / name, count=3)
+    table = tmp_path / "table.csv"
+    table.write_text(
+        "path,label,split\n"
+        "photos/train/cat/cat.0.jpg,cat,train\nphotos/train/cat/cat.1.jpg,cat,validation\n"
+    )
+    for source in (tmp_path / "photos", table):
+        assert main(["write", str(source), str(tmp_path / "d"), *split, *dry]) == 2
+        output = capsys.readouterr()
+        (line,) = output.err.splitlines()
+        assert str(source) in line
+        assert "train, validation" in line
+        assert output.out == ""
+        assert not (tmp_path / "d").exists()
+    assert main(["write", str(table), str(tmp_path / "d"), *dry]) == 0
