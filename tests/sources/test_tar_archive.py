@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import resource
+import shutil
 import subprocess
 import tarfile
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -245,15 +248,41 @@ def test_endless_headers_are_an_error(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_a_write_error(tmp_path: Path) -> None:
-    """Where there is no room to unpack, the error names the place, and what would do without."""
+    """Where there is no room to unpack, the error names the member, and what would do without."""
     path = write_tar(tmp_path / "a.tgz", TREE, "w:gz")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    (scratch / SPOOL).symlink_to("/dev/full")
-    with pytest.raises(WriteError) as caught:
-        open_source(str(path), LabelFrom.FOLDER, scratch)
-    assert caught.value.path == str(scratch / SPOOL)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(WriteError) as caught:
+            open_source(str(path), LabelFrom.FOLDER, scratch)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.path == f"{path}/cat/1.jpg"
     assert caught.value.hint is not None
+
+
+def test_room_is_asked_for_before_it_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image that doesn't fit on the disk is told with both numbers, and nothing is written."""
+    path = write_tar(tmp_path / "a.tgz", TREE, "w:gz")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1100))
+    with pytest.raises(WriteError, match=r"1,200 bytes are needed, and 1,100 are free") as caught:
+        open_tree(path)
+    assert caught.value.path == f"{path}/cat/1.jpg"
+    assert (tmp_path / "scratch" / SPOOL).stat().st_size == 0
+
+
+def test_what_an_interrupted_write_left_is_not_written_through(tmp_path: Path) -> None:
+    """A link that has the name of the file with the images is replaced, and not followed."""
+    path = write_tar(tmp_path / "a.tgz", TREE, "w:gz")
+    (tmp_path / "precious").write_bytes(b"kept")
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / SPOOL).symlink_to(tmp_path / "precious")
+    assert contents(open_tree(path)) == IMAGES
+    assert (tmp_path / "precious").read_bytes() == b"kept"
 
 
 def test_an_archive_that_shrinks(tmp_path: Path) -> None:

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 
 from tfrtool.errors import SourceError
 from tfrtool.sources.items import Item
+from tfrtool.storage.opening import open_descriptor
 
 __all__ = ["PartReader", "opened", "read_at"]
-
-_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 @contextmanager
 def opened(path: str) -> Iterator[int]:
     """Give a descriptor of a file: one for each use, so that threads share no position."""
-    descriptor = os.open(path, _FLAGS)
+    descriptor = open_descriptor(path)
     try:
         yield descriptor
     finally:

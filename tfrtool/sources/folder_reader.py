@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 
 from tfrtool.sources.items import Item
+from tfrtool.storage.limits import MAX_IMAGE_BYTES
+from tfrtool.storage.opening import open_descriptor
 
 __all__ = ["FolderReader", "read_file"]
-
-_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,20 @@ def read_file(path: str, size: int) -> bytes:
     A tenth of what a buffered file object costs for a small file.
 
     Raises:
-        OSError: it can't be read.
+        OSError: it can't be read, is no regular file, or is larger than any image.
     """
-    descriptor = os.open(path, _FLAGS)
+    descriptor = open_descriptor(path)
     try:
-        data = os.read(descriptor, size + 1)
+        data = os.read(descriptor, size + 1) if size <= MAX_IMAGE_BYTES else b""
         if len(data) == size:
             return data
         parts = [data]  # it was changed, or comes from a file system that gives it out in pieces
-        while part := os.read(descriptor, 1024 * 1024):
+        found = len(data) if size <= MAX_IMAGE_BYTES else size
+        while found <= MAX_IMAGE_BYTES and (part := os.read(descriptor, 1024 * 1024)):
             parts.append(part)
+            found += len(part)
+        if found > MAX_IMAGE_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {MAX_IMAGE_BYTES:,} bytes", path)
         return b"".join(parts)
     finally:
         os.close(descriptor)

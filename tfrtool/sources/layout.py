@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tfrtool.errors import SourceError, printable
 from tfrtool.sources.items import Item, LeftOut, Source
-from tfrtool.sources.listing import Entry, Listing, is_image_name
+from tfrtool.sources.listing import Entry, Listing, is_image_name, size_problem
 from tfrtool.sources.split_names import SPLIT_NAMES, SPLIT_ORDER
 
 __all__ = ["LabelFrom", "arrange"]
@@ -83,6 +83,8 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
             rejected.append(LeftOut(key=entry.key, reason=entry.problem))
         elif not is_image_name(entry.key):
             ignored.append(LeftOut(key=entry.key, reason="no image by its name"))
+        elif problem := size_problem(entry.bytes):
+            rejected.append(LeftOut(key=entry.key, reason=problem))
         else:
             label, split, reason = _meaning(entry.key, layout)
             if label is None:

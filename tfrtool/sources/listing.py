@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfrtool.sources.items import ItemReader, LeftOut, Place
+from tfrtool.storage.limits import MAX_IMAGE_BYTES
 
-__all__ = ["IMAGE_SUFFIXES", "Entry", "Listing", "is_clutter", "is_image_name"]
+__all__ = ["IMAGE_SUFFIXES", "Entry", "Listing", "is_clutter", "is_image_name", "size_problem"]
 
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"}
@@ -59,3 +60,10 @@ def is_image_name(key: str) -> bool:
     """Return whether the name of a file promises an image."""
     dot = key.rfind(".")
     return dot >= 0 and key[dot:].lower() in IMAGE_SUFFIXES
+
+
+def size_problem(size: int) -> str | None:
+    """Return why a file of this size is read for no image; None where it can be one."""
+    if size <= MAX_IMAGE_BYTES:
+        return None
+    return f"it has {size:,} bytes, and an image at most {MAX_IMAGE_BYTES:,}"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import posixpath
 
+from tfrtool.errors import SourceError, printable
 from tfrtool.sources.items import LeftOut, Place
-from tfrtool.sources.listing import Entry, is_clutter, is_image_name
+from tfrtool.sources.listing import Entry, is_clutter, is_image_name, size_problem
+from tfrtool.storage.limits import unpacked_limit
 
 __all__ = ["Members"]
 
@@ -78,10 +80,29 @@ class Members:
         """Return whether a file of this name is neither hidden nor the system's own."""
         return _wanted(name)
 
-    def finish(self) -> tuple[list[Entry], tuple[LeftOut, ...]]:
-        """Return the entries, and what is ignored."""
+    def finish(self, archive: str, size: int) -> tuple[list[Entry], tuple[LeftOut, ...]]:
+        """Return the entries, and what is ignored.
+
+        Args:
+            archive: its path, for errors.
+            size: its size in bytes.
+
+        Raises:
+            SourceError: it is a bomb: its images, links to others included, take far more room.
+        """
         resolved = [self._resolve(key) for key in self._links]
         entries = [*self._files.values(), *resolved, *self._problems]
+        images = [entry for entry in entries if is_image_name(entry.key)]
+        total = sum(entry.bytes for entry in images if not size_problem(entry.bytes))
+        if total > unpacked_limit(size):
+            largest = max(images, key=lambda entry: entry.bytes)
+            raise SourceError(
+                f"unpacks to images of {total:,} bytes, {printable(largest.key)} alone to "
+                f"{largest.bytes:,}",
+                path=archive,
+                expected=f"at most {unpacked_limit(size):,} from {size:,} bytes",
+                hint="if you trust it, unpack it yourself, and write from the folder",
+            )
         return entries, tuple(self._ignored)
 
     def _free_key(self, name: str) -> str | None:

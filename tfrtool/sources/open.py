@@ -16,6 +16,7 @@ from tfrtool.sources.listing import Listing
 from tfrtool.sources.tar_archive import list_tar, peek, starts_tar
 from tfrtool.sources.walk import list_directory
 from tfrtool.sources.zip_archive import list_zip
+from tfrtool.storage.opening import open_regular
 
 __all__ = ["LabelFrom", "open_source"]
 
@@ -77,11 +78,12 @@ def _list_archive(path: str, argument: str, scratch: Path) -> Listing | None:
     try:
         if starts_tar(peek(path, _HEAD)):
             return list_tar(path, scratch)
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open_regular(path) as file:
             head = file.read(_HEAD)
+            is_zip = head.startswith(b"PK\x03\x04") or zipfile.is_zipfile(file)
     except OSError as error:
         raise SourceError(f"can't be read: {os_reason(error)}", path=argument) from error
-    if head.startswith(b"PK\x03\x04") or zipfile.is_zipfile(path):
+    if is_zip:
         return list_zip(path)
     if path.lower().endswith(_TABLES) or (head.strip() and is_text(head)):
         return None

@@ -16,6 +16,7 @@ from tfrtool.records.names import check_split_name
 from tfrtool.sources.csv_rows import read_csv
 from tfrtool.sources.items import Item, LeftOut, Source
 from tfrtool.sources.json_rows import read_json_lines
+from tfrtool.sources.listing import size_problem
 from tfrtool.sources.split_names import SPLIT_NAMES, SPLIT_ORDER
 from tfrtool.sources.table_paths import (
     LONGEST_PATH,
@@ -26,6 +27,7 @@ from tfrtool.sources.table_paths import (
     spellings,
 )
 from tfrtool.sources.table_rows import Row
+from tfrtool.storage.opening import open_regular
 
 __all__ = ["read_table"]
 
@@ -115,6 +117,8 @@ class _Gathering:
                 if not isinstance(error, FileNotFoundError):
                     problem = os_reason(error)
             else:
+                if too_large := size_problem(status.st_size):
+                    raise RefusedRowError(too_large)
                 if stat.S_ISREG(status.st_mode):
                     return key, status.st_size
                 problem = "not a file"
@@ -217,7 +221,7 @@ def _rows(table: Path) -> Iterator[Row]:
             found; the message lists those that are.
     """
     try:
-        with table.open("rb") as file:
+        with open_regular(table) as file:
             suffix = table.suffix.lower()
             if suffix in _JSON_SUFFIXES or (suffix not in _CSV_SUFFIXES and _is_json(file)):
                 yield from read_json_lines(file, table)

@@ -1,8 +1,7 @@
 """Reading images from a tar archive, in place where it isn't compressed.
 
 A compressed archive has no random access: what is wanted of it is unpacked into one file, in one
-pass. The standard library reads the headers, but takes a damaged one for the archive's end; here
-the end is only believed where its mark of zeros is.
+pass. An archive's end is only believed where its mark of zeros is.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import gzip
 import io
 import lzma
 import os
+import shutil
 import tarfile
 import zlib
 from collections.abc import Callable
@@ -20,8 +20,11 @@ from typing import IO, Any, BinaryIO, TypeVar
 
 from tfrtool.errors import SourceError, WriteError, os_reason, printable
 from tfrtool.sources.archive_reader import PartReader
-from tfrtool.sources.listing import Listing, is_image_name
+from tfrtool.sources.listing import Listing, is_image_name, size_problem
 from tfrtool.sources.members import Members
+from tfrtool.sources.tar_headers import TarDamageError, TarFile, read_headers
+from tfrtool.storage.limits import MAX_DEFLATE_RATIO, unpacked_limit
+from tfrtool.storage.opening import open_regular
 
 __all__ = ["SPOOL", "list_tar", "peek", "starts_tar"]
 
@@ -32,8 +35,8 @@ SPOOL = "unpacked-images"
 
 _BLOCK = tarfile.BLOCKSIZE
 _CHUNK = 256 * 1024
-_LONGEST_HEADER = 1 << 20
-"""The most bytes that an extended header may have: names have a few hundred."""
+_LONGEST_PADDING = 16 * 1024 * 1024
+"""Bytes behind the end mark that are looked at: tapes want whole megabytes."""
 
 _OPENERS: tuple[tuple[bytes, Callable[[BinaryIO], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file, mode="rb")),
@@ -43,40 +46,53 @@ _OPENERS: tuple[tuple[bytes, Callable[[BinaryIO], Any]], ...] = (
 _DAMAGE = (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError, OverflowError)
 
 
-class _Cut(Exception):  # noqa: N818 - it never leaves this module
-    """The archive ends, or stops making sense, before its end mark."""
+class _TooMuchError(Exception):
+    """An archive unpacks to more than it may; says to how much."""
 
 
-class _Headers(io.RawIOBase):
-    """A file as tarfile is to see it: it moves forward only, and reads no giant header."""
+class _Unpacked:
+    """What is in a compressed archive: read forward only, and no more than it may unpack to.
 
-    def __init__(self, file: IO[bytes]) -> None:
+    Attributes:
+        size: of the archive, in bytes.
+    """
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
-        self.last = b""
+        self.size = size
+        self._position = 0
+        self._most = unpacked_limit(size, MAX_DEFLATE_RATIO)
 
-    def read(self, size: int = -1) -> bytes:
-        """Read a header, or the one byte that shows that a member isn't cut."""
-        if not 0 <= size <= _LONGEST_HEADER:
-            raise _Cut("an extended header is impossibly large")
-        self.last = self._file.read(size)
-        return self.last
+    def read(self, size: int) -> bytes:
+        """Read the next bytes."""
+        data = self._file.read(size)
+        self._position += len(data)
+        if self._position > self._most:
+            raise _TooMuchError(f"more than {self._most:,} bytes")
+        return data
 
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to an offset."""
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        """Return the offset."""
-        return self._file.tell()
+    def seek(self, offset: int) -> None:
+        """Go forward to an offset."""
+        while self._position < offset and self.read(min(offset - self._position, _CHUNK)):
+            pass
 
 
 class _Spool:
     """A file that the images of a compressed archive are copied to."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, archive: str, packed: int) -> None:
+        """Make the file.
+
+        Args:
+            path: its name; what an interrupted write left there goes.
+            archive: the archive's path, for errors.
+            packed: the archive's size.
+        """
         self.path = path
-        self._file = self._do(lambda: path.open("wb", buffering=0))
+        self._archive = archive
+        self._most = unpacked_limit(packed)
         self._end = 0
+        self._file = self._do(archive, self._make)
 
     def __enter__(self) -> _Spool:
         return self
@@ -84,28 +100,39 @@ class _Spool:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def copy(self, file: IO[bytes], size: int) -> int:
-        """Copy the next bytes of a file, and return where they are."""
-        start = self._end
+    def copy(self, file: TarFile, name: str, size: int) -> int:
+        """Copy a member, whose bytes are the next of a file, and return where they are."""
+        member, start = f"{self._archive}/{name}", self._end
+        if start + size > self._most:
+            raise _TooMuchError(f"images of {start + size:,} bytes, more than {self._most:,}")
+        if (free := self._do(member, shutil.disk_usage, self.path.parent).free) < size:
+            raise self._failure(member, f"{size:,} bytes are needed, and {free:,} are free")
         while self._end < start + size:
             data = memoryview(file.read(min(start + size - self._end, _CHUNK)))
             if not data:
-                raise _Cut("the data of a member is cut")
+                raise TarDamageError("the data of a member is cut", None)
             while data:
-                written = self._do(self._file.write, data)
+                written = self._do(member, self._file.write, data)
                 self._end += written
                 data = data[written:]
         return start
 
-    def _do(self, action: Callable[..., _T], *arguments: object) -> _T:
+    def _make(self) -> io.FileIO:
+        self.path.unlink(missing_ok=True)
+        return self.path.open("xb", buffering=0)
+
+    def _do(self, member: str, action: Callable[..., _T], *arguments: object) -> _T:
         try:
             return action(*arguments)
         except OSError as error:
-            raise WriteError(
-                f"can't be written: {os_reason(error)}",
-                path=self.path,
-                hint="a compressed archive is unpacked there; an uncompressed one needs no room",
-            ) from error
+            raise self._failure(member, os_reason(error)) from error
+
+    def _failure(self, member: str, reason: str) -> WriteError:
+        return WriteError(
+            f"can't be unpacked to {self.path}: {reason}",
+            path=member,
+            hint="an uncompressed archive needs no room for that",
+        )
 
 
 def peek(path: str, size: int) -> bytes:
@@ -114,7 +141,7 @@ def peek(path: str, size: int) -> bytes:
     Raises:
         OSError: it can't be read.
     """
-    with open(path, "rb") as file:  # noqa: PTH123
+    with open_regular(path) as file:
         opener = _opener(file)
         if opener is None:
             return file.read(size)
@@ -153,43 +180,45 @@ def list_tar(path: str, scratch: Path) -> Listing:
         scratch: a folder for what is unpacked; it must stay as long as items are read.
 
     Raises:
-        SourceError: the archive can't be read, is cut, or is damaged.
+        SourceError: the archive can't be read, is cut, damaged, or a bomb.
         WriteError: what is unpacked can't be written.
     """
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open_regular(path) as file:
             opener = _opener(file)
+            size = os.fstat(file.fileno()).st_size
             if opener is None:
                 members, data = _scan(file, path, None), path
             else:
-                with opener(file) as unpacked, _Spool(scratch / SPOOL) as spool:
-                    members, data = _scan(unpacked, path, spool), os.fspath(spool.path)
+                with opener(file) as raw, _Spool(scratch / SPOOL, path, size) as spool:
+                    members = _scan(_Unpacked(raw, size), path, spool)
+                data = os.fspath(spool.path)
     except OSError as error:
         raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
-    entries, ignored = members.finish()
+    entries, ignored = members.finish(path, size)
     return Listing(entries=entries, reader=PartReader(path, data), ignored=ignored)
 
 
-def _scan(file: IO[bytes], path: str, spool: _Spool | None) -> Members:
+def _scan(file: TarFile, path: str, spool: _Spool | None) -> Members:
     """List an archive to its end mark, and copy its images if there is a file to copy them to."""
     members = Members(last_wins=True)
-    headers = _Headers(file)
     offset, last = 0, ""
     try:
-        with tarfile.open(
-            fileobj=headers, mode="r:", encoding="utf-8", errors="surrogateescape"
-        ) as archive:
-            while (member := archive.next()) is not None:
-                archive.members.clear()  # type: ignore[attr-defined]  # it would keep them all
-                offset, last = member.offset, f" in or after {printable(member.name)}"
-                _add(members, member, file, spool)
-        if len(headers.last) < _BLOCK or headers.last.strip(b"\0"):
-            offset, last = archive.offset, last.replace(" in or after", " after", 1)
-            raise _Cut("no member starts where one should")
-        _read_rest(file, path)
-    except (*_DAMAGE, _Cut, RecursionError, OSError) as error:
+        for member in read_headers(file):
+            offset, last = member.offset, f" in or after {printable(member.name)}"
+            _add(members, member, file, spool)
+        _read_rest(file, path, None if spool else _LONGEST_PADDING)
+    except _TooMuchError as error:
+        raise SourceError(
+            f"unpacks to {error}{last}",
+            path=path,
+            hint="if you trust it, unpack it yourself, and write from the folder",
+        ) from error
+    except (*_DAMAGE, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
+        if isinstance(error, TarDamageError) and error.offset is not None:
+            offset, last = error.offset, last.replace(" in or after", " after", 1)
         raise SourceError(
             f"the tar archive is cut or damaged{last} ({str(error) or type(error).__name__})",
             path=path,
@@ -199,9 +228,11 @@ def _scan(file: IO[bytes], path: str, spool: _Spool | None) -> Members:
     return members
 
 
-def _read_rest(file: IO[bytes], path: str) -> None:
+def _read_rest(file: TarFile, path: str, most: int | None) -> None:
     """Read what follows the end mark: nothing, in the end, but the compression's checksum."""
-    while rest := file.read(_CHUNK):
+    size = 0
+    while (most is None or size < most) and (rest := file.read(_CHUNK)):
+        size += len(rest)
         padding = len(rest) - len(rest.lstrip(b"\0"))
         start = padding - padding % _BLOCK
         if starts_tar(rest[start : start + _BLOCK]):
@@ -212,20 +243,19 @@ def _read_rest(file: IO[bytes], path: str) -> None:
             )
 
 
-def _add(members: Members, member: tarfile.TarInfo, file: IO[bytes], spool: _Spool | None) -> None:
+def _add(members: Members, member: tarfile.TarInfo, file: TarFile, spool: _Spool | None) -> None:
     name = member.name
     if member.isdir():
         return
     if member.islnk() or member.issym():
         members.add_link(name, member.linkname, from_root=member.islnk())
-    elif member.issparse():
+    elif member.type == tarfile.GNUTYPE_SPARSE:
         members.add_problem(name, "it is stored with holes (a sparse file)")
     elif not member.isreg():
         members.ignore(name, "neither a file nor a folder")
     elif spool is None:
         members.add(name, member.size, member.offset_data)
-    elif not is_image_name(name):
+    elif not is_image_name(name) or size_problem(member.size):
         members.add(name, member.size, None)
     elif members.wants(name):
-        file.seek(member.offset_data)
-        members.add(name, member.size, spool.copy(file, member.size))
+        members.add(name, member.size, spool.copy(file, name, member.size))

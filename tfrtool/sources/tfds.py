@@ -15,6 +15,7 @@ from tfrtool.errors import SourceError, UsageError, printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Feature
 from tfrtool.sources.items import Item, LeftOut, Source
+from tfrtool.sources.listing import size_problem
 from tfrtool.sources.tfds_records import TfdsReader, TfdsShard, read_examples, single_value
 
 __all__ = ["read_tfds"]
@@ -287,6 +288,8 @@ def _listed(dataset: _Dataset, key_of: _KeyOf) -> tuple[list[Item], list[LeftOut
             key = key_of(shard, index, features, encoded)
             if not encoded:
                 rejected.append(LeftOut(key=key, reason="its record holds no image"))
+            elif problem := size_problem(len(encoded)):
+                rejected.append(LeftOut(key=key, reason=problem))
             elif not isinstance(label, int) or not 0 <= label < len(dataset.classes):
                 reason = f"its label is {label}" if isinstance(label, int) else "no label"
                 rejected.append(LeftOut(key=key, reason=f"{reason}, which is no class"))

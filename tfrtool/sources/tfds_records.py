@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tfrtool.errors import SourceError, os_reason
 from tfrtool.examples.example import Feature, Value, decode_example
@@ -14,6 +13,7 @@ from tfrtool.records.framing import CRC, HEADER, HEADER_SIZE, LENGTH, MAX_RECORD
 from tfrtool.records.hops import reader_at
 from tfrtool.records.reader import read_records
 from tfrtool.sources.items import Item
+from tfrtool.storage.opening import open_regular
 
 __all__ = ["TfdsReader", "TfdsShard", "read_examples", "single_value"]
 
@@ -45,7 +45,7 @@ class TfdsReader:
             SourceError: the record is damaged, or was changed.
         """
         shard, offset = self._place(item)
-        with open(shard, "rb", buffering=0) as file:  # noqa: PTH123 - once for each image
+        with open_regular(shard, buffering=0) as file:
             read_at = reader_at(file)
             head = read_at(HEADER_SIZE, offset)
             length = _length(head)
@@ -110,7 +110,7 @@ def read_examples(shard: TfdsShard) -> Iterator[tuple[int, int, Mapping[str, Fea
     """Yield the number, the offset and the features of each record of a shard."""
     count = 0
     try:
-        with Path(shard.path).open("rb") as file:
+        with open_regular(shard.path) as file:
             for record in read_records(file) if shard.records else ():
                 if isinstance(record, Fault):
                     raise SourceError(

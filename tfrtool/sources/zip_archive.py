@@ -13,13 +13,15 @@ import stat
 import zipfile
 import zlib
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tfrtool.errors import SourceError, os_reason
 from tfrtool.sources.archive_reader import opened, read_at
 from tfrtool.sources.items import Item
-from tfrtool.sources.listing import Listing
+from tfrtool.sources.listing import Listing, size_problem
 from tfrtool.sources.members import Members
 from tfrtool.sources.zip_directory import ZipDamageError, ZipMember, read_directory
+from tfrtool.storage.opening import open_regular
 
 __all__ = ["ZipReader", "list_zip"]
 
@@ -29,10 +31,6 @@ _LOCAL_HEADER = 30
 _LOCAL_SIGNATURE = b"PK\x03\x04"
 _SLACK = 512
 """Bytes for a member's name and extra fields that are read together with its data."""
-
-_LARGEST = 1 << 30
-"""The most bytes that a compressed member may unpack to: 1 GiB is a bitmap of 18,000 x 18,000
-pixels. What isn't compressed takes its room on the disk too, and is bounded by that."""
 
 _LONGEST_LINK = 4096
 _LZMA_MEMORY = 256 << 20
@@ -80,32 +78,48 @@ def list_zip(path: str) -> Listing:
         SourceError: it can't be read, or is damaged.
     """
     members = Members(last_wins=False)
+    extents: list[tuple[int, int]] = []
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             for member in read_directory(file):
-                _add(members, member, path, size)
+                problem = _problem(member, size)
+                if problem is None:
+                    extents.append((member.offset, member.offset + _LOCAL_HEADER + member.packed))
+                _add(members, member, path, problem)
     except OSError as error:
         raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
     except ZipDamageError as error:
         raise SourceError(
             f"the zip archive is cut or damaged ({error})", path=path, hint="fetch it again"
         ) from error
-    entries, ignored = members.finish()
+    _check_apart(path, extents)
+    entries, ignored = members.finish(path, size)
     return Listing(entries=entries, reader=ZipReader(path), ignored=ignored)
 
 
-def _add(members: Members, member: ZipMember, path: str, size: int) -> None:
+def _check_apart(path: str, extents: list[tuple[int, int]]) -> None:
+    """Raise if members share bytes of the archive."""
+    extents.sort()
+    for (start, end), (next_start, _) in pairwise(extents):
+        if next_start < end:
+            raise SourceError(
+                f"two members of the zip archive overlap, those at {start:,} and {next_start:,}",
+                path=path,
+                hint="such an archive is damaged or a bomb",
+            )
+
+
+def _add(members: Members, member: ZipMember, path: str, problem: str | None) -> None:
     name = member.name
     if name.endswith("/"):
         return
     kind = stat.S_IFMT(member.mode)
-    problem = _problem(member, size)
     if problem is not None:
         members.add_problem(name, problem)
     elif kind == stat.S_IFLNK:
         target, crc = None, 0
-        if member.size <= _LONGEST_LINK:
+        if member.size <= _LONGEST_LINK and member.packed <= 2 * _LONGEST_LINK:
             target, crc = _read_member(path, _place(member), member.size)
         if target is None or zlib.crc32(target) != crc:
             members.add_problem(name, "a link that can't be read")
@@ -126,9 +140,10 @@ def _problem(member: ZipMember, size: int) -> str | None:
         return f"its compression in the archive ({method}) is not supported"
     if member.offset > size - member.packed - _LOCAL_HEADER:
         return "its data would lie outside of the archive"
-    if member.method == zipfile.ZIP_STORED:
-        return None if member.size == member.packed else "its sizes contradict each other"
-    return None if member.size <= _LARGEST else "it would unpack to more than 1 GiB"
+    if member.method == zipfile.ZIP_STORED and member.size != member.packed:
+        return "its sizes contradict each other"
+    # Even what doesn't shrink hardly grows; `arrange` looks at the size that is unpacked.
+    return size_problem(member.packed)
 
 
 def _place(member: ZipMember) -> int:

@@ -7,11 +7,31 @@ that names the limit and the number that was found.
 from __future__ import annotations
 
 __all__ = [
+    "FREE_UNPACKED_BYTES",
+    "MAX_ARCHIVE_HEADER_BYTES",
+    "MAX_DEFLATE_RATIO",
     "MAX_ENTRIES_WALKED",
     "MAX_FILES_LOOKED_INTO",
     "MAX_IMAGE_BYTES",
     "MAX_METADATA_BYTES",
+    "MAX_UNPACKED_RATIO",
+    "unpacked_limit",
 ]
+
+MAX_ARCHIVE_HEADER_BYTES = 16 * 1024
+"""Of an extended header of a tar archive: a path and a link's target have 4,096 bytes each at most,
+and as much again is left for times and attributes."""
+
+FREE_UNPACKED_BYTES = 1024**3
+"""What an archive may unpack to however small it is: no disk and no hour is lost by that."""
+
+MAX_UNPACKED_RATIO = 100
+"""Of the bytes that an archive's images unpack to and the archive's own. Photographs hardly shrink,
+and bitmaps of drawings to a tenth; a hundredth is what bombs are made of."""
+
+MAX_DEFLATE_RATIO = 1100
+"""Of all bytes that a compressed archive unpacks to, those that nobody keeps included, and its own.
+Deflate reaches 1,032 with zeros; bzip2 and LZMA a thousand times that, and take hours."""
 
 MAX_ENTRIES_WALKED = 10_000
 """Of a directory without shards, the files and folders below it among which some are looked for,
@@ -29,3 +49,8 @@ than that is no photograph, but would be held in memory whole."""
 MAX_METADATA_BYTES = 64 * 1024 * 1024
 """Of a JSON or text file of metadata. TFDS' largest features.json are below 1 MiB, and a
 dataset_info.json with 100,000 shards has 1 MiB."""
+
+
+def unpacked_limit(packed: int, ratio: int = MAX_UNPACKED_RATIO) -> int:
+    """Return how many bytes may come out of an archive of ``packed`` bytes."""
+    return max(FREE_UNPACKED_BYTES, ratio * packed)

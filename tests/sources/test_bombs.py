@@ -1,0 +1,262 @@
+"""Small files that would take hours, or all memory, or all of a disk."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import os
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sources.trees import contents, open_tree, write_folder
+from tfrtool.errors import SourceError
+from tfrtool.sources.folder_reader import read_file
+from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES, MAX_IMAGE_BYTES
+
+PHOTO = bytes(range(256)) * 3
+TREE = {"cat/1.jpg": PHOTO, "dog/1.jpg": PHOTO}
+
+
+def _header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size, info.type = size, kind
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def _with_base256(size: int) -> bytes:
+    header = bytearray(_header("cat/2.jpg", 0))
+    header[124:136] = size.to_bytes(12, "big", signed=True)
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 512)
+
+
+def _pax(data: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    return _header("PaxHeader", len(data), kind) + _padded(data) + _header("cat/2.jpg", 0)
+
+
+def _tar(*extra: bytes) -> bytes:
+    parts = [part for key, data in TREE.items() for part in (_header(key, len(data)), data, b"")]
+    photos = b"".join(_padded(part) for part in parts)
+    return photos + b"".join(extra) + bytes(1024)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        pytest.param(_pax(b"14 size=-1536\n"), id="negative in pax"),
+        pytest.param(_pax(b"14 size=-1536\n", tarfile.XGLTYPE), id="negative for all"),
+        pytest.param(_with_base256(-1536), id="negative in base-256"),
+        pytest.param(_pax(b"27 size=99999999999999999999\n"), id="size of 20 digits"),
+        pytest.param(_pax(b"1" * 200_000), id="200 kB of digits"),
+        pytest.param(_pax(b"1" * MAX_ARCHIVE_HEADER_BYTES), id="16 KiB of digits"),
+        pytest.param(_pax(b"0 a=b\n"), id="record of no length"),
+        pytest.param(_pax(b"99 path=x\n"), id="record behind the end"),
+        pytest.param(_pax(b"7 path\n"), id="record without a value"),
+        pytest.param(_header("x", 100_000, tarfile.GNUTYPE_LONGNAME), id="long name"),
+    ],
+)
+def test_headers_that_lie(extra: bytes, tmp_path: Path) -> None:
+    """A size below nothing, or a header longer than any name, is an error that says where."""
+    (tmp_path / "a.tar").write_bytes(_tar(extra))
+    with pytest.raises(SourceError) as caught:
+        open_tree(tmp_path / "a.tar")
+    assert caught.value.path == str(tmp_path / "a.tar")
+    assert caught.value.offset is not None
+    assert "dog/1.jpg" in str(caught.value)
+
+
+def test_headers_as_long_as_names_are_read(tmp_path: Path) -> None:
+    """Paths of 4,095 bytes, to which links of 4,095 bytes lead, need no more than is allowed."""
+    name = "/".join(["cat", *["n" * 200] * 20])[:4091] + ".jpg"
+    link = tarfile.TarInfo(f"{name[:-5]}l.jpg")
+    link.type, link.linkname = tarfile.LNKTYPE, name
+    for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        with tarfile.open(tmp_path / "a.tar", "w", format=form) as archive:
+            info = tarfile.TarInfo(name)
+            info.size = len(PHOTO)
+            archive.addfile(info, io.BytesIO(PHOTO))
+            archive.addfile(link)
+        assert contents(open_tree(tmp_path / "a.tar")) == {name: PHOTO, link.name: PHOTO}
+
+
+def _gzip(parts: list[bytes]) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return b"".join([*(packer.compress(part) for part in parts), packer.flush()])
+
+
+def test_a_huge_file_in_a_tar_gz_is_one_bad_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left out, named with its size, and takes no room on the disk; the rest is there."""
+    monkeypatch.setattr("tfrtool.sources.listing.MAX_IMAGE_BYTES", 5 << 20)
+    size = (5 << 20) + 512
+    huge = [_header("cat/huge.jpg", size), *[bytes(1 << 20)] * (size >> 20), bytes(512)]
+    (tmp_path / "a.tar.gz").write_bytes(_gzip([_tar()[:-1024], *huge, bytes(1024)]))
+    source = open_tree(tmp_path / "a.tar.gz")
+    assert contents(source) == TREE
+    assert [entry.key for entry in source.rejected] == ["cat/huge.jpg"]
+    assert f"{size:,}" in source.rejected[0].reason
+    unpacked = sum(path.stat().st_size for path in (tmp_path / "scratch").iterdir())
+    assert unpacked == 2 * len(PHOTO)
+
+
+@pytest.mark.parametrize("pack", [_gzip, lambda parts: bz2.compress(b"".join(parts))])
+def test_a_tar_bomb_is_refused(
+    pack: Callable[[list[bytes]], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many images of zeros are no images: the error names archive, member and numbers."""
+    monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 20_000_000)
+    images = [
+        part
+        for number in range(50)
+        for part in (_header(f"cat/{number}.jpg", 1 << 20), bytes(1 << 20))
+    ]
+    (tmp_path / "a.tar").write_bytes(pack([*images, bytes(1024)]))
+    with pytest.raises(SourceError, match="20,000,000") as caught:
+        open_tree(tmp_path / "a.tar")
+    assert caught.value.path == str(tmp_path / "a.tar")
+    assert "cat/" in str(caught.value)
+    assert sum(path.stat().st_size for path in (tmp_path / "scratch").iterdir()) <= 20_000_000
+
+
+def test_what_nobody_keeps_is_not_unpacked_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A film of zeros that bzip2 made small is an error, too, though it is no image."""
+    monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 1_000_000)
+    film = [_header("film.mpg", 30 << 20), bytes(30 << 20)]
+    (tmp_path / "a.tar.bz2").write_bytes(bz2.compress(b"".join([_tar()[:-1024], *film])))
+    with pytest.raises(SourceError, match=r"film\.mpg"):
+        open_tree(tmp_path / "a.tar.bz2")
+
+
+def _zip_of_one(names: list[str], size: int) -> bytes:
+    """Return an archive whose members are all the same bytes."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    data = packer.compress(bytes(size)) + packer.flush()
+    crc = zlib.crc32(bytes(size))
+    numbers = (20, 0, 8, 0, 0x21, crc, len(data), size)
+    body = struct.pack("<4s5H3L2H", b"PK\3\4", *numbers, 0, 0) + data
+    directory = b"".join(
+        struct.pack("<4s6H3L5H2L", b"PK\1\2", 20, *numbers, len(name), 0, 0, 0, 0, 0, 0)
+        + name.encode()
+        for name in names
+    )
+    count = len(names)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, len(directory), len(body), 0)
+    return body + directory + end
+
+
+def test_members_that_overlap_are_refused(tmp_path: Path) -> None:
+    """One stream of zeros under a thousand names is no archive of a thousand images."""
+    names = [f"{label}/{number}.jpg" for label in ("cat", "dog") for number in range(500)]
+    (tmp_path / "one.zip").write_bytes(_zip_of_one(names[:1], 10_000_000))
+    assert len(contents(open_tree(tmp_path / "one.zip"))["cat/0.jpg"]) == 10_000_000
+    (tmp_path / "many.zip").write_bytes(_zip_of_one(names, 10_000_000))
+    with pytest.raises(SourceError, match="overlap") as caught:
+        open_tree(tmp_path / "many.zip")
+    assert caught.value.path == str(tmp_path / "many.zip")
+
+
+def test_members_may_lie_in_any_order_with_gaps(tmp_path: Path) -> None:
+    """A directory in another order than the members, and gaps between these, are no overlap."""
+    first, second = io.BytesIO(), io.BytesIO()
+    for file, names in ((first, ["cat/1.jpg", "gone.jpg", "dog/1.jpg"]), (second, ["cat/1.jpg"])):
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in names:
+                archive.writestr(name, PHOTO)
+            archive.filelist = [i for i in reversed(archive.filelist) if i.filename != "gone.jpg"]
+    (tmp_path / "a.zip").write_bytes(first.getvalue())
+    assert contents(open_tree(tmp_path / "a.zip")) == TREE
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_bomb_is_refused(
+    method: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compressions better than deflate make bombs without any overlap."""
+    monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 1_000_000)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as archive:
+        for number in range(5):
+            archive.writestr(f"cat/{number}.jpg", bytes(1_000_000))
+    with pytest.raises(SourceError, match="5,000,000") as caught:
+        open_tree(tmp_path / "a.zip")
+    assert "cat/" in str(caught.value)
+
+
+def test_links_to_one_large_file_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand names of one file are read a thousand times."""
+    monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 1_000_000)
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        info = tarfile.TarInfo("cat/0.jpg")
+        info.size = 60_000
+        archive.addfile(info, io.BytesIO(bytes(60_000)))
+        for number in range(1, 3000):
+            link = tarfile.TarInfo(f"cat/{number}.jpg")
+            link.type, link.linkname = tarfile.LNKTYPE, "cat/0.jpg"
+            archive.addfile(link)
+    with pytest.raises(SourceError, match="180,000,000"):
+        open_tree(tmp_path / "a.tar")
+
+
+def test_a_sparse_file_is_one_bad_image(tmp_path: Path) -> None:
+    """A file of 3 TiB that takes no room on the disk is left out, and needs no memory."""
+    write_folder(tmp_path / "photos", TREE)
+    with (tmp_path / "photos" / "cat" / "huge.jpg").open("wb") as file:
+        file.truncate(3 << 40)
+    source = open_tree(tmp_path / "photos")
+    assert contents(source) == TREE
+    assert [entry.key for entry in source.rejected] == ["cat/huge.jpg"]
+    table = tmp_path / "photos" / "table.csv"
+    table.write_text("path,label\ncat/1.jpg,cat\ncat/huge.jpg,cat\n")
+    source = open_tree(table)
+    assert [item.key for item in source.items] == ["cat/1.jpg"]
+    assert "3,298,534,883,328" in source.rejected[0].reason
+
+
+def test_a_file_that_grows_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a file's size was when it was listed, no more than an image's is read of it."""
+    with (tmp_path / "huge.jpg").open("wb") as file:
+        file.truncate(3 << 40)
+    with pytest.raises(OSError, match=f"{MAX_IMAGE_BYTES:,}"):
+        read_file(str(tmp_path / "huge.jpg"), 3 << 40)
+    monkeypatch.setattr("tfrtool.sources.folder_reader.MAX_IMAGE_BYTES", 5 << 20)
+    with pytest.raises(OSError, match="5,242,880"):
+        read_file(str(tmp_path / "huge.jpg"), 100)
+
+
+@pytest.mark.parametrize("form", ["folder", "table", "zip", "tar"])
+def test_a_pipe_in_the_place_of_a_file_is_an_error(form: str, tmp_path: Path) -> None:
+    """What is a pipe when it is read, and wasn't when it was listed, is not waited for."""
+    folder = write_folder(tmp_path / "photos", TREE)
+    path = folder / "cat" / "1.jpg"
+    if form == "folder":
+        source = open_tree(folder)
+    elif form == "table":
+        (folder / "table.csv").write_text("path,label\ncat/1.jpg,cat\n")
+        source = open_tree(folder / "table.csv")
+    else:
+        path = tmp_path / "archive"
+        if form == "zip":
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("cat/1.jpg", PHOTO)
+        else:
+            path.write_bytes(_tar())
+        source = open_tree(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="pipe"):
+        source.reader.read(source.items[0])
