@@ -203,7 +203,6 @@ def work(directory: str, recipe: str, times: str) -> None:
     from tfrtool.loading.dataset import open_dataset
     from tfrtool.loading.options import Cache, LoadOptions, Recipe
     from tfrtool.loading.pipeline import load
-    from tfrtool.records.count import count_records
 
     dataset = open_dataset(Path(directory))
     cache = Cache.MEMORY if recipe == "tfrtool" else Cache.NONE
@@ -214,10 +213,10 @@ def work(directory: str, recipe: str, times: str) -> None:
     epochs = 1 + _LATER if at_once else 1
     options = LoadOptions(image_size=_SIZE, recipe=which, cache=cache, epochs=epochs)
     split = dataset.split(options.split)
-    long = replace(split, shards=split.shards * int(times), records=split.records * int(times))
+    long = replace(split, shards=split.shards * int(times), lengths=split.lengths * int(times))
     # Starts threads, and loads what is loaded on first use; too small to leave memory behind that
     # the measured epochs could use again.
-    few = replace(split, shards=split.shards[:1], records=count_records(split.shards[0]))
+    few = replace(split, shards=split.shards[:1], lengths=split.lengths[:1])
     for _ in load(replace(dataset, splits={options.split: few}), replace(options, image_size=16)):
         pass
     before = _resident()

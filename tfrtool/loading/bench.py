@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from tfrtool.errors import DatasetError
 from tfrtool.loading.bench_options import BenchOptions
@@ -17,7 +18,6 @@ from tfrtool.loading.dataset import Dataset, open_dataset
 from tfrtool.loading.memory import available_memory
 from tfrtool.loading.options import Cache, LoadOptions
 from tfrtool.records.compression import Compression
-from tfrtool.records.count import count_records
 
 __all__ = ["BenchProgress", "bench"]
 
@@ -128,13 +128,8 @@ def bench(options: BenchOptions, on_stage: Callable[[BenchProgress], object]) ->
 def _enough_of(dataset: Dataset, options: BenchOptions) -> Dataset:
     """Return a dataset with as many of the split's first shards as hold enough images."""
     split = dataset.split(options.split)
-    records, count = 0, 0
-    for path in split.shards:
-        if records >= options.limit:
-            break
-        records += count_records(path)
-        count += 1
-    few = replace(split, shards=split.shards[:count], records=records)
+    count = 1 + sum(total < options.limit for total in accumulate(split.lengths))
+    few = replace(split, shards=split.shards[:count], lengths=split.lengths[:count])
     return replace(dataset, splits={options.split: few})
 
 

@@ -20,7 +20,6 @@ from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.options import Cache, LoadOptions
 from tfrtool.loading.pipeline import count_images, load
 from tfrtool.loading.recipes import Stage, load_published
-from tfrtool.records.count import count_records
 
 __all__ = ["measure_stage"]
 
@@ -95,11 +94,8 @@ def _warm_up(task: StageTask) -> None:
     """
     options, dataset = replace(task.options, image_size=_TINY), task.dataset
     split = dataset.split(options.split)
-    for shard in split.shards:
-        few = replace(split, shards=(shard,), records=count_records(shard))
-        if few.records:
-            _epoch(_build(replace(dataset, splits={split.name: few}), options, task.stage))
-            return
+    few = replace(split, shards=split.shards[:1], lengths=split.lengths[:1])
+    _epoch(_build(replace(dataset, splits={split.name: few}), options, task.stage))
 
 
 def _next(batches: Iterator[Any], steps: int) -> tuple[int, int, tuple[float, float, float]]:

@@ -17,7 +17,7 @@ from tfrtool.loading.options import LoadOptions
 
 __all__ = ["DECODING", "CacheKey", "default_cache_directory"]
 
-DECODING = 1
+DECODING = 2
 """The version of how a record becomes pixels, and of the order of images. Raise it when either
 changes: caches that older releases wrote are not used any more."""
 
@@ -90,7 +90,6 @@ class CacheKey:
                 "label_dtype": dataset.label_dtype.value,
                 "class_names": dataset.class_names,  # labels may be names, to be numbered by these
                 "fraction": None if holdout is None else holdout.fraction,
-                # Records to hold out are told by their place in this order.
                 "order": [options.cycle_length, options.block_length],
                 "decoding": [DECODING, str(tf.__version__)],
                 "extra": dict(extra or {}),

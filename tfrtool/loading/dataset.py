@@ -48,14 +48,23 @@ class Split:
     Attributes:
         name: its name.
         shards: its files that have records, in order.
-        records: how many records they have in all, as counted in the files.
+        lengths: how many records each of them has, as counted in the files.
         compression: of all of them.
     """
 
     name: str
     shards: tuple[Path, ...]
-    records: int
+    lengths: tuple[int, ...]
     compression: Compression
+
+    def __post_init__(self) -> None:
+        if len(self.shards) != len(self.lengths):
+            raise ValueError("each shard has a number of records")
+
+    @property
+    def records(self) -> int:
+        """How many records the shards have in all."""
+        return sum(self.lengths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +252,7 @@ def _split(name: str, lengths: Mapping[Path, int | None], on_corrupt: OnCorrupt)
     return Split(
         name=name,
         shards=tuple(records),
-        records=sum(records.values()),
+        lengths=tuple(records.values()),
         compression=kinds.pop(),
     )
 

@@ -57,7 +57,10 @@ class Rescale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdout:
-    """A part of a split: every so many records, evenly spread in the order of reading.
+    """A part of a split: every so many records, counted shard after shard.
+
+    Which they are is decided by the shards and the fraction alone, so that it is the same in every
+    epoch, with every recipe and cache, and in every process.
 
     Attributes:
         fraction: the part that is held out, above 0 and below 1.
@@ -77,8 +80,12 @@ class Holdout:
 
     def count(self, records: int) -> int:
         """Return how many of ``records`` records belong to this part."""
-        held = int(records * self.fraction)
+        held = self.count_held(records)
         return held if self.held_out else records - held
+
+    def count_held(self, records: int) -> int:
+        """Return how many of ``records`` records are held out."""
+        return int(records * self.fraction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

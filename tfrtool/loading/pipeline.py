@@ -19,7 +19,7 @@ from tfrtool.loading.disk_cache import open_disk_cache, read_disk_cache, write_d
 from tfrtool.loading.image_store import ImageStore
 from tfrtool.loading.options import Cache, LoadOptions, Recipe
 from tfrtool.loading.order import Order
-from tfrtool.loading.reading import hold_out, plain, shard_paths, shard_reader
+from tfrtool.loading.reading import part_reader, plain
 from tfrtool.loading.recipes import STAGES_OF, load_published
 from tfrtool.loading.rescale import rescaler
 
@@ -160,8 +160,7 @@ def load_decoded(
         dataset: what to read.
         options: how.
         share: which of the records.
-        on_files: changes the dataset of the shards' paths, which are in the order of their
-            numbers.
+        on_files: changes the dataset of the shards' numbers, which count from 0.
         on_records: changes the dataset of serialized records before they are decoded.
 
     Returns:
@@ -170,18 +169,15 @@ def load_decoded(
     """
     split = dataset.split(options.split)
     cores = os.cpu_count() or 1
-    files = tf.data.Dataset.from_tensor_slices(shard_paths(split))
+    part = (0, 1) if share is None else (share.index, share.count)
     cycle = min(options.cycle_length or _CYCLE, len(split.shards))
-    records = on_files(files).interleave(
-        shard_reader(split),
+    records = on_files(tf.data.Dataset.range(len(split.shards))).interleave(
+        part_reader(split, options.holdout, part),
         cycle_length=cycle,
         block_length=options.block_length or 1,
         num_parallel_calls=min(cycle, cores),
         deterministic=options.deterministic,
     )
-    records = hold_out(records, split.records, options.holdout)
-    if share is not None and share.count > 1:
-        records = records.shard(share.count, share.index)
     records = on_records(records)
     decode = decoder(dataset, options.image_size)
     if options.batched_parse is not None:
@@ -273,8 +269,6 @@ def _disk_cache_key(dataset: Dataset, options: LoadOptions, share: _Share) -> tu
 
 def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
     """Return batches of images that are decoded anew in every epoch."""
-    # What is held out or shared out is told by its place, so that the shards must keep theirs.
-    mixed = options.training and options.holdout is None and share.count == 1
     augment = epoch_augmenter(options)
     size = min(
         options.shuffle_buffer or _records_to_mix(dataset.split(options.split)), share.images
@@ -293,7 +287,7 @@ def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
             dataset,
             options,
             share,
-            lambda files: shuffled(files, _MANY, _FILES) if mixed else files,
+            lambda files: shuffled(files, _MANY, _FILES) if options.training else files,
             # Before they are decoded, images are a sixth of the size.
             lambda records: shuffled(records, size, _IMAGES) if options.training else records,
         )

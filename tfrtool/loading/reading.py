@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfrtool.loading.dataset import Split
 from tfrtool.loading.options import Holdout
 from tfrtool.records.compression import Compression
 
-__all__ = ["hold_out", "plain", "shard_paths", "shard_reader"]
+__all__ = ["part_reader", "plain", "shard_paths", "shard_reader"]
 
 plain = tf.autograph.experimental.do_not_convert
 """Marks a function of tensors as one without ``if`` or ``for`` over them. Else TensorFlow parses
@@ -35,20 +36,45 @@ def shard_reader(split: Split) -> Callable[[Any], Any]:
     return read
 
 
-def hold_out(records: Any, total: int, holdout: Holdout | None) -> Any:
-    """Keep the held-out part of the records, or the rest, before anything is decoded.
+def part_reader(
+    split: Split, holdout: Holdout | None, share: tuple[int, int] = (0, 1)
+) -> Callable[[Any], Any]:
+    """Return a function from the number of a shard to its serialized records of a part.
+
+    What belongs to the part is told by a record's place in its shard, and not by when it comes:
+    the order of reading has no say in it.
 
     Args:
-        records: a ``tf.data.Dataset`` of serialized records, always in the same order.
-        total: how many there are.
-        holdout: which part; None keeps all.
+        split: where the records are.
+        holdout: which part of them; None is all.
+        share: a number and a count: of the part, only every so manieth record from that one on.
     """
-    if holdout is None:
-        return records
-    held = int(total * holdout.fraction)
+    kind = _TYPES[split.compression]
+    paths = tf.constant(shard_paths(split))
+    if holdout is None and share == (0, 1):
+        whole: Callable[[Any], Any] = plain(
+            lambda shard: tf.data.TFRecordDataset(paths[shard], compression_type=kind)
+        )
+        return whole
+    belongs = tf.constant(_belongs(split.records, holdout, share))
+    ends = tf.constant(np.cumsum((0, *split.lengths)))
 
-    def belongs(number: Any, _record: Any) -> Any:
-        is_held = (number + 1) * held // total > number * held // total
-        return is_held if holdout.held_out else tf.logical_not(is_held)
+    def read(shard: Any) -> Any:
+        # Told of all records beforehand: a formula for each would take longer than parsing one.
+        own = tf.data.Dataset.from_tensor_slices(belongs[ends[shard] : ends[shard + 1]])
+        records = tf.data.TFRecordDataset(paths[shard], compression_type=kind)
+        both = tf.data.Dataset.zip(own, records).filter(plain(lambda mine, _record: mine))
+        return both.map(plain(lambda _mine, record: record))
 
-    return records.enumerate().filter(plain(belongs)).map(plain(lambda _number, record: record))
+    marked: Callable[[Any], Any] = plain(read)
+    return marked
+
+
+def _belongs(total: int, holdout: Holdout | None, share: tuple[int, int]) -> Any:
+    """Return for each record of a split whether it belongs to a part, bool [total]."""
+    belongs = np.ones(total, np.bool_)
+    if holdout is not None:
+        held = np.arange(total + 1) * holdout.count_held(total) // total
+        belongs = (held[1:] > held[:-1]) == holdout.held_out
+    index, count = share
+    return belongs & ((np.cumsum(belongs) - 1) % count == index)

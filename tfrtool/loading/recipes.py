@@ -15,7 +15,7 @@ from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.decode import float_decoder, parser
 from tfrtool.loading.forms import ImageEncoding
 from tfrtool.loading.options import LoadOptions, Recipe, Rescale
-from tfrtool.loading.reading import hold_out, shard_paths, shard_reader
+from tfrtool.loading.reading import part_reader
 from tfrtool.loading.rescale import rescaler
 
 __all__ = ["NAIVE", "NOTEBOOK", "Stage", "load_published"]
@@ -58,12 +58,11 @@ def load_published(
         A ``tf.data.Dataset`` of one epoch, of batches of float32 [n, size, size, 3] and labels.
     """
     split = dataset.split(options.split)
+    files, read = tf.data.Dataset.range(len(split.shards)), part_reader(split, options.holdout)
     if Stage.INTERLEAVE in stages:
-        files = tf.data.Dataset.from_tensor_slices(shard_paths(split))
-        records = files.interleave(shard_reader(split), cycle_length=_CYCLE, block_length=1)
+        records = files.interleave(read, cycle_length=_CYCLE, block_length=1)
     else:
-        records = shard_reader(split)(shard_paths(split))
-    records = hold_out(records, split.records, options.holdout)
+        records = files.flat_map(read)
     augment = epoch_augmenter(options)
     rescale = rescaler(options.rescale or Rescale(scale=1.0, offset=0.0))
     decode = _float_decoder(dataset, options, None if augment else rescale)

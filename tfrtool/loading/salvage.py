@@ -143,7 +143,7 @@ def salvage(
         saved[split.name] = replace(
             split,
             shards=tuple(shard.path for shard in kept),
-            records=sum(shard.records for shard in kept),
+            lengths=tuple(shard.records for shard in kept),
         )
     counts = [length for split in wanted for length in lengths[split.name].values()]
     report = SalvageReport(

@@ -1,0 +1,164 @@
+"""What is held out and what is shared out: disjoint and complete, whatever the order of reading."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tfrtool
+from tests.datasets import flip_bit, image_payload, write_foreign
+from tests.photos import image_bytes
+from tfrtool import Cache, Dataset, Holdout, LoadOptions, OnCorrupt, Recipe, Split, TrainOptions
+from tfrtool.loading.reading import part_reader
+from tfrtool.records.compression import Compression
+from tfrtool.training.extraction import begin_extraction
+from tfrtool.training.material import find_material
+
+LENGTHS = (130, 3, 110, 1, 156)
+TOTAL = sum(LENGTHS)
+CACHES = (Cache.NONE, Cache.MEMORY, Cache.DISK)
+HELD = Holdout(fraction=0.25, held_out=True)
+REST = Holdout(fraction=0.25, held_out=False)
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep caches on disk out of the user's own directory."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+
+
+def _payloads() -> list[list[bytes]]:
+    """Return five shards of records, of very different lengths; a record's label is its number."""
+    data = image_bytes(size=(8, 8))
+    numbers = iter(range(TOTAL))
+    return [
+        [image_payload(number, data=data) for number in itertools.islice(numbers, length)]
+        for length in LENGTHS
+    ]
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Return a dataset in which an image's label is its number."""
+    return tfrtool.open_dataset(write_foreign(tmp_path_factory.mktemp("d"), _payloads()))
+
+
+def _options(**changes: Any) -> LoadOptions:
+    return LoadOptions(**{"image_size": 4, "rescale": None, "deterministic": False, **changes})
+
+
+def _labels(batches: Any) -> list[int]:
+    return [int(label) for _, labels in batches for label in labels.numpy()]
+
+
+def _in_epochs(dataset: Dataset, options: LoadOptions, context: Any = None) -> list[int]:
+    """Return what each of several epochs has, which must be the same."""
+    batches = tfrtool.load(dataset, options, context)
+    epochs = [sorted(_labels(batches)) for _ in range(3)]
+    assert all(epoch == epochs[0] for epoch in epochs)
+    return epochs[0]
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_held_out_images_are_never_trained_on(numbered: Dataset, cache: Cache) -> None:
+    """In any order of reading, in every epoch and run, the two parts are disjoint and complete."""
+    for cycle in (2, 5):
+        held = _in_epochs(numbered, _options(holdout=HELD, cache=cache, cycle_length=cycle))
+        rest = _in_epochs(numbered, _options(holdout=REST, cache=cache, cycle_length=cycle))
+        assert sorted(held + rest) == list(range(TOTAL))
+        assert held == list(range(3, TOTAL, 4))
+
+
+@pytest.mark.parametrize("recipe", Recipe)
+def test_every_recipe_holds_out_the_same_images(numbered: Dataset, recipe: Recipe) -> None:
+    """Pipelines that are compared train on the same images, and validate on the same."""
+    batches = tfrtool.load(numbered, _options(holdout=HELD, recipe=recipe))
+    assert sorted(_labels(batches)) == list(range(3, TOTAL, 4))
+
+
+@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize(("pipelines", "holdout"), [(2, None), (3, REST)])
+def test_pipelines_share_without_overlap(
+    numbered: Dataset, tf: Any, cache: Cache, pipelines: int, holdout: Holdout | None
+) -> None:
+    """Several pipelines have all images of their part together, and none of them twice."""
+    options = _options(cache=cache, holdout=holdout)
+    shares = [
+        _in_epochs(numbered, options, tf.distribute.InputContext(pipelines, index, 1))
+        for index in range(pipelines)
+    ]
+    expected = [n for n in range(TOTAL) if holdout is None or n % 4 != 3]
+    assert sorted(itertools.chain(*shares)) == expected
+
+
+def test_kept_features_are_of_the_same_parts(numbered: Dataset, tmp_path: Path) -> None:
+    """What goes through a frozen base is shared out in the same way."""
+    options = TrainOptions(dataset=numbered.directory, validation=0.25, deterministic=False)
+    for _run in range(2):
+        begun = begin_extraction(find_material(options, tmp_path, lambda _: None))
+        assert begun.validation is not None
+        trained, held = _labels(begun.training.epoch()), _labels(begun.validation.epoch())
+        assert sorted(trained + held) == list(range(TOTAL))
+        assert sorted(held) == list(range(3, TOTAL, 4))
+
+
+def test_parts_of_what_is_left_of_damage(tmp_path: Path, tf: Any) -> None:
+    """Where damaged records are left out, the parts share out the others."""
+    shards = _payloads()
+    directory = write_foreign(tmp_path / "d", shards)
+    paths = sorted(directory.iterdir())
+    size = len(shards[0][0]) + 16
+    for path, record in ((paths[0], 5), (paths[0], 90), (paths[4], 0)):
+        flip_bit(path, record * size + 40)
+    lost = {5, 90, sum(LENGTHS[:4])}
+    dataset, _report = tfrtool.salvage(directory, tmp_path / "scratch")
+    held = _in_epochs(dataset, _options(holdout=HELD))
+    shares = [
+        _in_epochs(dataset, _options(holdout=REST), tf.distribute.InputContext(2, index, 1))
+        for index in range(2)
+    ]
+    assert sorted([*held, *shares[0], *shares[1]]) == sorted(set(range(TOTAL)) - lost)
+    assert tfrtool.open_dataset(directory, OnCorrupt.SKIP).split("train").records == TOTAL
+
+
+@settings(max_examples=10)
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5),
+    fraction=st.floats(0, 1, exclude_min=True, exclude_max=True),
+    pipelines=st.integers(1, 4),
+)
+def test_parts_are_a_partition(
+    tf: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    lengths: list[int],
+    fraction: float,
+    pipelines: int,
+) -> None:
+    """Whatever the shards and the fraction, each record is in one share of one part."""
+    numbers = iter(range(sum(lengths)))
+    directory = write_foreign(
+        tmp_path_factory.mktemp("d"),
+        [[b"%d" % number for number in itertools.islice(numbers, length)] for length in lengths],
+    )
+    split = Split(
+        name="train",
+        shards=tuple(sorted(directory.iterdir())),
+        lengths=tuple(lengths),
+        compression=Compression.NONE,
+    )
+    found = []
+    for held_out in (True, False):
+        holdout = Holdout(fraction=fraction, held_out=held_out)
+        part = []
+        for index in range(pipelines):
+            shards = tf.data.Dataset.range(len(lengths))
+            records = shards.flat_map(part_reader(split, holdout, (index, pipelines)))
+            part += [int(record) for record in records.as_numpy_iterator()]
+        assert len(part) == holdout.count(sum(lengths))
+        found += part
+    assert sorted(found) == list(range(sum(lengths)))
