@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Item", "ItemReader", "LeftOut", "Place", "Source"]
+from tfrtool.errors import SourceError
+
+__all__ = ["DamagedItemError", "Item", "ItemReader", "LeftOut", "Place", "Source"]
 
 Place = int | tuple[int, ...] | str | None
 """Where an item's bytes are, as its source's reader understands it; nothing where the key says."""
@@ -36,6 +38,10 @@ class Item:
             raise ValueError("an item has a key and a label")
 
 
+class DamagedItemError(SourceError):
+    """An item was damaged before it was listed, as a checksum tells: it is a bad image."""
+
+
 class ItemReader(Protocol):
     """Reads the items of a source; picklable, and used by several threads at once."""
 
@@ -44,7 +50,8 @@ class ItemReader(Protocol):
 
         Raises:
             OSError: they can't be read.
-            SourceError: they are damaged, as an archive's checksum tells.
+            SourceError: they are not any more what was listed.
+            DamagedItemError: they never were an image, as an archive's checksum tells.
         """
 
     def describe(self, item: Item) -> str:

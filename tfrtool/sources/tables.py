@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -37,6 +38,9 @@ _CSV_SUFFIXES = (".csv", ".tsv")
 
 _HEAD = 4096
 """Bytes that tell what a table of another name is; blanks may come first."""
+
+_NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
+"""What the system says of a path that may be wrong; anything else means that a disk fails."""
 
 _TEXT_SHOWN = 40
 
@@ -114,7 +118,11 @@ class _Gathering:
             try:
                 status = os.stat(self._reader.path_of(key))  # noqa: PTH116 - costs twice as a Path
             except OSError as error:
-                if not isinstance(error, FileNotFoundError):
+                if error.errno not in _NO_SUCH_FILE:
+                    raise SourceError(
+                        f"can't be read: {os_reason(error)}", path=self._reader.path_of(key)
+                    ) from error
+                if error.errno != errno.ENOENT:
                     problem = os_reason(error)
             else:
                 if too_large := size_problem(status.st_size):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
 
 from tfrtool.errors import SourceError, WriteError, os_reason, printable
-from tfrtool.sources.archive_reader import PartReader
+from tfrtool.sources.archive_reader import PartReader, stamp_of
 from tfrtool.sources.listing import Listing, is_image_name, size_problem
 from tfrtool.sources.members import Members
 from tfrtool.sources.tar_headers import TarDamageError, TarFile, read_headers
@@ -188,15 +188,16 @@ def list_tar(path: str, scratch: Path) -> Listing:
             opener = _opener(file)
             size = os.fstat(file.fileno()).st_size
             if opener is None:
-                members, data = _scan(file, path, None), path
+                reader = PartReader(path, path, stamp_of(file.fileno()))
+                members = _scan(file, path, None)
             else:
                 with opener(file) as raw, _Spool(scratch / SPOOL, path, size) as spool:
                     members = _scan(_Unpacked(raw, size), path, spool)
-                data = os.fspath(spool.path)
+                reader = PartReader(path, os.fspath(spool.path))
     except OSError as error:
         raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
     entries, ignored = members.finish(path, size)
-    return Listing(entries=entries, reader=PartReader(path, data), ignored=ignored)
+    return Listing(entries=entries, reader=reader, ignored=ignored)
 
 
 def _scan(file: TarFile, path: str, spool: _Spool | None) -> Members:

@@ -49,7 +49,7 @@ def walk(root: str, prefix: str, entries: list[Entry], ignored: list[LeftOut]) -
         ignored: likewise, what is no file.
 
     Raises:
-        SourceError: a folder can't be read, or links lead to one again and again.
+        SourceError: a folder or file can't be read, or links lead to one again and again.
     """
     visits: Counter[_Identity] = Counter()
     pending: list[_Folder] = [(root, prefix, frozenset())]
@@ -97,7 +97,9 @@ def _add(entry: os.DirEntry[str], key: str, entries: list[Entry], ignored: list[
             return
         status = entry.stat()
     except OSError as error:
-        entries.append(Entry(key, problem=_problem(error, link=entry.is_symlink())))
+        if not entry.is_symlink():
+            raise
+        entries.append(Entry(key, problem=_problem(error)))
         return
     if stat.S_ISREG(status.st_mode):
         entries.append(Entry(key, status.st_size))
@@ -106,17 +108,23 @@ def _add(entry: os.DirEntry[str], key: str, entries: list[Entry], ignored: list[
 
 
 def file_entry(path: str, key: str) -> Entry | LeftOut:
-    """Return what is listed for a path that is no folder."""
+    """Return what is listed for a path that is no folder.
+
+    Raises:
+        OSError: it can't be looked at, and is no link.
+    """
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError as error:
-        return Entry(key, problem=_problem(error, link=os.path.islink(path)))  # noqa: PTH114
+        if not os.path.islink(path):  # noqa: PTH114
+            raise
+        return Entry(key, problem=_problem(error))
     if stat.S_ISREG(status.st_mode):
         return Entry(key, status.st_size)
     return LeftOut(key=key, reason=_NO_FILE)
 
 
-def _problem(error: OSError, *, link: bool) -> str:
-    if link and isinstance(error, FileNotFoundError):
+def _problem(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
         return "a link to a file that isn't there"
-    return f"a link that can't be followed: {os_reason(error)}" if link else os_reason(error)
+    return f"a link that can't be followed: {os_reason(error)}"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tfrtool.errors import SourceError, os_reason
-from tfrtool.sources.archive_reader import opened, read_at
-from tfrtool.sources.items import Item
+from tfrtool.sources.archive_reader import Stamp, opened, read_at, stamp_of
+from tfrtool.sources.items import DamagedItemError, Item
 from tfrtool.sources.listing import Listing, size_problem
 from tfrtool.sources.members import Members
 from tfrtool.sources.zip_directory import ZipDamageError, ZipMember, read_directory
@@ -46,24 +46,26 @@ class ZipReader:
 
     Attributes:
         archive: the archive's path.
+        stamp: its stamp, when it was listed.
     """
 
     archive: str
+    stamp: Stamp
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of a member, unpacked and checked against its CRC-32.
 
         Raises:
             OSError: the archive can't be read.
-            SourceError: the member is damaged.
+            DamagedItemError: the member is damaged.
         """
         if not isinstance(item.place, int):
             raise TypeError("an item of this reader has a packed place")
-        data, crc = _read_member(self.archive, item.place, item.bytes)
+        data, crc = _read_member(self.archive, item.place, item.bytes, self.stamp)
         if data is None or len(data) != item.bytes:
-            raise SourceError("its data in the archive is cut or damaged", path=self.describe(item))
+            raise DamagedItemError("its data in the archive is damaged", path=self.describe(item))
         if zlib.crc32(data) != crc:
-            raise SourceError("its CRC-32 in the archive is wrong", path=self.describe(item))
+            raise DamagedItemError("its CRC-32 in the archive is wrong", path=self.describe(item))
         return data
 
     def describe(self, item: Item) -> str:
@@ -81,7 +83,8 @@ def list_zip(path: str) -> Listing:
     extents: list[tuple[int, int]] = []
     try:
         with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
+            stamp = stamp_of(file.fileno())
+            size = stamp[0]
             for member in read_directory(file):
                 problem = _problem(member, size)
                 if problem is None:
@@ -95,7 +98,7 @@ def list_zip(path: str) -> Listing:
         ) from error
     _check_apart(path, extents)
     entries, ignored = members.finish(path, size)
-    return Listing(entries=entries, reader=ZipReader(path), ignored=ignored)
+    return Listing(entries=entries, reader=ZipReader(path, stamp), ignored=ignored)
 
 
 def _check_apart(path: str, extents: list[tuple[int, int]]) -> None:
@@ -152,12 +155,14 @@ def _place(member: ZipMember) -> int:
     return (packed << 64 | member.packed) << 64 | member.offset
 
 
-def _read_member(path: str, place: int, size: int) -> tuple[bytes | None, int]:
+def _read_member(
+    path: str, place: int, size: int, stamp: Stamp | None = None
+) -> tuple[bytes | None, int]:
     """Return a member's bytes, None where they are damaged, and the CRC-32 they should have."""
     word = (1 << 64) - 1
     offset, packed_size, rest = place & word, place >> 64 & word, place >> 128
     method, crc = rest >> 32, rest & 0xFFFFFFFF
-    with opened(path) as descriptor:
+    with opened(path, stamp) as descriptor:
         raw = read_at(descriptor, offset, _LOCAL_HEADER + _SLACK + packed_size)
         if raw[:4] != _LOCAL_SIGNATURE:
             return None, crc

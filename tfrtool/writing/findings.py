@@ -7,14 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tfrtool.errors import SourceError, os_reason
+from tfrtool.errors import WriteError, os_reason
 from tfrtool.images.audit import audit_image
 from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.crc import crc32c
 from tfrtool.records.names import ShardName
-from tfrtool.sources.items import Item, ItemReader
+from tfrtool.sources.items import DamagedItemError, Item, ItemReader
 
-__all__ = ["Audit", "BadImage", "Conversion", "Finding", "Findings", "ShardFindings", "examine"]
+__all__ = [
+    "Audit",
+    "BadImage",
+    "Conversion",
+    "Finding",
+    "Findings",
+    "ShardFindings",
+    "digest_of",
+    "examine",
+    "read_item",
+]
 
 
 class Finding(NamedTuple):
@@ -23,7 +33,7 @@ class Finding(NamedTuple):
     A named tuple, for it is made for every image.
 
     Attributes:
-        digest: of its bytes, 64 bits; 0 where they can't be read.
+        digest: of its bytes, 64 bits; 0 where they are damaged.
         problem: why it can't be written; None where it can.
         format: what it truly is, by Pillow's name.
         conversion: why its bytes can't be kept; None where they can.
@@ -39,18 +49,50 @@ def examine(reader: ItemReader, item: Item, recipe: ImageRecipe) -> tuple[bytes,
     """Read an image and look at it; it doesn't raise, whatever the bytes are.
 
     Returns:
-        Its bytes, none where they can't be read, and what was found.
+        Its bytes, none where they are damaged, and what was found.
+
+    Raises:
+        WriteError: it is gone, or was changed.
+        SourceError: likewise.
+    """
+    try:
+        data = read_item(reader, item)
+    except DamagedItemError as error:
+        return b"", Finding(0, f"it can't be read: {error.what}", None, None)
+    verdict = audit_image(data, recipe)
+    return data, Finding(digest_of(data), verdict.problem, verdict.format, verdict.conversion)
+
+
+def read_item(reader: ItemReader, item: Item) -> bytes:
+    """Return the bytes of an item, as many as were listed.
+
+    What was there and is gone is no bad image: without it, a whole class may be missing.
+
+    Raises:
+        WriteError: it is gone, can't be read, or has another size.
+        SourceError: it was changed after it was listed, or was damaged before.
     """
     try:
         data = reader.read(item)
     except OSError as error:
-        return b"", Finding(0, f"it can't be read: {os_reason(error)}", None, None)
-    except SourceError as error:
-        return b"", Finding(0, f"it can't be read: {error.what}", None, None)
-    verdict = audit_image(data, recipe)
-    # Two different images of one digest would only share a split.
-    digest = crc32c(data) | (len(data) & 0xFFFFFFFF) << 32
-    return data, Finding(digest, verdict.problem, verdict.format, verdict.conversion)
+        raise WriteError(
+            f"can't be read: {os_reason(error)}",
+            path=reader.describe(item),
+            hint="it was there when the source was listed; only what does not decode is left out",
+        ) from error
+    if len(data) != item.bytes:
+        raise WriteError(
+            "was changed after the source was listed",
+            path=reader.describe(item),
+            expected=f"{item.bytes:,} bytes",
+            found=f"{len(data):,}",
+        )
+    return data
+
+
+def digest_of(data: bytes) -> int:
+    """Return 64 bits that tell whether bytes are the same, if nobody wants to deceive."""
+    return crc32c(data) | (len(data) & 0xFFFFFFFF) << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ class ShardTask:
         positions: theirs in the source, which has them in the order of their keys.
         convert: the places in the shard of those whose bytes can't be kept as they are; None where
             nobody has looked at any of them, and that is to be done on the way.
+        digests: of the bytes of each item, as they were when they were looked at.
         labels: the number of each class.
         reader: reads the items.
         recipe: how images are encoded.
@@ -59,6 +60,7 @@ class ShardTask:
     items: tuple[Item, ...]
     positions: Sequence[int]
     convert: frozenset[int] | None
+    digests: Sequence[int]
     labels: Mapping[str, int]
     reader: ItemReader
     recipe: ImageRecipe
@@ -111,10 +113,9 @@ def plan_shards(
         convert = frozenset(
             place for place, position in enumerate(task.positions) if position in audit.converted
         )
-        digests = [audit.digests[position] for position in task.positions]
-        tasks.append(
-            with_fingerprint(replace(task, convert=convert), digests, convert, source, options)
-        )
+        digests = array("Q", (audit.digests[position] for position in task.positions))
+        looked_at = replace(task, convert=convert, digests=digests)
+        tasks.append(with_fingerprint(looked_at, digests, convert, source, options))
     return tuple(tasks)
 
 
@@ -197,6 +198,7 @@ def _tasks(
                 items=tuple(items[position] for position in members[start:end]),
                 positions=array("Q", members[start:end]),
                 convert=None,
+                digests=(),
                 labels=numbers,
                 reader=source.reader,
                 recipe=options.recipe,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from tfrtool.errors import SourceError, WriteError, os_reason
+from tfrtool.errors import WriteError
 from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.images.audit import decoder_reason
 from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Check, Encode
 from tfrtool.sources.items import Item
-from tfrtool.writing.findings import Finding, examine
+from tfrtool.writing.findings import Finding, digest_of, examine, read_item
 from tfrtool.writing.plan import ShardTask
 
 __all__ = ["Prepared", "batches", "decodes", "encode_item", "prepare"]
@@ -55,7 +56,8 @@ def prepare(task: ShardTask, places: range) -> list[Prepared]:
     """Make records of some of a task's items; after a bad one, the rest is left.
 
     Raises:
-        WriteError: an item can't be read any more, or is not what was checked.
+        WriteError: an item is gone, or is not what was checked.
+        SourceError: likewise.
     """
     prepared = []
     for place in places:
@@ -68,7 +70,11 @@ def prepare(task: ShardTask, places: range) -> list[Prepared]:
             convert = finding.conversion is not None
             prepared.append(Prepared(encode_item(task, item, data, convert=convert), finding))
         else:
-            data = _read(task, item)
+            data = read_item(task.reader, item)
+            if digest_of(data) != task.digests[place]:
+                raise WriteError(
+                    "was changed after it was checked", path=task.reader.describe(item)
+                )
             payload = encode_item(task, item, data, convert=place in task.convert)
             prepared.append(Prepared(payload, None))
     return prepared
@@ -87,20 +93,22 @@ def encode_item(task: ShardTask, item: Item, data: bytes, *, convert: bool) -> b
         convert: whether these can't be kept as they are.
 
     Raises:
-        WriteError: they are not those that were checked.
+        WriteError: they can't be converted.
     """
     size: Mapping[str, Feature] = {}
     if convert or task.recipe.always:
         try:
             image = render_image(data, task.recipe)
-        except Exception as error:  # decoders raise anything on bytes that have changed
-            raise _gone(task, item, f"it was changed since it was checked ({error})") from error
+        except Exception as error:  # codecs raise anything
+            raise WriteError(
+                "decodes, but can't be encoded anew",
+                path=task.reader.describe(item),
+                found=decoder_reason(error),
+            ) from error
         data = image.data
         if task.recipe.encode is Encode.RAW:
             sides = {"height": image.height, "width": image.width, "channels": image.channels}
             size = {f"image/{name}": _int64(value) for name, value in sides.items()}
-    elif len(data) != item.bytes:
-        raise _gone(task, item, "its size has changed since it was checked")
     return encode_example(
         {
             "image": _string(data),
@@ -111,22 +119,9 @@ def encode_item(task: ShardTask, item: Item, data: bytes, *, convert: bool) -> b
     )
 
 
-def _read(task: ShardTask, item: Item) -> bytes:
-    try:
-        return task.reader.read(item)
-    except OSError as error:
-        raise _gone(task, item, os_reason(error)) from error
-    except SourceError as error:
-        raise _gone(task, item, error.what) from error
-
-
 def _string(value: bytes) -> Feature:
     return Feature(dtype=DType.STRING, values=(value,))
 
 
 def _int64(value: int) -> Feature:
     return Feature(dtype=DType.INT64, values=(value,))
-
-
-def _gone(task: ShardTask, item: Item, reason: str) -> WriteError:
-    return WriteError(f"can't be read any more: {reason}", path=task.reader.describe(item))
