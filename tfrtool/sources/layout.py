@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tfrtool.errors import SourceError, printable
+from tfrtool.sources.annotated import check_classes, check_masks
 from tfrtool.sources.items import Item, LeftOut, Source
 from tfrtool.sources.listing import Entry, Listing, is_image_name, size_problem
 from tfrtool.sources.split_names import SPLIT_NAMES, SPLIT_ORDER
@@ -66,7 +67,8 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
         where: the tree's path, for errors.
 
     Raises:
-        SourceError: no image has a label, or a label can't be written.
+        SourceError: no image has a label, a label can't be written, or what would be classes are
+            none.
     """
     entries = listing.entries
     entries.sort(key=_key)
@@ -96,8 +98,12 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
             items.append(
                 Item(key=entry.key, label=known, bytes=entry.bytes, place=entry.place, split=split)
             )
+    check_masks(images, where)
+    others = [entry.key for entry in ignored]
+    if label_from is LabelFrom.FOLDER and (key := _without_class(items, others, where)):
+        items, rejected = [], [LeftOut(key=key, reason="not in a class folder")]
     if not items:
-        raise _nothing(images, rejected, layout, where)
+        raise _nothing(images, rejected, others, layout, where)
     found = {item.split for item in items}
     return Source(
         items=tuple(items),
@@ -107,6 +113,19 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
         rejected=tuple(rejected),
         ignored=tuple(sorted(ignored, key=_left_key)),
     )
+
+
+def _without_class(items: Sequence[Item], others: Sequence[str], where: str) -> str | None:
+    """Return the key of an image in a split whose labels are no classes; None if all have some.
+
+    Raises:
+        SourceError: the labels tell images from annotations.
+    """
+    classes: dict[str | None, set[str]] = {}
+    for split, label in {(item.split, item.label) for item in items}:
+        classes.setdefault(split, set()).add(label)
+    odd = {split for split, names in classes.items() if not check_classes(names, others, where)}
+    return next((item.key for item in items if item.split in odd), None) if odd else None
 
 
 def _key(entry: Entry) -> str:
@@ -205,7 +224,11 @@ def _checked(label: str, key: str, where: str) -> str:
 
 
 def _nothing(
-    images: Sequence[str], rejected: Sequence[LeftOut], layout: _Layout, where: str
+    images: Sequence[str],
+    rejected: Sequence[LeftOut],
+    others: Sequence[str],
+    layout: _Layout,
+    where: str,
 ) -> SourceError:
     """Return the error for a tree without a labelled image."""
     if not images:
@@ -220,6 +243,8 @@ def _nothing(
             expected="names such as cat.0.jpg",
             found=found,
         )
+    folders = {folder for key in images for folder in key.split("/")[-3:-1]}
+    check_classes(folders, others, where)
     return SourceError(
         "no images in class folders",
         path=where,

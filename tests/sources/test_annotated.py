@@ -1,0 +1,126 @@
+"""Trees and tables that hold annotations, and others that only look so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sources.trees import WRITERS, open_tree
+from tfrtool.errors import SourceError
+from tfrtool.sources.folder_reader import FolderReader
+from tfrtool.sources.items import Source
+from tfrtool.sources.layout import LabelFrom, arrange
+from tfrtool.sources.listing import Entry, Listing
+
+NAME = LabelFrom.NAME
+
+
+def _arrange(*keys: str, label_from: LabelFrom = LabelFrom.FOLDER) -> Source:
+    listing = Listing(entries=[Entry(key, 1) for key in keys], reader=FolderReader("/r"))
+    return arrange(listing, label_from, "photos")
+
+
+VOC = ("VOC/VOC2012/JPEGImages/1.jpg", "VOC/VOC2012/SegmentationClass/1.png")
+YOLO = ("train/images/1.jpg", "train/labels/1.txt", "valid/images/2.jpg", "valid/labels/2.txt")
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [
+        (VOC, "VOC"),
+        (("JPEGImages/1.jpg", "Annotations/1.xml", "ImageSets/Main/train.txt"), "VOC"),
+        (
+            (
+                "VOC2007/JPEGImages/1.jpg",
+                "VOC2007/Annotations/1.xml",
+                "VOC2012/JPEGImages/1.jpg",
+                "VOC2012/Annotations/1.xml",
+            ),
+            "VOC",
+        ),
+        (("train2017/1.jpg", "val2017/1.jpg", "annotations/instances_val2017.json"), "COCO"),
+        (("images/train2014/1.jpg", "images/val2014/1.jpg"), "COCO"),
+        (("coco/train2017/1.jpg", "coco/annotations/captions_train2017.json"), "COCO"),
+        (("images/1.jpg", "labels/1.txt"), "YOLO"),
+        (("d/images/train/1.jpg", "d/images/val/2.jpg", "d/labels/train/1.txt"), "YOLO"),
+        (YOLO, "YOLO"),
+        (("images/1.jpg", "masks/1.png"), "masks"),
+        (("Images/1.jpg", "Labels/1.png"), "masks"),
+        (("train/images/1.jpg", "train/masks/1.png", "test/images/2.jpg"), "masks"),
+        (("images/training/1.jpg", "annotations/training/1.png"), "masks"),
+        (("leftImg8bit/train/aachen/1.png", "gtFine/train/aachen/1.png"), "masks"),
+        (("train/1.jpg", "trainannot/1.png", "val/2.jpg", "valannot/2.png"), "masks"),
+        (("train_images/1.jpg", "train_masks/1.png", "test_images/1.jpg"), "masks"),
+        (("COVID/images/1.png", "COVID/masks/1.png", "Normal/images/2.png"), "masks"),
+        (("benign/1.png", "benign/1_mask.png", "malignant/2.png"), "masks"),
+    ],
+)
+def test_annotations_are_no_classes(keys: tuple[str, ...], kind: str) -> None:
+    """The error says what the tree looks like, which folders say so, and what can't be done."""
+    with pytest.raises(SourceError, match=kind) as caught:
+        _arrange(*keys)
+    assert caught.value.path == "photos"
+    assert caught.value.found
+    assert "can't be written yet" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("keys", "labels"),
+    [
+        (("images/1.jpg", "masks/1.jpg", "cat/1.jpg"), ("cat", "images", "masks")),
+        (tuple(f"{name}/1.jpg" for name in ("images", *"abcdefghij")), ("a", "images")),
+        (("mask/1.jpg", "no_mask/1.jpg"), ("mask", "no_mask")),
+        (("with_mask/1-with-mask.jpg", "without_mask/1.jpg"), ("with_mask", "without_mask")),
+        (("labels/1.jpg", "boxes/1.jpg"), ("boxes", "labels")),
+        (("images/cat/1.jpg", "images/dog/1.jpg"), ("cat", "dog")),
+        (("JPEGImages/antelope/1.jpg", "JPEGImages/bat/1.jpg"), ("antelope", "bat")),
+        (("Images/a/1.jpg", "Images/b/1.jpg", "Annotation/a/1", "Annotation/b/1"), ("a", "b")),
+        (("cat/1.jpg", "dog/1.jpg", "annotations/instances.json"), ("cat", "dog")),
+        (("cat/1.jpg", "cat/1.txt", "dog/1.jpg", "labels/1.txt"), ("cat", "dog")),
+        (("train/a/images/1.jpg", "train/b/images/2.jpg"), ("a", "b")),
+        (("2017/1.jpg", "2018/1.jpg"), ("2017", "2018")),
+        (("train2017/1.jpg", "bus/1.jpg"), ("bus", "train2017")),
+        (("train/1.jpg", "car/1.jpg", "test/1.jpg"), ("car", "test", "train")),
+        (("cat/1.jpg", "cat/1_mask.jpg", "cat/2.jpg", "dog/3.jpg", "dog/4.jpg"), ("cat", "dog")),
+    ],
+)
+def test_classes_with_such_names_stay_classes(
+    keys: tuple[str, ...], labels: tuple[str, ...]
+) -> None:
+    """Folders called images, masks or labels are classes among others that are."""
+    assert set(labels) <= set(_arrange(*keys).labels)
+
+
+def test_a_split_without_classes_is_an_error() -> None:
+    """The images of val/images are not given a class 'images' beside the real ones."""
+    with pytest.raises(SourceError) as caught:
+        _arrange("train/n01/images/1.jpg", "train/n02/images/2.jpg", "val/images/3.jpg")
+    assert "val/images/3.jpg" in str(caught.value.found)
+
+
+def test_a_folder_of_images_alone_is_no_class() -> None:
+    """Without annotations the error is that of flat files, with what their names tell."""
+    keys = [f"images/{label}_{number}.jpg" for label in ("cat", "dog") for number in range(3)]
+    with pytest.raises(SourceError) as caught:
+        _arrange(*keys)
+    assert "--label-from name" in str(caught.value.hint)
+    assert _arrange(*keys, label_from=NAME).labels == ("cat", "dog")
+
+
+def test_masks_get_no_label_from_their_names() -> None:
+    """Names that begin with a class don't make images of masks."""
+    with pytest.raises(SourceError, match="masks"):
+        _arrange("images/cat_1.jpg", "masks/cat_1.png", label_from=NAME)
+
+
+@pytest.mark.parametrize("form", ["folder", "zip", "tar", "tar.gz"])
+@pytest.mark.parametrize("keys", [VOC, YOLO])
+def test_archives_of_such_trees_are_refused(
+    form: str, keys: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A packed dataset is recognised as the unpacked one is."""
+    path = WRITERS[form](tmp_path / "source", dict.fromkeys(keys, b"x"))
+    with pytest.raises(SourceError, match="looks like") as caught:
+        open_tree(path)
+    assert caught.value.path == str(path)
