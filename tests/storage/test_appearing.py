@@ -79,3 +79,19 @@ def test_private_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
         private_folder(tmp_path / "file")
+
+
+def test_folder_that_others_write_to_is_not_private(tmp_path: Path) -> None:
+    """What is in it may be anybody's."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder").chmod(0o770)
+    with pytest.raises(PermissionError, match="by others"):
+        private_folder(tmp_path / "folder")
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "\u732b" * 85, "\U0001f408" * 63])
+def test_longest_names(tmp_path: Path, name: str) -> None:
+    """A name that the file system takes is no longer while the file is made."""
+    with new_file(tmp_path / name) as file:
+        file.write(b"new")
+    assert names(tmp_path) == [name]

@@ -28,10 +28,14 @@ __all__ = [
 TEMPORARY = ".tfrtool-"
 """What the name of a file or folder that is being made starts with."""
 
+_BUFFER = 256 * 1024
+"""Bytes: shards are written in small pieces."""
+
 
 def temporary_name(path: Path) -> Path:
     """Return a name beside ``path``, with the same ending, that nobody can guess."""
-    return path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}.{path.name[-100:]}")
+    # A name has 255 bytes at most, and a character up to 4.
+    return path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}.{path.name[-50:]}")
 
 
 @contextmanager
@@ -51,7 +55,7 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
         OSError: the disk is full, or fails otherwise.
     """
     temporary = temporary_name(path)
-    file = temporary.open("xb")
+    file = temporary.open("xb", buffering=_BUFFER)
     try:
         yield file
         file.flush()
@@ -90,7 +94,7 @@ def new_file_by_name(path: Path) -> Iterator[Path]:
 
 
 def move(source: Path, target: Path, *, replace: bool = True) -> None:
-    """Give a file another name, in one step.
+    """Give a file, or with ``replace`` also a folder, another name, in one step.
 
     Raises:
         FileExistsError: the name is taken, and may not be replaced.
@@ -117,7 +121,8 @@ def private_folder(path: Path) -> None:
     """Make a folder that only this user can look into, or check that it is one.
 
     Raises:
-        OSError: it can't be made; or what is there is a link, no folder, or somebody else's.
+        OSError: it can't be made; or what is there is a link, no folder, somebody else's, or
+            others may write to it.
     """
     try:
         path.mkdir(mode=0o700)
@@ -131,6 +136,8 @@ def private_folder(path: Path) -> None:
             ) from None
         if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "belongs to another user", str(path)) from None
+        if os.name != "nt" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(errno.EPERM, "can be written to by others", str(path)) from None
 
 
 def sync_folder(folder: Path) -> None:
@@ -144,5 +151,8 @@ def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EBADF, errno.EINVAL):  # a file system that can't do that
+            raise
     finally:
         os.close(descriptor)

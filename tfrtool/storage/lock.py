@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tfrtool.errors import UsageError
+from tfrtool.storage.signals import signals_wait
 
 __all__ = ["LOCK", "locked"]
 
@@ -39,9 +40,12 @@ def locked(folder: Path, work: str = "write") -> Iterator[None]:
         os.write(descriptor, f"{work} {os.getpid()}\n".encode())
         yield
     finally:
-        # Taken away while it is held: whoever waits for this file finds that it has no name.
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
+        with signals_wait():
+            try:
+                # Taken away while it is held: who waits for this file finds that it has no name.
+                path.unlink(missing_ok=True)
+            finally:
+                os.close(descriptor)
 
 
 def _acquire(path: Path, folder: Path) -> int:
