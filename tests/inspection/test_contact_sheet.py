@@ -198,10 +198,24 @@ def test_a_full_disk_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     path = make_shard([painted(0)])
-    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(WriteError, match="no space left"):
         contact_sheet([path], tmp_path / "sheet.png")
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.tfrecord"]
+
+
+def test_what_comes_meanwhile_is_not_replaced(make_shard: MakeShard, tmp_path: Path) -> None:
+    """A file that takes the sheet's name while it is drawn stays, unless it may be replaced."""
+    path, out = make_shard([painted(0)]), tmp_path / "sheet.png"
+
+    def come(_done: int, _total: int) -> None:
+        out.write_text("dear")
+
+    with pytest.raises(WriteError, match="exists"):
+        contact_sheet([path], out, on_progress=come)
+    assert out.read_text() == "dear"
+    contact_sheet([path], out, SheetOptions(overwrite=True), come)
+    assert out.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from tfrtool.inspection.pictures import (
 )
 from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import read_records
+from tfrtool.storage.appearing import new_file
 
 __all__ = ["BrokenImage", "SheetOptions", "SheetReport", "contact_sheet"]
 
@@ -39,7 +39,6 @@ _OF_RECORDS = (
     FaultKind.OVERSIZED_LENGTH,
 )
 _FEATURES_NAMED = 8
-_TEMPORARY = ".incomplete-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +187,7 @@ def contact_sheet(
     if not gathering.tiles:
         raise gathering.nothing(shards)
     layout = options.layout(len(gathering.tiles), _title(shards, gathering))
-    _save(out, encode_sheet(draw_sheet(gathering.tiles, layout), format_))
+    _save(out, encode_sheet(draw_sheet(gathering.tiles, layout), format_), options.overwrite)
     return SheetReport(
         out=out,
         layout=layout,
@@ -332,16 +331,9 @@ def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> str:
     return format_
 
 
-def _save(out: Path, data: bytes) -> None:
-    temporary = out.with_name(f"{_TEMPORARY}{os.getpid()}-{out.name}")
+def _save(out: Path, data: bytes, overwrite: bool) -> None:
     try:
-        try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, out)  # noqa: PTH105
-        finally:
-            temporary.unlink(missing_ok=True)
+        with new_file(out, replace=overwrite) as file:
+            file.write(data)
     except OSError as error:
         raise WriteError(f"can't be written: {os_reason(error)}", path=out) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import secrets
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,10 +16,10 @@ from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.crc import extend_crc32c
 from tfrtool.records.framing import CRC, FRAME_SIZE, Fault, Record, header
 from tfrtool.records.reader import ReadOptions, RecordReader, read_records
+from tfrtool.storage.appearing import new_file
+from tfrtool.storage.opening import open_regular
 
 __all__ = ["LostRange", "RepairReport", "repair_shard"]
-
-_BUFFER = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +89,13 @@ def repair_shard(
             reader = RecordReader(file, ReadOptions(compression=compression))
             total = os.fstat(file.fileno()).st_size if compression is Compression.NONE else 0
             salvage = _Salvage(reader, shard, on_progress or (lambda _done, _total: None), total)
-            with _appearing(out) as temporary:
-                with _sink(temporary, out, compression) as sink:
+            with _appearing(out) as new:
+                with _sink(new, compression) as sink:
                     for record in salvage.records():
                         _write(sink, record)
                 if not salvage.count:
                     raise _nothing_saved(shard, salvage.faults)
-                _check(temporary, out, salvage)
+                _check(Path(new.name), out, salvage)
     except OSError as error:
         raise ShardError(f"can't be read: {os_reason(error)}", path=shard) from error
     return RepairReport(
@@ -166,39 +165,29 @@ def _nothing_saved(shard: Path, faults: list[Fault]) -> CorruptShardError:
 
 
 @contextmanager
-def _appearing(out: Path) -> Iterator[Path]:
-    """Give a temporary name beside ``out``, which becomes ``out`` if all goes well."""
-    temporary = out.with_name(f".{out.name[:100]}.{secrets.token_hex(8)}.tmp")
+def _appearing(out: Path) -> Iterator[BinaryIO]:
+    """Give a file to write, which becomes ``out`` if all goes well."""
     try:
-        yield temporary
-        try:
-            # A link, unlike a rename, fails if the name has been taken meanwhile.
-            os.link(temporary, out)
-        except FileExistsError as error:
-            raise WriteError("appeared while it was written", path=out) from error
-        except OSError:  # a file system without links
-            temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+        with new_file(out, replace=False) as file:
+            yield file
+    except FileExistsError as error:
+        raise WriteError("appeared while it was written", path=out) from error
+    except OSError as error:
+        raise WriteError(f"can't be written: {os_reason(error)}", path=out) from error
 
 
 @contextmanager
-def _sink(temporary: Path, out: Path, compression: Compression) -> Iterator[Any]:
-    try:
-        with temporary.open("xb", buffering=_BUFFER) as file:
-            if compression is Compression.GZIP:
-                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-                    yield packed
-            elif compression is Compression.ZLIB:
-                deflate = _Deflater(file)
-                yield deflate
-                deflate.finish()
-            else:
-                yield file
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise WriteError(f"can't be written: {os_reason(error)}", path=out) from error
+def _sink(file: BinaryIO, compression: Compression) -> Iterator[Any]:
+    if compression is Compression.GZIP:
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+            yield packed
+    elif compression is Compression.ZLIB:
+        deflate = _Deflater(file)
+        yield deflate
+        deflate.finish()
+    else:
+        yield file
+    file.flush()
 
 
 class _Deflater:
@@ -225,7 +214,7 @@ def _check(written: Path, out: Path, salvage: _Salvage) -> None:
     """Read the new shard back."""
     records = digest = 0
     try:
-        with written.open("rb") as file:
+        with open_regular(written, follow=False) as file:
             for item in read_records(file):
                 if isinstance(item, Fault):
                     raise WriteError(f"was not written as it should: {item.message}", path=out)
