@@ -10,22 +10,42 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
 PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 STAGING = ".tfrtool-incomplete"
-SPLITS = ("--split", "train=0.8", "--split", "validation=0.2", "--shards", "20")
+SHARDS = 40
+WORDS = ("--split", "train=0.8", "--split", "validation=0.2", "--shards", "20", "--name", "pets")
+
+KILLED = """
+import os, signal, sys
+from tfrtool.cli import main
+from tfrtool.writing.staging import Staging
+
+note, left = Staging.note, [int(sys.argv[1])]
+
+def die(self, task, result):
+    note(self, task, result)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Staging.note = die
+main(sys.argv[2:])
+"""
+"""Dies when so many more shards are whole, with those on their way that come after them."""
 
 
-def _command(dataset: Path, *more: str) -> list[str]:
-    words = ["write", str(PETS), str(dataset), "--name", "pets", *SPLITS, *more]
-    return [sys.executable, "-m", "tfrtool", *words]
+def _write(dataset: Path, *more: str, shards: int | None = None) -> int:
+    """Write in a process of its own, to be killed after so many shards; return its exit code."""
+    start = ["-m", "tfrtool"] if shards is None else ["-c", KILLED, str(shards)]
+    words = [sys.executable, *start, "write", str(PETS), str(dataset), *WORDS, *more]
+    return subprocess.run(words, capture_output=True, check=False, timeout=120).returncode
 
 
-def _written(dataset: Path) -> dict[str, bytes]:
+def _files(dataset: Path) -> dict[str, bytes]:
     """Return the files of a dataset, but for the report, which tells the time that it took."""
     return {
         path.name: path.read_bytes()
@@ -34,60 +54,43 @@ def _written(dataset: Path) -> dict[str, bytes]:
     }
 
 
-def _kill(dataset: Path, whole_shards: int) -> bool:
-    """Start a write, kill it when so many shards are whole; return whether it was still at work."""
+def _kill(dataset: Path, shards: int) -> None:
+    """Start a write or go on with one, and kill it when so many more shards are whole."""
+    before = len(list((dataset / STAGING).glob("*.done.json")))
     more = ("--resume",) if dataset.exists() else ()
-    with subprocess.Popen(
-        _command(dataset, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as running:
-        while running.poll() is None:
-            done = len(list((dataset / STAGING).glob("*.done.json")))
-            if done >= whole_shards and (dataset / STAGING).exists():
-                running.send_signal(signal.SIGKILL)
-                running.wait()
-                return True
-            time.sleep(0.0005)
-    return False
-
-
-def _kill_and_resume(directory: Path, kills: int, rng: random.Random) -> list[int]:
-    """Kill again and again, then finish; return how many shards were whole at each kill."""
-    dataset, whole = directory / "killed", []
-    for _ in range(kills):
-        if not _kill(dataset, rng.randrange(40)):
-            break
-        whole.append(len(list((dataset / STAGING).glob("*.done.json"))))
-    else:
-        subprocess.run(_command(dataset, "--resume"), capture_output=True, check=False)
-    return whole
+    assert _write(dataset, *more, shards=shards) == -signal.SIGKILL
+    assert len(list((dataset / STAGING).glob("*.done.json"))) == before + shards
+    assert not list(dataset.glob("*.json"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_killed_write_is_gone_on_with(tmp_path: Path) -> None:
     """After two kills the files are those of a write that was not disturbed."""
-    subprocess.run(_command(tmp_path / "whole"), capture_output=True, check=False)
-    _kill_and_resume(tmp_path, 2, random.Random(3))
-    assert _written(tmp_path / "killed") == _written(tmp_path / "whole")
-    assert len(_written(tmp_path / "whole")) == 43
+    assert _write(tmp_path / "whole") == 3  # one of the drawings is cut, on purpose
+    _kill(tmp_path / "killed", 3)
+    _kill(tmp_path / "killed", 17)
+    assert _write(tmp_path / "killed", "--resume") == 3
+    assert _files(tmp_path / "killed") == _files(tmp_path / "whole")
+    assert len(_files(tmp_path / "whole")) == SHARDS + 3
 
 
 def main() -> None:
     """Kill as often as the command line says, each time a write of its own."""
-    rng = random.Random()
+    rng, at = random.Random(), []
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        subprocess.run(_command(directory / "whole"), capture_output=True, check=False)
-        whole = _written(directory / "whole")
-        at = []
+        _write(directory / "whole")
         for number in range(int(sys.argv[1])):
-            (directory / str(number)).mkdir()
-            at += _kill_and_resume(directory / str(number), 1, rng)
-            if _written(directory / str(number) / "killed") != whole:
+            at.append(rng.randrange(1, SHARDS + 1))
+            dataset = directory / str(number)
+            _kill(dataset, at[-1])
+            _write(dataset, "--resume")
+            if _files(dataset) != _files(directory / "whole"):
                 raise RuntimeError(f"kill {number} ended with other bytes")
-        sys.stdout.write(
-            f"{len(at)} kills, with {', '.join(map(str, at))} of 40 shards whole; after --resume "
-            f"all {len(whole)} files are those of an undisturbed write\n"
-        )
+    sys.stdout.write(
+        f"{len(at)} kills, with {', '.join(map(str, at))} of {SHARDS} shards whole; after "
+        "--resume all files are those of an undisturbed write\n"
+    )
 
 
 if __name__ == "__main__":
