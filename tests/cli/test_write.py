@@ -138,3 +138,18 @@ def test_shard_size_is_a_size(
     assert main(arguments) == 0
     data = json.loads(capsys.readouterr().out)
     assert len(data["splits"]["train"]["shards"]) == -(-size // 2048)
+
+
+def test_resume_may_be_repeated(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script that resumes until it succeeds does; other options end with 2, and are named."""
+    (photos / "cat" / "bad.jpg").write_text("no image")
+    words = ["write", str(photos), str(tmp_path / "pets"), "--resume"]
+    assert main(words) == 3
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "complete already; nothing is written" in capsys.readouterr().out
+    assert main([*words, "--seed", "3"]) == 2
+    assert "seed 0, not 3" in capsys.readouterr().err
+    assert main(words) == 0

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.photos import image_bytes, write_class_folders
-from tfrtool.errors import UsageError
+from tfrtool.errors import SourceError, UsageError, WriteError
+from tfrtool.images.recipe import Encode, ImageRecipe
+from tfrtool.records.compression import Compression
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.writing.directory import STAGING
 from tfrtool.writing.options import Existing, WriteOptions, parse_splits
@@ -99,43 +101,134 @@ def test_a_damaged_or_other_shard_is_written_again(
     assert _files(tmp_path / "d") == _files(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("after", range(1, 10))
-def test_a_death_while_publishing(
-    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_complete_write_is_left_as_it_is(tmp_path: Path) -> None:
+    """Resumed once more, a whole dataset is not touched; a missing one is simply written."""
+    source = write_class_folders(tmp_path / "photos", count=10)
+    options = _options(source, tmp_path / "d", existing=Existing.RESUME)
+    report = write_dataset(options)
+    assert (report.resumed, report.complete) == (0, False)
+    before = {path: path.stat() for path in options.dataset.iterdir()}
+    again = write_dataset(options)
+    assert (again.resumed, again.complete, again.warnings) == (6, True, ())
+    assert again.splits == report.splits
+    assert {path: path.stat() for path in options.dataset.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"seed": 7}, "seed 0, not 7"),
+        ({"version": "2.0.0"}, 'version "1.0.0", not "2.0.0"'),
+        ({"name": "cats"}, 'name "pets", not "cats"'),
+        ({"shards": 2}, "shards 3, not 2"),
+        ({"compression": Compression.GZIP}, 'compression "none", not "gzip"'),
+        ({"recipe": ImageRecipe(encode=Encode.PNG)}, 'encode "keep", not "png"'),
+        ({"splits": parse_splits(["train=0.6", "test=0.4"])}, "splits .*0.7.*, not .*0.6"),
+    ],
+)
+def test_another_complete_write_is_refused(
+    tmp_path: Path, changes: dict[str, object], what: str
 ) -> None:
-    """Even with half of the files under their final names, resuming ends with the whole."""
+    """The error says which option is another than that of the dataset, which stays."""
+    source = write_class_folders(tmp_path / "photos", count=10)
+    options = _options(source, tmp_path / "d")
+    write_dataset(options)
+    before = _files(tmp_path / "d")
+    with pytest.raises(UsageError, match=f"is complete, and was written with {what}"):
+        write_dataset(replace(options, existing=Existing.RESUME, **changes))  # type: ignore[arg-type]
+    assert _files(tmp_path / "d") == before
+
+
+def test_a_complete_write_of_other_images_is_refused(tmp_path: Path) -> None:
+    """Where an image, a shard or the metadata is another, a write is not what was asked for."""
+    source = write_class_folders(tmp_path / "photos", count=10)
+    options = _options(source, tmp_path / "d", existing=Existing.RESUME)
+    write_dataset(options)
+    info = tmp_path / "d" / "dataset_info.json"
+    info.rename(tmp_path / "info")
+    with pytest.raises(UsageError, match=r"dataset_info.json: is gone, or not"):
+        write_dataset(options)
+    (tmp_path / "info").rename(info)
+    image, shard = source / "cat" / "cat.3.jpg", min((tmp_path / "d").glob("*tfrecord*"))
+    for path, what in [(image, "other images"), (shard, f"{shard.name}: is gone, or not")]:
+        data = path.read_bytes()
+        path.write_bytes(image_bytes(tint=99) if path == image else data[:-1] + b"?")
+        with pytest.raises(UsageError, match=what):
+            write_dataset(options)
+        path.write_bytes(data)
+    assert write_dataset(options).complete
+
+
+def test_other_options_than_those_of_the_interrupted_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing can be used, it is said why, and the result is that of the new options."""
     source = write_class_folders(tmp_path / "photos", count=20)
-    write_dataset(_options(source, tmp_path / "whole"))
-    real, calls = os.replace, 0
-
-    def replace(old: Path, new: Path) -> None:
-        nonlocal calls
-        calls += Path(new).parent == tmp_path / "d"
-        if calls > after:
-            raise Killed
-        real(old, new)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("tfrtool.writing.directory.os.replace", replace)
-        patch.setattr("tfrtool.writing.staging.shutil.rmtree", lambda *_, **__: None)
-        # A killed process takes nothing back.
-        patch.setattr("tfrtool.writing.directory.Path.unlink", lambda *_, **__: None)
-        with pytest.raises(Killed):
-            write_dataset(_options(source, tmp_path / "d"))
-    report = write_dataset(_options(source, tmp_path / "d", existing=Existing.RESUME))
-    assert report.resumed == 6
+    _killed_write(_options(source, tmp_path / "d"), monkeypatch, after=3)
+    report = write_dataset(_options(source, tmp_path / "d", seed=5, existing=Existing.RESUME))
+    (warning,) = report.warnings
+    assert "3 whole shards, written with seed 0, not 5" in warning
+    write_dataset(_options(source, tmp_path / "whole", seed=5))
     assert _files(tmp_path / "d") == _files(tmp_path / "whole")
 
 
-def test_nothing_to_resume(tmp_path: Path) -> None:
-    """A whole dataset is not resumed; a missing one is simply written."""
-    source = write_class_folders(tmp_path / "photos", count=10)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_failed_resume_keeps_what_was_there(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither an error nor Ctrl-C takes away what an earlier run has done."""
+    source = write_class_folders(tmp_path / "photos", count=20)
     options = _options(source, tmp_path / "d", existing=Existing.RESUME)
+    _killed_write(options, monkeypatch, after=3)
+
+    def fail(progress: Progress) -> None:
+        if progress.phase == "write":
+            raise error
+
+    with pytest.raises(error):
+        write_dataset(options, fail)
+    with pytest.raises(SourceError):
+        write_dataset(replace(options, source=tmp_path / "typo"))
+    assert write_dataset(options).resumed >= 3
+    assert not (tmp_path / "d" / STAGING).exists()
+
+
+def test_links_in_the_folder_are_not_written_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever an unpacked archive has put where shards and notes go, no file outside changes."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    options = _options(source, tmp_path / "d", existing=Existing.RESUME)
+    _killed_write(options, monkeypatch, after=2)
+    staging, victim = tmp_path / "d" / STAGING, tmp_path / "victim"
+    victim.mkdir()
+    names = [path.name for path in staging.iterdir()]
+    for name in [*names, *(f"{name}.part" for name in names), "features.json", "write_report.json"]:
+        (victim / name).write_text("dear")
+        (staging / name).unlink(missing_ok=True)
+        (staging / name).symlink_to(victim / name)
+    (staging / "replaced").symlink_to(victim)
+    before = _files(victim)
     assert write_dataset(options).resumed == 0
-    before = _files(tmp_path / "d")
-    with pytest.raises(UsageError, match="nothing to resume"):
+    assert _files(victim) == before
+    assert not any(path.is_symlink() for path in (tmp_path / "d").iterdir())
+    write_dataset(_options(source, tmp_path / "whole"))
+    assert _files(tmp_path / "d") == _files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_a_folder_that_others_write_to_is_refused(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hold anything; it is made for this user alone, and can be thrown away."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    options = _options(source, tmp_path / "d", existing=Existing.RESUME)
+    _killed_write(options, monkeypatch, after=2)
+    assert (tmp_path / "d" / STAGING).stat().st_mode & 0o777 == 0o700
+    (tmp_path / "d" / STAGING).chmod(mode)
+    with pytest.raises(WriteError, match="can be written to by others"):
         write_dataset(options)
-    assert _files(tmp_path / "d") == before
+    write_dataset(replace(options, existing=Existing.OVERWRITE))
 
 
 def test_two_writers_never_meet(tmp_path: Path) -> None:
@@ -185,7 +278,8 @@ def test_a_lock_is_had_by_one(tmp_path: Path) -> None:
 
 def test_directories_that_were_made_go_again(tmp_path: Path) -> None:
     """An error takes away the dataset's directory and those above it that weren't there."""
-    with pytest.raises(RuntimeError), staging_directory(tmp_path / "a" / "b", Existing.REFUSE):
+    options = _options(tmp_path / "photos", tmp_path / "a" / "b")
+    with pytest.raises(RuntimeError), staging_directory(options):
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
 

@@ -157,6 +157,7 @@ def write_command(
     """
     from tfrtool.sources.open import LabelFrom
     from tfrtool.writing.options import WriteOptions, dataset_identity, parse_splits
+    from tfrtool.writing.report import WriteReport
 
     if not dataset:  # Path would make the current directory of it
         raise UsageError("an empty name is no directory")
@@ -194,6 +195,11 @@ def write_command(
         elif absent:
             more = f" and {len(absent) - _SHOWN:,} more" if len(absent) > _SHOWN else ""
             warn(f"split {split!r} has no image of {', '.join(absent[:_SHOWN])}{more}")
+    if isinstance(report, WriteReport):
+        for message in report.warnings:
+            warn(message)
+        if report.complete:
+            return Outcome.FINE
     return Outcome.DAMAGE if report.rejected else Outcome.FINE
 
 

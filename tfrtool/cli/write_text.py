@@ -25,12 +25,14 @@ def write_page(report: WriteReport | PlanReport) -> Page:
     name = f"{printable(str(report.dataset))}: {report.name} {report.version}"
     if isinstance(report, WriteReport):
         records = sum(split.records for split in report.splits)
-        head = f"{name}, {human_count(records, 'record')} in {report.seconds:.1f} s"
+        took = f" in {report.seconds:.1f} s"
+        done = ", complete already; nothing is written" if report.complete else took
+        head = f"{name}, {human_count(records, 'record')}{done}"
         lines = [
             _split(split.name, split.labels, len(split.shards), human_bytes(split.bytes))
             for split in report.splits
         ]
-        if report.resumed:
+        if report.resumed and not report.complete:
             lines.append(f"resumed: {human_count(report.resumed, 'shard')} had been done before")
     else:
         records = sum(shard.records for shard in report.shards)

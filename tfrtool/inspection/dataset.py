@@ -11,6 +11,7 @@ from pathlib import Path
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.roles import LabelNames
+from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.examples.written import REPORT, read_written_shards
 from tfrtool.inspection.dataset_fold import DatasetFold, ReadShard
 from tfrtool.inspection.labels import FirstRecords, look_for_label, read_labels
@@ -21,6 +22,7 @@ from tfrtool.inspection.shuffle import ShuffleQuality, measure_order
 from tfrtool.inspection.verify_shard import file_sha256
 from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.shards import Shard
+from tfrtool.storage.publishing import reading
 
 __all__ = [
     "DatasetShard",
@@ -175,11 +177,18 @@ def inspect_dataset(
         progress: called with the number of shards that are read, and that of all.
 
     Raises:
-        DatasetError: there are no shards.
+        DatasetError: there are no shards, or they are being replaced.
         ShardError: a shard can't be read. Damage is no error: it is in the faults.
         UsageError: no record has the label feature that was asked for.
     """
     layout = find_layout(directory)
+    with reading(layout.root, DATASET_INFO):
+        return _inspect(layout, options, progress)
+
+
+def _inspect(
+    layout: Layout, options: InspectDatasetOptions, progress: Progress | None
+) -> DatasetSummary:
     files = [file for split in layout.splits for file in split.shards]
     first = _first(layout)
     label = options.label or first.label
@@ -187,8 +196,8 @@ def inspect_dataset(
     named = label is not None and label.isprintable()  # it is a part of a file's name
     fold = DatasetFold(LabelNames.beside(layout.root, label) if named else LabelNames())
     workers = cores() if options.workers is None else options.workers
-    reading = partial(read_labels, label=label if examples else None)
-    read = map_shards(reading, [file.path for file in files], workers)
+    read_one = partial(read_labels, label=label if examples else None)
+    read = map_shards(read_one, [file.path for file in files], workers)
     for number, (file, found) in enumerate(zip(files, read, strict=True)):
         if progress is not None:
             progress(number + 1, len(files))

@@ -28,6 +28,7 @@ from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shard_sets import ShardSet, find_rivals, group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.storage.locations import as_path
+from tfrtool.storage.publishing import reading
 
 __all__ = ["Dataset", "Split", "open_dataset", "shard_lengths"]
 
@@ -128,10 +129,15 @@ def open_dataset(
 
     Raises:
         DatasetError: the directory holds no dataset, or not the one that its metadata describes,
-            or one that no classifier of images can be trained on.
+            or one that no classifier of images can be trained on; or one that is being replaced.
         CorruptShardError: the framing of a shard is damaged.
     """
-    found = find_folders(as_path(directory))
+    root = find_folders(as_path(directory)).root
+    with reading(root, DATASET_INFO):
+        return _open(find_folders(root), on_corrupt)
+
+
+def _open(found: DatasetFolders, on_corrupt: OnCorrupt) -> Dataset:
     directory = found.root
     info = read_dataset_info(directory)
     splits = {

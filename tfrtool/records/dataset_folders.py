@@ -15,6 +15,7 @@ from tfrtool.records.compression import starts_record
 from tfrtool.records.names import COMPRESSED_NAME, check_version, is_shard_name, natural_order
 from tfrtool.storage.limits import MAX_ENTRIES_WALKED, MAX_FILES_LOOKED_INTO
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.publishing import check_settled
 
 __all__ = ["DatasetFolders", "choose_shards", "find_folders", "shards_in"]
 
@@ -52,7 +53,8 @@ def find_folders(directory: Path) -> DatasetFolders:
     TFX writes them.
 
     Raises:
-        DatasetError: it is no directory, or can't be read; or holds several datasets.
+        DatasetError: it is no directory, or can't be read; or holds several datasets; or what is
+            in it is being replaced.
     """
     if not directory.is_dir():
         what = "not a directory" if directory.exists() else "no such directory"
@@ -78,7 +80,12 @@ def choose_shards(paths: Sequence[Path]) -> list[Path]:
 
     What has the name of another format is none (an index, metadata). Other names tell nothing:
     then the content does, and if no file starts as a shard, all of them are taken.
+
+    Raises:
+        DatasetError: the files of a folder are being replaced.
     """
+    for folder in {path.parent for path in paths}:
+        check_settled(folder)
     look = _Look()
     chosen = {*look.choose(paths), *look.unseen}
     if chosen:
@@ -94,6 +101,7 @@ class _Look:
         self.unseen: list[Path] = []
 
     def shards(self, folder: Path) -> list[Path]:
+        check_settled(folder)
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if is_shard_name(e.name) is not False and e.is_file()]
         return self.choose([folder / name for name in sorted(names, key=natural_order)])

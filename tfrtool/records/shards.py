@@ -84,7 +84,7 @@ def find_shards(
 
     Raises:
         ShardError: an argument means no file at all.
-        DatasetError: a directory has no shards.
+        DatasetError: a directory has no shards, or they are being replaced.
         UsageError: an argument is a URL, or standard input.
     """
     return locate_shards(arguments).paths

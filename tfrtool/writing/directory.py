@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,79 +12,67 @@ from tfrtool.errors import WriteError, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS
 from tfrtool.examples.written import REPORT
 from tfrtool.records.names import ShardName
+from tfrtool.storage.appearing import new_file
+from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.publishing import PUBLISHING, publish_files
 
-__all__ = ["REPORT", "STAGING", "is_ours", "publish"]
+__all__ = ["METADATA", "REPORT", "STAGING", "is_ours", "listed_shards", "publish", "read_report"]
 
 STAGING = ".tfrtool-incomplete"
 """The folder in a dataset's directory that shards are written in, until all of them are whole."""
 
-_METADATA = (FEATURES, DATASET_INFO, LABELS, REPORT)
+METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
+"""In the order in which they appear: TFDS takes a dataset without LABELS for one without names."""
 
 
 def is_ours(name: str) -> bool:
     """Return whether a file of this name is one that a write leaves."""
-    return name in _METADATA or ShardName.parse(name) is not None
+    return name in METADATA or ShardName.parse(name) is not None
 
 
 def publish(
-    dataset: Path, staging: Path, shards: list[ShardName], metadata: Mapping[str, str]
+    dataset: Path, staging: Path, shards: Iterable[ShardName], metadata: Mapping[str, str]
 ) -> None:
-    """Give whole shards their final names, drop those of a dataset before, and add the metadata.
-
-    Metadata comes last and the report the very last: where it is new, all the rest is. Where
-    nothing was before, an error or Ctrl-C takes back what was published.
+    """Give whole shards their final names, with their metadata, in place of what was there.
 
     Raises:
-        WriteError: the disk is full, or fails otherwise.
+        WriteError: the disk is full, or fails otherwise; what was there before still is.
     """
-    fresh = not (dataset / REPORT).exists()
-    published: list[Path] = []
     try:
         for name, text in metadata.items():
-            _write_synced(staging / name, text)
-        stale = _shards_before(dataset) - {str(shard) for shard in shards}
-        for name in (FEATURES, DATASET_INFO, LABELS):
-            (dataset / name).unlink(missing_ok=True)
-        for name in (*map(str, shards), *sorted(metadata, key=_METADATA.index)):
-            published.append(dataset / name)
-            os.replace(staging / name, dataset / name)  # noqa: PTH105
-        for name in stale:
-            (dataset / name).unlink(missing_ok=True)
-        _sync_directory(dataset)
-    except BaseException as error:
-        if fresh:
-            for path in published:
-                path.unlink(missing_ok=True)
-        if not isinstance(error, OSError):
-            raise
+            with new_file(staging / name) as file:
+                file.write(text.encode())
+        new = [*map(str, shards), *sorted(metadata, key=METADATA.index)]
+        before = {*listed_shards(read_report(dataset)), *new}.difference(METADATA)
+        old = [name for name in (*reversed(METADATA), *sorted(before)) if _is_file(dataset / name)]
+        publish_files(staging, new, old)
+    except OSError as error:
+        left = os.path.lexists(dataset / PUBLISHING)
         raise WriteError(
-            f"can't be written: {os_reason(error)}", path=error.filename or dataset
+            f"can't be written: {os_reason(error)}",
+            path=error.filename or dataset,
+            hint="tfrtool write --resume ends what was begun" if left else None,
         ) from error
 
 
-def _shards_before(dataset: Path) -> set[str]:
-    """Return the names of the shards that the report of an earlier write lists."""
+def read_report(dataset: Path) -> Mapping[str, Any]:
+    """Return what an earlier write reported; nothing where that can't be read."""
     try:
-        report: Any = json.loads((dataset / REPORT).read_bytes())
-        names = {shard["path"] for split in report["splits"].values() for shard in split["shards"]}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return set()
-    # The report may have been edited: only what is a shard's name, and so no path, is believed.
-    return {name for name in names if isinstance(name, str) and ShardName.parse(name) is not None}
+        report = json.loads(read_bounded(dataset / REPORT))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return report if isinstance(report, dict) else {}
 
 
-def _write_synced(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(directory: Path) -> None:
-    if os.name == "nt":
-        return  # there, a directory can't be opened
-    descriptor = os.open(directory, os.O_RDONLY)
+def listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return what a report says of each shard, by its name."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        shards = [shard for split in report["splits"].values() for shard in split["shards"]]
+        # It may have been edited: only what is a shard's name, and so no path, is believed.
+        return {shard["path"]: shard for shard in shards if ShardName.parse(shard["path"])}
+    except (KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.lexists(path) and (path.is_symlink() or not path.is_dir())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import enum
+import json
 import math
 import os
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import ImageRecipe
@@ -32,6 +34,8 @@ of TensorFlow's data-performance guide and of TFX."""
 
 _NAME_AND_VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)", re.ASCII)
 _SEEDS = range(-(2**63), 2**63)
+_WITHOUT_EFFECT = ("source", "dataset", "existing", "workers", "skip_bad")
+"""Options that do not decide what a dataset holds; of a source, its images do."""
 
 
 class Existing(enum.Enum):
@@ -130,6 +134,17 @@ class WriteOptions:
             raise UsageError("impossible number of workers", expected="1 at least")
         if self.seed not in _SEEDS:
             raise UsageError("impossible seed", expected="a 64-bit integer", found=self.seed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options that decide what a dataset holds, as its report tells them."""
+        facts = {key: value for key, value in asdict(self).items() if key not in _WITHOUT_EFFECT}
+        facts |= facts.pop("recipe")
+        facts["splits"] = [f"{share.name}={share.fraction:g}" for share in self.splits]
+        return dict(json.loads(json.dumps(facts, default=_plain)))
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, enum.Enum) else str(value)
 
 
 def parse_splits(notations: Iterable[str]) -> tuple[SplitShare, ...]:

@@ -21,6 +21,7 @@ from tfrtool.writing.options import SplitShare, WriteOptions
 __all__ = [
     "ShardResult",
     "ShardTask",
+    "plan_digest",
     "plan_shards",
     "plan_unseen",
     "shard_boundaries",
@@ -165,6 +166,17 @@ def with_fingerprint(
         about = (item.key, item.label, content, place in convert)
         digest.update(repr(about).encode("utf-8", "surrogateescape"))
     return replace(task, fingerprint=digest.hexdigest())
+
+
+def plan_digest(tasks: Iterable[ShardTask], version: str) -> str:
+    """Return a digest of all that a dataset's files depend on.
+
+    Args:
+        tasks: its shards, with their fingerprints, in any order.
+        version: the dataset's version.
+    """
+    facts = (version, sorted((str(task.name), task.fingerprint) for task in tasks))
+    return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
 
 
 def _tasks(

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfrtool.errors import WriteError
 from tfrtool.records.compression import Compression
+from tfrtool.storage.opening import open_descriptor
 
 __all__ = ["RecordSink"]
 
@@ -21,11 +22,13 @@ class RecordSink:
     """A shard that is being written.
 
     TFRecordWriter closes its file properly whatever happens, and so leaves a valid shard that is
-    too short where an exception ended the work: the caller must write to a temporary name.
+    too short where an exception ended the work: the caller must write to a temporary name. Errors
+    name the file as it is shown.
     """
 
-    def __init__(self, path: Path, compression: Compression) -> None:
+    def __init__(self, path: Path, compression: Compression, *, shown: Path) -> None:
         self._path = path
+        self._shown = shown
         try:
             self._writer = tf.io.TFRecordWriter(os.fspath(path), _TYPES[compression])
         except (tf.errors.OpError, OSError) as error:
@@ -39,7 +42,7 @@ class RecordSink:
         """
         try:
             self._writer.close()
-            descriptor = os.open(self._path, os.O_RDONLY)
+            descriptor = open_descriptor(self._path, follow=False)
             try:
                 os.fsync(descriptor)
             finally:
@@ -68,4 +71,4 @@ class RecordSink:
 
     def _failed(self, error: Exception) -> WriteError:
         reason = getattr(error, "message", None) or str(error)
-        return WriteError(f"can't be written: {reason.rpartition('; ')[2]}", path=self._path)
+        return WriteError(f"can't be written: {reason.rpartition('; ')[2]}", path=self._shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,12 @@ class WriteReport:
         converted: images that were encoded anew.
         ignored: files that were not taken for images.
         duplicates: how many images are exact copies of another one.
-        resumed: how many shards an earlier, interrupted write had done.
+        resumed: how many shards an earlier write had done.
+        complete: whether it had done all, so that nothing was written.
         seconds: how long it took.
+        plan: a digest of all that the files depend on.
+        options: those that decide what the files hold.
+        warnings: what the user should know, a sentence each.
     """
 
     dataset: Path
@@ -79,7 +83,11 @@ class WriteReport:
     ignored: tuple[LeftOut, ...]
     duplicates: int = 0
     resumed: int = 0
+    complete: bool = False
     seconds: float
+    plan: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def labels(self) -> Mapping[str, Mapping[str, int]]:
@@ -99,6 +107,8 @@ class WriteReport:
             "duplicates": self.duplicates,
             "resumed": self.resumed,
             "seconds": round(self.seconds, 3),
+            "plan": self.plan,
+            "options": dict(self.options),
         }
 
 
@@ -111,6 +121,7 @@ def _split_json(split: SplitReport) -> dict[str, Any]:
                 "path": str(shard.name),
                 "records": shard.records,
                 "bytes": shard.bytes,
+                "payload_bytes": shard.payload_bytes,
                 "sha256": shard.sha256,
             }
             for shard in split.shards

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from tfrtool.errors import WriteError
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.storage.appearing import move, temporary_name
+from tfrtool.storage.opening import open_descriptor
 from tfrtool.writing.findings import BadImage, ShardFindings
 from tfrtool.writing.plan import ShardResult, ShardTask
 from tfrtool.writing.record_sink import RecordSink
@@ -61,8 +63,9 @@ class UnfinishedShard:
 
     def __init__(self, task: ShardTask) -> None:
         self.task = task
-        self._temporary = task.path.with_name(f"{task.path.name}.part")
-        self._sink = RecordSink(self._temporary, task.compression)
+        # TFRecordWriter would follow a link, and so the name is one that nobody can guess.
+        self._temporary = temporary_name(task.path)
+        self._sink = RecordSink(self._temporary, task.compression, shown=task.path)
         self._records = 0
         self._payload_bytes = 0
         self._labels: Counter[str] = Counter()
@@ -107,7 +110,7 @@ class UnfinishedShard:
         try:
             self._sink.close()
             sha256, size = self._read_back()
-            temporary.replace(self.task.path)
+            move(temporary, self.task.path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -124,13 +127,13 @@ class UnfinishedShard:
     def _read_back(self) -> tuple[str, int]:
         """Return digest and size of the file; a full disk may cut one without any error."""
         found = size = 0
-        with self._temporary.open("rb", buffering=0) as file:
+        with io.FileIO(open_descriptor(self._temporary, follow=False)) as file:
             digested = _Digested(file)
             for item in read_records(io.BufferedReader(digested), ReadOptions()):
                 if isinstance(item, Fault):
                     raise WriteError(
                         f"does not read back: {item.message}",
-                        path=self._temporary,
+                        path=self.task.path,
                         record=item.record,
                         offset=item.offset,
                     )
@@ -139,7 +142,7 @@ class UnfinishedShard:
         if (found, size) != (self._records, self._payload_bytes):
             raise WriteError(
                 "does not read back",
-                path=self._temporary,
+                path=self.task.path,
                 expected=f"{self._records} records of {self._payload_bytes} bytes",
                 found=f"{found} records of {size} bytes",
             )

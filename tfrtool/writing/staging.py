@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from tfrtool.errors import UsageError, WriteError, os_reason
+from tfrtool.records.names import ShardName
+from tfrtool.storage.appearing import new_file, private_folder
 from tfrtool.storage.lock import LOCK, locked
-from tfrtool.writing.directory import REPORT, STAGING, is_ours
-from tfrtool.writing.options import Existing
+from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.publishing import PUBLISHING, finish_publishing
+from tfrtool.storage.signals import signals_wait
+from tfrtool.writing.directory import (
+    METADATA,
+    REPORT,
+    STAGING,
+    is_ours,
+    listed_shards,
+    read_report,
+)
+from tfrtool.writing.earlier import differences, noted_result
+from tfrtool.writing.options import Existing, WriteOptions
 from tfrtool.writing.plan import ShardResult, ShardTask
 
-__all__ = ["Staging", "file_sha256", "staging_directory"]
+__all__ = ["Staging", "staging_directory"]
 
 _DONE = ".done.json"
+_OPTIONS = "options.json"
+_ELSEWHERE = "choose another directory; --overwrite replaces only what tfrtool wrote"
 
 
 class Staging:
@@ -29,35 +44,43 @@ class Staging:
 
     Attributes:
         folder: where shards are written.
+        resumed: whether an interrupted write is gone on with.
+        left: how many shards that one left whole, for whatever options.
     """
 
-    def __init__(self, folder: Path, dataset: Path) -> None:
+    def __init__(self, folder: Path, options: WriteOptions, *, resumed: bool) -> None:
+        """Start, or go on.
+
+        Args:
+            folder: this user's alone; nothing is in it that a write has not left.
+            options: what is written now.
+            resumed: whether what is in the folder is to be used.
+
+        Raises:
+            OSError: the disk is full, or fails otherwise.
+        """
         self.folder = folder
-        self._dataset = dataset
+        self.resumed = resumed
+        notes = folder.glob(f"*{_DONE}")
+        self.left = sum(note.with_name(note.name[: -len(_DONE)]).exists() for note in notes)
+        self._options = options
+        self._before = _read_json(folder / _OPTIONS)
+        with new_file(folder / _OPTIONS) as file:
+            file.write(json.dumps(options.to_json()).encode())
 
     def finished(self, task: ShardTask) -> ShardResult | None:
         """Return the result of a task that an earlier run has done; None if it is to be done."""
-        try:
-            note = json.loads(self._note(task).read_bytes())
-            if note["task"] != task.fingerprint:
-                return None
-            result = ShardResult(
-                name=task.name,
-                records=int(note["records"]),
-                bytes=int(note["bytes"]),
-                payload_bytes=int(note["payload_bytes"]),
-                sha256=str(note["sha256"]),
-                labels={str(label): int(count) for label, count in note["labels"].items()},
-            )
-            # It may have been on its way to its final place.
-            published = self._dataset / str(task.name)
-            if not task.path.exists() and published.exists():
-                published.replace(task.path)
-            if task.path.stat().st_size != result.bytes or file_sha256(task.path) != result.sha256:
-                return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        note = _read_json(self._note(task))
+        if note.get("task") != task.fingerprint:
             return None
-        return result
+        return noted_result(task, note, task.path, follow=False)
+
+    def unused(self) -> str:
+        """Return that nothing of what an interrupted write left can be used, and why."""
+        return (
+            f"nothing of an interrupted write could be used: it had {self.left} whole shards, "
+            f"written with {differences(self._before, self._options)}"
+        )
 
     def note(self, task: ShardTask, result: ShardResult) -> None:
         """Note that a task is done.
@@ -71,13 +94,11 @@ class Staging:
             "bytes": result.bytes,
             "payload_bytes": result.payload_bytes,
             "sha256": result.sha256,
-            "labels": dict(result.labels),
         }
         path = self._note(task)
-        temporary = path.with_suffix(".tmp")
         try:
-            temporary.write_text(json.dumps(data), "utf-8")
-            temporary.replace(path)
+            with new_file(path) as file:
+                file.write(json.dumps(data).encode())
         except OSError as error:
             raise WriteError(f"can't be written: {os_reason(error)}", path=path) from error
 
@@ -85,52 +106,70 @@ class Staging:
         return self.folder / f"{task.name}{_DONE}"
 
 
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(256 * 1024):
-            digest.update(block)
-    return digest.hexdigest()
+def _read_json(path: Path) -> Mapping[str, Any]:
+    try:
+        data = json.loads(read_bounded(path, follow=False))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 @contextlib.contextmanager
-def staging_directory(dataset: Path, existing: Existing) -> Iterator[Staging]:
-    """Give a folder to write in, on the same file system as ``dataset``; take it away at the end.
+def staging_directory(options: WriteOptions) -> Iterator[Staging]:
+    """Give a folder to write in, in the dataset's own; take it away at the end.
 
-    Nobody else writes to the dataset meanwhile. Only where the process is killed is the folder
-    left; then `Existing.RESUME` finds it.
+    Nobody else writes to the dataset meanwhile. Where the process is killed, the folder is left
+    for `Existing.RESUME`; and so it is where a write fails that was to go on with what it found.
 
     Args:
-        dataset: the dataset's directory; it is made if it isn't there, and taken away again if
-            nothing came of it.
-        existing: what is to become of what is there already.
+        options: the dataset's directory, which is made if it isn't there, and taken away again if
+            nothing came of it; and what is to become of what is there already.
 
     Raises:
         UsageError: something is there already, and not to be touched; or another process writes.
         WriteError: the directory can't be made or written to.
     """
+    dataset = options.dataset
     if dataset.exists() and not dataset.is_dir():
         raise UsageError("is a file; a dataset is a directory", path=dataset)
     made = _make(dataset)
     try:
         with _locked(dataset):
-            _check_target(dataset, existing)
             folder = dataset / STAGING
+            _finish(folder)
+            resumed = _check_target(options)
+            _make_private(folder, anew=not resumed)
+            keep = resumed
             try:
-                if existing is not Existing.RESUME:
-                    shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir(exist_ok=True)
-            except OSError as error:
-                raise _unwritable(dataset, error) from error
-            try:
-                yield Staging(folder, dataset)
+                yield _start(folder, options, resumed)
+                keep = False
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                with signals_wait():
+                    with contextlib.suppress(OSError):
+                        keep = _sweep(folder) and keep
+                    if not keep:
+                        shutil.rmtree(folder, ignore_errors=True)
     finally:
         for path in made:
             with contextlib.suppress(OSError):
                 path.rmdir()
+
+
+def _make_private(folder: Path, *, anew: bool) -> None:
+    try:
+        if anew and folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder)
+        private_folder(folder)
+    except OSError as error:
+        raise _unwritable(error.filename or folder, error) from error
+
+
+def _start(folder: Path, options: WriteOptions, resumed: bool) -> Staging:
+    try:
+        _sweep(folder)
+        return Staging(folder, options, resumed=resumed)
+    except OSError as error:
+        raise _unwritable(error.filename or folder, error) from error
 
 
 def _make(dataset: Path) -> list[Path]:
@@ -157,36 +196,69 @@ def _locked(dataset: Path) -> Iterator[None]:
         yield
 
 
-def _unwritable(dataset: Path, error: OSError) -> WriteError:
-    return WriteError(f"can't be written to: {os_reason(error)}", path=dataset)
+def _finish(folder: Path) -> None:
+    """End an interrupted write that lacked nothing but the final names."""
+    try:
+        if finish_publishing(folder, is_ours):
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise WriteError(
+            f"an interrupted write can't be ended: {os_reason(error)}",
+            path=error.filename or folder,
+            hint=f"deleting {PUBLISHING} gives up what it holds",
+        ) from error
 
 
-def _check_target(dataset: Path, existing: Existing) -> None:
-    """Raise if a directory may not be written to."""
+def _unwritable(path: str | Path, error: OSError) -> WriteError:
+    return WriteError(f"can't be written to: {os_reason(error)}", path=path)
+
+
+def _sweep(folder: Path) -> bool:
+    """Leave nothing but what a write that goes on can use, so no links; tell whether it can."""
+    useful = False
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            shard = ShardName.parse(entry.name.removesuffix(_DONE)) is not None
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            elif not entry.is_file(follow_symlinks=False) or not (shard or entry.name == _OPTIONS):
+                os.unlink(entry.path)  # noqa: PTH108
+            else:
+                useful |= shard and not entry.name.endswith(_DONE)
+    return useful
+
+
+def _check_target(options: WriteOptions) -> bool:
+    """Raise if a directory may not be written to; return whether to go on with a write there."""
+    dataset, existing = options.dataset, options.existing
     try:
         names = set(os.listdir(dataset)) - {LOCK}  # noqa: PTH208
     except OSError as error:
         raise WriteError(f"can't be read: {os_reason(error)}", path=dataset) from error
     if not names:
-        return
-    interrupted = STAGING in names
-    if existing is Existing.REFUSE:
-        if interrupted:
-            raise UsageError(
-                "an interrupted write was left here",
-                path=dataset,
-                hint="--resume goes on with it, --overwrite starts anew",
-            )
+        return False
+    interrupted, complete = STAGING in names, REPORT in names
+    if existing is Existing.REFUSE and interrupted:
         raise UsageError(
-            "is not empty", path=dataset, hint="--overwrite replaces what tfrtool wrote there"
+            "an interrupted write was left here",
+            path=dataset,
+            hint="--resume goes on with it, --overwrite starts anew",
         )
-    if existing is Existing.RESUME and not interrupted:
-        what = "is complete, there is nothing to resume" if REPORT in names else "is not empty"
-        raise UsageError(what, path=dataset, hint="--overwrite replaces what tfrtool wrote there")
-    foreign = {name for name in names if name != STAGING and not is_ours(name)}
-    if REPORT not in names and (foreign or not interrupted):
+    if existing is Existing.REFUSE:
+        hint = "--overwrite replaces what tfrtool wrote there" if complete else _ELSEWHERE
+        raise UsageError("is not empty", path=dataset, hint=hint)
+    foreign = names - {STAGING, *METADATA, *listed_shards(read_report(dataset))}
+    if complete:  # beside its own, those that would be taken for shards of the new one
+        foreign = {name for name in foreign if _is_of(name, options.name)}
+    if foreign or not (complete or interrupted):
         raise UsageError(
             f"holds files that tfrtool did not write ({min(foreign or names)})",
             path=dataset,
-            hint="choose another directory; --overwrite replaces only what tfrtool wrote",
+            hint=_ELSEWHERE,
         )
+    return existing is Existing.RESUME and interrupted
+
+
+def _is_of(name: str, dataset: str) -> bool:
+    shard = ShardName.parse(name)
+    return shard is not None and shard.dataset == dataset

@@ -25,12 +25,14 @@ from tfrtool.sources.items import LeftOut, Source
 from tfrtool.sources.open import open_source
 from tfrtool.writing.audit import audit_source
 from tfrtool.writing.directory import REPORT, publish
+from tfrtool.writing.earlier import complete_results
 from tfrtool.writing.engine import Engine, LocalEngine
 from tfrtool.writing.findings import Audit, BadImage, Findings
 from tfrtool.writing.options import Existing, WriteOptions
 from tfrtool.writing.plan import (
     ShardResult,
     ShardTask,
+    plan_digest,
     plan_shards,
     plan_unseen,
     with_fingerprint,
@@ -73,8 +75,9 @@ def write_dataset(
 
     Every image is looked at, on the way where that is possible and before anything is written
     where it isn't; what is written is the same. Shards are written beside their final place, read
-    back, and only when all of them are whole are they given their names. An exception, Ctrl-C
-    included, leaves the directory as it was; what a killed process leaves can be gone on with.
+    back, and only when all of them are whole are they given their names, together. An exception,
+    Ctrl-C included, leaves the directory as it was; what a killed process leaves can be gone on
+    with, and if it was about to give the shards their names, the next write does that first.
 
     Args:
         options: what to write, and how.
@@ -90,7 +93,7 @@ def write_dataset(
     """
     start = time.perf_counter()
     _check_apart(options)
-    with staging_directory(options.dataset, options.existing) as staging:
+    with staging_directory(options) as staging:
         source = _opened(options, staging.folder)
         work = _Work(
             source=source,
@@ -112,11 +115,16 @@ def write_dataset(
             ignored=source.ignored,
             duplicates=written.audit.copies,
             resumed=written.resumed,
+            complete=written.complete,
             seconds=time.perf_counter() - start,
+            plan=written.plan,
+            options=options.to_json(),
+            warnings=() if written.resumed or not staging.left else (staging.unused(),),
         )
-        metadata = _metadata(report, splits, source.labels, options)
-        names = [result.name for result in written.results]
-        publish(options.dataset, staging.folder, names, metadata)
+        if not report.complete:
+            metadata = _metadata(report, splits, source.labels, options)
+            names = [result.name for result in written.results]
+            publish(options.dataset, staging.folder, names, metadata)
     return report
 
 
@@ -202,12 +210,16 @@ class _Written:
     Attributes:
         audit: what was found of the items.
         results: of all shards, in the order of the plan.
+        plan: a digest of that.
         resumed: how many of them an earlier run had written.
+        complete: whether they are in their places.
     """
 
     audit: Audit
     results: list[ShardResult]
+    plan: str
     resumed: int = 0
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,10 +244,17 @@ class _Work:
                 return written
         audit = _look(self.source, self.options, self.on_progress, findings)
         tasks = plan_shards(self.source, audit, self.options, self.staging.folder)
-        written = self._planned(tasks, audit)
+        plan = plan_digest(tasks, self.options.version)
         if self.options.existing is Existing.RESUME:
-            return written
-        return replace(written, resumed=0)  # by this very run, before it met a bad image
+            begun = self.staging.resumed
+            results = complete_results(tasks, plan, self.options, begun=begun)
+            if results is not None:
+                return _Written(
+                    audit=audit, results=results, plan=plan, resumed=len(results), complete=True
+                )
+            return self._planned(tasks, audit, plan)
+        # What is whole was written by this very run, before it met a bad image.
+        return replace(self._planned(tasks, audit, plan), resumed=0)
 
     def _at_once(self, tasks: Sequence[ShardTask], findings: Findings) -> _Written | None:
         """Look at each image and write it: all are read once.
@@ -246,6 +265,7 @@ class _Work:
         self.before_writing()
         by_name = {task.name: task for task in tasks}
         results = {}
+        done = []
         total = len(self.source.items)
         try:
             for result in self.engine.run(tasks, self._on_written(0, total)):
@@ -257,13 +277,18 @@ class _Work:
                     task, found.digests, found.converted, self.source, self.options
                 )
                 self.staging.note(known, result)
+                done.append(known)
                 results[result.name] = replace(result, findings=None)
         except BadImage as bad:
             findings.add_shard(by_name[bad.name].positions, bad.findings)
             return None
-        return _Written(audit=findings.audit(), results=[results[task.name] for task in tasks])
+        return _Written(
+            audit=findings.audit(),
+            results=[results[task.name] for task in tasks],
+            plan=plan_digest(done, self.options.version),
+        )
 
-    def _planned(self, tasks: Sequence[ShardTask], audit: Audit) -> _Written:
+    def _planned(self, tasks: Sequence[ShardTask], audit: Audit, plan: str) -> _Written:
         """Do the tasks that are not done."""
         results = {}
         for task in tasks:
@@ -280,7 +305,7 @@ class _Work:
             self.staging.note(rest[result.name], result)
             results[result.name] = result
         ordered = [results[task.name] for task in tasks]
-        return _Written(audit=audit, results=ordered, resumed=resumed)
+        return _Written(audit=audit, results=ordered, plan=plan, resumed=resumed)
 
     def _on_written(self, before: int, total: int) -> Callable[[int, int], None]:
         return lambda done, size: self.on_progress(

@@ -1,0 +1,120 @@
+"""Publishes a dataset again and again, and is stopped at another step each time.
+
+``python -m tests.process.dying ROOT SIGNAL SHARDS`` expects photographs in ``ROOT/photos``, and
+perhaps a dataset in ``ROOT/pets``, which it overwrites with one of so many shards. What was left
+after the signal at each step is in ``ROOT/at/0``, ``ROOT/at/1`` and so on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tfrtool.records.framing import frame
+from tfrtool.writing import directory, write
+from tfrtool.writing.options import Existing, WriteOptions, parse_splits
+from tfrtool.writing.plan import ShardResult, ShardTask
+from tfrtool.writing.records import batches, prepare
+
+__all__ = ["PlainEngine", "options_of"]
+
+STEPS = ("replace", "rename", "link", "unlink", "mkdir", "rmdir", "fsync")
+
+
+class PlainEngine:
+    """Writes shards without TensorFlow, which takes seconds to load, and whose threads can't fork.
+
+    It needs a plan in which all items have been looked at.
+    """
+
+    def run(
+        self, tasks: Sequence[ShardTask], on_progress: Callable[[int, int], None]
+    ) -> Iterator[ShardResult]:
+        """Yield each shard's result when it is whole."""
+        for task in tasks:
+            prepared = [one for places in batches(task) for one in prepare(task, places)]
+            payloads = [one.payload for one in prepared if one.payload is not None]
+            data = b"".join(map(frame, payloads))
+            task.path.write_bytes(data)
+            labels = [item.label for item in task.items]
+            yield ShardResult(
+                name=task.name,
+                records=len(payloads),
+                bytes=len(data),
+                payload_bytes=sum(map(len, payloads)),
+                sha256=hashlib.sha256(data).hexdigest(),
+                labels={label: labels.count(label) for label in sorted(set(labels))},
+            )
+            on_progress(len(payloads), len(data))
+
+
+def options_of(root: Path, **changes: Any) -> WriteOptions:
+    """Return the options that write the photographs of a folder."""
+    given: dict[str, Any] = {
+        "source": root / "photos",
+        "dataset": root / "pets",
+        "name": "pets",
+        "splits": parse_splits(["train=0.7", "test=0.3"]),
+        "shards": 2,
+        "workers": 1,
+    }
+    return WriteOptions(**(given | changes))
+
+
+def _stop_at(step: int, number: int) -> None:
+    """Have this process get a signal before a call that changes the file system."""
+    counter = count()
+
+    def call(real: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        if next(counter) == step:
+            os.kill(os.getpid(), number)
+        return real(*arguments, **keywords)
+
+    for name in STEPS:
+        setattr(os, name, partial(call, getattr(os, name)))
+
+
+def main() -> None:
+    """Publish, and be stopped, at every step."""
+    root, number = Path(sys.argv[1]), signal.Signals[sys.argv[2]]
+    # What the system has outlives the process, and need not be waited for.
+    os.fsync = lambda fd: None  # noqa: ARG005
+    options = options_of(root, shards=int(sys.argv[3]), existing=Existing.OVERWRITE)
+    real, before, children = directory.publish, root / "before", []
+
+    def publish(*arguments: Any) -> None:
+        shutil.copytree(options.dataset, before)
+        for step in count():
+            process = os.fork()
+            if process == 0:
+                _stop_at(step, number)
+                children.append(process)
+                real(*arguments)
+                return
+            _, status = os.waitpid(process, 0)
+            if status == 0:
+                os._exit(0)
+            if os.waitstatus_to_exitcode(status) not in (-number, 130):
+                os._exit(1)
+            shutil.move(options.dataset, root / "at" / str(step))
+            shutil.copytree(before, options.dataset)
+
+    write.publish = publish  # type: ignore[attr-defined, assignment]
+    (root / "at").mkdir()
+    try:
+        write.write_dataset(options, engine=PlainEngine())
+    except KeyboardInterrupt:
+        os._exit(130)
+    os._exit(0 if children else 1)
+
+
+if __name__ == "__main__":
+    main()

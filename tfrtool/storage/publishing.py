@@ -1,0 +1,185 @@
+"""Files that appear in a folder together, in place of those before them: a transaction.
+
+No file system gives several names at once, so the way from old to new has steps, and a process
+can die at each of them:
+
+1. The new files lie in a staging folder beside their final names, whole and on the disk. A
+   journal is put there, which lists them and the files that they replace.
+2. The staging folder is renamed to `PUBLISHING`. Now it is settled what is to be there, and that
+   name tells every reader and every later writer that it isn't yet.
+3. All old files are moved into that folder, in an order in which those that describe the others,
+   the metadata, go first.
+4. All new files are moved out of it; those that describe the others come last.
+5. The folder gets its former name back, and that is the end. The old files go with it.
+
+Old and new files are never under final names at the same time, not even for those who know nothing
+of all this and take what a pattern matches. Every file is in one of two places at any moment,
+and which one it is tells what remains to be done: `finish_publishing` does that, after a kill or
+a power cut. After an error everything is taken back, and signals wait until it is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfrtool.errors import DatasetError
+from tfrtool.storage.appearing import TEMPORARY, move, new_file, private_folder, sync_folder
+from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.signals import signals_wait
+
+__all__ = ["PUBLISHING", "check_settled", "finish_publishing", "publish_files", "reading"]
+
+PUBLISHING = f"{TEMPORARY}publishing"
+"""The name of the folder that holds what is not in its place yet."""
+
+_JOURNAL = "journal.json"
+_OLD = "replaced"
+
+
+def publish_files(staging: Path, new: Sequence[str], old: Sequence[str]) -> None:
+    """Move files out of a staging folder into the folder around it, in place of others.
+
+    In the end the staging folder holds the replaced files, for the caller to delete. If this
+    raises, everything is as it was; unless even taking back failed, which `check_settled` tells.
+
+    Args:
+        staging: the folder that holds the new files; nobody else writes to it.
+        new: their names, in the order in which they appear.
+        old: names in the folder around it that go, in this order; some may be those of new files.
+
+    Raises:
+        OSError: the disk is full, or fails otherwise.
+    """
+    folder = staging.parent
+    place = folder / PUBLISHING
+    change = _Change(folder, tuple(new), tuple(old))
+    with signals_wait():
+        for name in new:
+            (staging / name).lstat()  # where it is, tells later whether it has been moved
+        private_folder(staging / _OLD)
+        with new_file(staging / _JOURNAL) as file:
+            file.write(json.dumps({"new": change.new, "old": change.old}).encode())
+        sync_folder(staging)
+        move(staging, place)
+        try:
+            sync_folder(folder)
+            change.finish()
+            move(place, staging)
+        except BaseException:
+            change.take_back()
+            move(place, staging)
+            raise
+        with contextlib.suppress(OSError):  # if this does not last, the same is done again
+            sync_folder(folder)
+
+
+def finish_publishing(staging: Path, is_ours: Callable[[str], bool]) -> bool:
+    """End what a publisher began that was killed; return whether there was anything to end.
+
+    Args:
+        staging: the folder that it had its files in.
+        is_ours: tells whether a file of this name may be moved.
+
+    Raises:
+        OSError: the disk fails, or what is there can't be ended.
+    """
+    folder = staging.parent
+    place = folder / PUBLISHING
+    if not os.path.lexists(place):
+        return False
+    private_folder(place)
+    try:
+        journal = json.loads(read_bounded(place / _JOURNAL, follow=False))
+        change = _Change(folder, tuple(journal["new"]), tuple(journal["old"]))
+        known = all(map(is_ours, {*change.new, *change.old}))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        known = False
+    if not known:
+        raise OSError(errno.EINVAL, "is not what an interrupted write leaves", str(place))
+    with signals_wait():
+        for name in change.new:
+            if not os.path.lexists(place / name):
+                (folder / name).lstat()
+        change.finish()
+        move(place, staging)
+        sync_folder(folder)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What is moved out of and into `PUBLISHING`; done in part, it can be done or undone."""
+
+    folder: Path
+    new: tuple[str, ...]
+    old: tuple[str, ...]
+
+    def finish(self) -> None:
+        folder, place = self.folder, self.folder / PUBLISHING
+        waiting = [name for name in self.new if os.path.lexists(place / name)]
+        moved = set(self.new).difference(waiting)
+        for name in self.old:
+            if name not in moved and os.path.lexists(folder / name):
+                move(folder / name, place / _OLD / name)
+        sync_folder(place / _OLD)
+        sync_folder(folder)
+        for name in waiting:
+            move(place / name, folder / name)
+        sync_folder(folder)
+
+    def take_back(self) -> None:
+        folder, place = self.folder, self.folder / PUBLISHING
+        for name in reversed(self.new):
+            if not os.path.lexists(place / name):
+                move(folder / name, place / name)
+        sync_folder(folder)
+        for name in reversed(self.old):
+            if os.path.lexists(place / _OLD / name):
+                move(place / _OLD / name, folder / name)
+        sync_folder(folder)
+
+
+def check_settled(folder: Path) -> None:
+    """Raise if the files in a folder are being replaced, or that was interrupted.
+
+    Raises:
+        DatasetError: they are.
+    """
+    if os.path.lexists(folder / PUBLISHING):
+        raise DatasetError(
+            "a write was interrupted here, or is about to end",
+            path=folder,
+            hint="tfrtool write --resume ends an interrupted one",
+        )
+
+
+@contextlib.contextmanager
+def reading(folder: Path, sign: str) -> Iterator[None]:
+    """Raise if the files in a folder are replaced before or while the body reads them.
+
+    Args:
+        folder: where the files are.
+        sign: the name of one that is replaced with them, if it is there.
+
+    Raises:
+        DatasetError: they are.
+    """
+    before = _identity(folder, sign)
+    yield
+    if _identity(folder, sign) != before:
+        raise DatasetError("was replaced while it was read", path=folder, hint="try again")
+
+
+def _identity(folder: Path, sign: str) -> tuple[int, ...] | None:
+    check_settled(folder)
+    try:
+        status = (folder / sign).lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
