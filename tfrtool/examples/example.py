@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.storage.words import as_member, take_words
 
 __all__ = [
     "DType",
@@ -57,6 +58,8 @@ class Feature:
     values: Sequence[Value]
 
     def __post_init__(self) -> None:
+        if self.dtype is not None and type(self.dtype) is not DType:
+            take_words(self, dtype=DType)
         if self.dtype is None and len(self.values):
             raise ValueError("a feature without a kind has no values")
 
@@ -103,7 +106,7 @@ def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> E
     Raises:
         ValueError: the bytes are no such message.
     """
-    message = parse_message(payload, kind)
+    message = parse_message(payload, as_member(PayloadKind, kind, "kind of payload"))
     if isinstance(message, pb.SequenceExample):
         return Example(
             features=_features(message.context),

@@ -12,6 +12,7 @@ from typing import Any
 
 from tfrtool.errors import SchemaError
 from tfrtool.examples.example import DType, Value
+from tfrtool.storage.words import take_words
 
 __all__ = ["FeatureSpec", "Schema"]
 
@@ -43,6 +44,7 @@ class FeatureSpec:
     is_list: bool = False
 
     def __post_init__(self) -> None:
+        take_words(self, dtype=DType)
         if not self.name:
             raise SchemaError("a feature needs a name", expected=_FORM)
         if self.shape is not None and any(size < 0 for size in self.shape):

@@ -125,22 +125,26 @@ def _target(
 
 
 def _encoded(image: Image.Image, orientation: int, recipe: ImageRecipe) -> RenderedImage:
-    if recipe.encode is Encode.RAW:
-        image = image.convert("RGB")
-        data = image.tobytes()
-    else:
-        # What Pillow would carry over: comments, profiles, resolution, transparency.
-        image.info = {}
-        kept = {} if orientation not in UPRIGHTING else {"exif": _exif(orientation)}
-        output = io.BytesIO()
-        if recipe.encode is Encode.PNG:
-            image.save(output, "PNG", compress_level=_PNG_EFFORT, **kept)
-        else:
-            image.save(output, "JPEG", quality=recipe.quality, **kept)
-        data = output.getvalue()
+    match recipe.encode:
+        case Encode.RAW:
+            image = image.convert("RGB")
+            data = image.tobytes()
+        case Encode.PNG:
+            data = _saved(image, orientation, "PNG", compress_level=_PNG_EFFORT)
+        case Encode.JPEG | Encode.KEEP:
+            data = _saved(image, orientation, "JPEG", quality=recipe.quality)
     return RenderedImage(
         data=data, height=image.height, width=image.width, channels=len(image.getbands())
     )
+
+
+def _saved(image: Image.Image, orientation: int, kind: str, **how: int) -> bytes:
+    # What Pillow would carry over: comments, profiles, resolution, transparency.
+    image.info = {}
+    kept = {} if orientation not in UPRIGHTING else {"exif": _exif(orientation)}
+    output = io.BytesIO()
+    image.save(output, kind, **how, **kept)
+    return output.getvalue()
 
 
 def _exif(orientation: int) -> Image.Exif:

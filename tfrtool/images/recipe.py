@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from tfrtool.errors import UsageError
+from tfrtool.storage.words import take_words
 
 __all__ = ["DEFAULT_RECIPE", "Check", "Encode", "ImageRecipe", "Resize"]
 
@@ -97,6 +98,7 @@ class ImageRecipe:
     orient: bool = True
 
     def __post_init__(self) -> None:
+        take_words(self, check=Check, encode=Encode)
         if not 1 <= self.quality <= 100:
             raise UsageError("impossible JPEG quality", expected="1 to 100", found=self.quality)
 

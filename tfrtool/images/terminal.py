@@ -35,11 +35,13 @@ def escape_sequence(image: Image.Image, protocol: Protocol) -> str:
         image: in mode RGB.
         protocol: what the terminal understands.
     """
-    if protocol is Protocol.KITTY:
-        return "".join(_kitty(image))
-    if protocol is Protocol.ITERM2:
-        return _iterm2(image)
-    return _sixel(image)
+    match protocol:
+        case Protocol.KITTY:
+            return "".join(_kitty(image))
+        case Protocol.ITERM2:
+            return _iterm2(image)
+        case Protocol.SIXEL:
+            return _sixel(image)
 
 
 def _png(image: Image.Image) -> bytes:

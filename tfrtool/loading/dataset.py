@@ -29,6 +29,7 @@ from tfrtool.records.shard_sets import ShardSet, find_rivals, group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.publishing import reading
+from tfrtool.storage.words import as_member
 
 __all__ = ["Dataset", "Split", "open_dataset", "shard_lengths"]
 
@@ -132,6 +133,7 @@ def open_dataset(
             or one that no classifier of images can be trained on; or one that is being replaced.
         CorruptShardError: the framing of a shard is damaged.
     """
+    on_corrupt = as_member(OnCorrupt, on_corrupt, "on_corrupt")
     root = find_folders(as_path(directory)).root
     with reading(root, DATASET_INFO):
         return _open(find_folders(root), on_corrupt)

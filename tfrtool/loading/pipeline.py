@@ -202,14 +202,17 @@ def has_disk_cache(dataset: Dataset, options: LoadOptions) -> bool:
 def _ours(
     dataset: Dataset, options: LoadOptions, share: _Share, on_cached: Callable[[int, int], None]
 ) -> Any:
-    if options.cache is Cache.NONE:
-        batches = _streamed(dataset, options, share)
-    elif options.cache is Cache.DISK:
-        store = _disk_store(dataset, options, share, on_cached)
-        batches = _stored(dataset, options, share, store)
-    else:
-        store = ImageStore(share.images, options.image_size)
-        batches = _stored(dataset, options, share, store)
+    match options.cache:
+        case Cache.NONE:
+            batches = _streamed(dataset, options, share)
+        case Cache.DISK:
+            store = _disk_store(dataset, options, share, on_cached)
+            batches = _stored(dataset, options, share, store)
+        case Cache.MEMORY:
+            store = ImageStore(share.images, options.image_size)
+            batches = _stored(dataset, options, share, store)
+        case Cache.FEATURES:
+            raise ValueError("LoadOptions refuses it")
     if options.rescale is not None:
         rescale = rescaler(options.rescale)
         batches = batches.map(plain(lambda images, labels: (rescale(images), labels)))

@@ -27,6 +27,10 @@ class Compression(enum.Enum):
     ZLIB = "zlib"
 
 
+_WBITS = {Compression.GZIP: 31, Compression.ZLIB: 15}
+"""What zlib calls a container and the largest window."""
+
+
 def holds_header(head: bytes) -> bool:
     """Return whether ``head`` starts with a length and the CRC that belongs to it."""
     if len(head) < HEADER_SIZE:
@@ -107,7 +111,7 @@ class Inflater:
     def __init__(self, file: BinaryIO, compression: Compression) -> None:
         self._file = file
         self._gzip = compression is Compression.GZIP
-        self._wbits = 31 if self._gzip else 15
+        self._wbits = _WBITS[compression]
         self._inflate = zlib.decompressobj(self._wbits)
         self._input = b""
         self._finished = False

@@ -27,6 +27,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.resync import Landing, Patience, find_chain, find_next_record, records_up_to
 from tfrtool.records.window import BLOCK_SIZE, Source, Window
+from tfrtool.storage.words import take_words
 
 __all__ = ["ReadOptions", "RecordReader", "read_records"]
 
@@ -55,6 +56,7 @@ class ReadOptions:
     max_record_bytes: int = MAX_RECORD_BYTES
 
     def __post_init__(self) -> None:
+        take_words(self, compression=Compression)
         if not 0 <= self.max_record_bytes < 2**32:
             raise ValueError(f"max_record_bytes is 0 to 2**32 - 1, not {self.max_record_bytes}")
 

@@ -74,7 +74,7 @@ def rescale_for(model: ModelName, to: RescaleTo) -> Rescale:
     if model == ModelName.CNN:
         return _UNIT
     own = find_application(model).rescale
-    return _UNIT if to is RescaleTo.UNIT else own
+    return {RescaleTo.UNIT: _UNIT, RescaleTo.MODEL: own}[to]
 
 
 def build_model(

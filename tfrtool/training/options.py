@@ -10,6 +10,7 @@ from tfrtool.errors import UsageError
 from tfrtool.loading.augment_options import Augment
 from tfrtool.loading.options import Cache, Recipe
 from tfrtool.loading.salvage_report import OnCorrupt
+from tfrtool.storage.words import take_words
 from tfrtool.training.features_precision import Precision
 from tfrtool.training.model_choice import IMAGENET, ModelName, Trainable, learning_rate, learns_all
 
@@ -100,6 +101,18 @@ class TrainOptions:
     profile: bool = False
 
     def __post_init__(self) -> None:
+        take_words(
+            self,
+            rescale=RescaleTo,
+            recipe=Recipe,
+            cache=Cache,
+            precision=Precision,
+            on_corrupt=OnCorrupt,
+        )
+        if isinstance(self.model, str):
+            object.__setattr__(self, "model", ModelName(self.model))
+        if isinstance(self.trainable, str):
+            object.__setattr__(self, "trainable", Trainable(self.trainable))
         if self.epochs < 1:
             raise UsageError(
                 "impossible number of epochs", expected="at least 1", found=self.epochs

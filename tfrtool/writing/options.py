@@ -18,6 +18,7 @@ from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.records.names import check_dataset_name, check_split_name, check_version
 from tfrtool.sources.open import LabelFrom
+from tfrtool.storage.words import take_words
 
 __all__ = [
     "DEFAULT_SHARD_BYTES",
@@ -112,6 +113,7 @@ class WriteOptions:
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     def __post_init__(self) -> None:
+        take_words(self, compression=Compression, label_from=LabelFrom, existing=Existing)
         check_dataset_name(self.name)
         check_version(self.version)
         names = [split.name for split in self.splits]
