@@ -125,7 +125,7 @@ def test_groups_are_those_of_a_dictionary(items: list[tuple[int, int, int]]) -> 
         )
         shards.append(
             ImageShard(
-                path=Path(f"no such file {number}"),
+                source=Path(f"no such file {number}"),
                 split=(None, "train", "test")[number],
                 roles=Roles(image="image", label=None, name=None),
                 fingerprints=b"".join(prints),

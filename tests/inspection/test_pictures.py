@@ -152,7 +152,7 @@ def test_no_image_at_all(make_shard: MakeShard) -> None:
     casting = cast_shard(path, PictureOptions())
     assert casting.image is None
     assert set(casting.features) == {"age", "name"}
-    assert list(pictures_of(records_of(path), path, 64)) == []
+    assert list(pictures_of(records_of(path), path.parent, 64)) == []
 
 
 def test_previews_are_of_the_records_given(make_shard: MakeShard) -> None:
@@ -160,7 +160,7 @@ def test_previews_are_of_the_records_given(make_shard: MakeShard) -> None:
     sizes = [(40, 30), (200, 20), (10, 90)]
     payloads = [encode_example({"image": string(image_bytes(size=size))}) for size in sizes]
     path = make_shard(payloads)
-    found = list(pictures_of(records_of(path)[1:], path, 64))
+    found = list(pictures_of(records_of(path)[1:], path.parent, 64))
     assert [item.record for item in found] == [1, 2]
     assert [item.size for item in found] == ["200 x 20", "10 x 90"]
     assert all(item.picture.image and max(item.picture.image.size) <= 64 for item in found)

@@ -7,7 +7,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, warn
-from tfrtool.cli.parameters import shards_of
+from tfrtool.cli.parameters import sources_of
 
 __all__ = ["count_command"]
 
@@ -25,18 +25,19 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     """Count the records of each shard, and of all.
 
     Uncompressed shards are counted by hopping from header to header, without reading what is
-    between them. SHARDS: files, quoted globs and directories. Exit code 3 means that a shard's
-    framing is damaged; its count is of the records that could be reached.
+    between them. SHARDS: files, quoted globs and directories; or -, a shard on standard input. Exit
+    code 3 means that a shard's framing is damaged; its count is of the records that could be
+    reached.
     """
     from tfrtool.errors import printable
     from tfrtool.records.count import count_shard
 
     outcome, total = Outcome.FINE, 0
-    paths = shards_of(shards)
-    for path in paths:
-        count = count_shard(path)
+    sources = sources_of(shards)
+    for source in sources:
+        count = count_shard(source)
         total += count.records
-        name = printable(str(path))
+        name = printable(str(count.shard))
         for fault in count.faults[:1]:
             outcome = Outcome.DAMAGE
             more = f" (and {len(count.faults) - 1:,} more)" if len(count.faults) > 1 else ""
@@ -48,6 +49,6 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
             emit_json({"path": name, "records": count.records})
         else:
             emit(f"{count.records:>12,}  {name}")
-    if len(paths) > 1 and not as_json:
+    if len(sources) > 1 and not as_json:
         emit(f"{total:>12,}  in all")
     return outcome

@@ -11,7 +11,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, emit_page, human_count, warn
-from tfrtool.cli.parameters import shards_of
+from tfrtool.cli.parameters import sources_of
 from tfrtool.errors import ShardError, UsageError
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ def inspect_schema_command(
     """Infer one schema from all records of TFRecord files.
 
     Presence, types, lengths, ranges, distinct values and what bytes hold, over all shards
-    together. SHARDS: files, quoted globs and directories. Exit code 3 means that something is
-    not in it: damaged records, shards of another kind, or a feature that TFDS has no words for.
+    together. SHARDS: files, quoted globs and directories; or -, a shard on standard input. Exit
+    code 3 means that something is not in it: damaged records, shards of another kind, or a feature
+    that TFDS has no words for.
     """
     if as_json and form != _TABLE:
         raise UsageError("--json and --emit exclude each other", hint="--emit json is a schema")
@@ -84,7 +85,7 @@ def _infer(shards: tuple[str, ...], options: SchemaOptions) -> InferredSchema:
     """Infer the schema, with a progress bar on a terminal."""
     from tfrtool.inspection.schema import infer_schema
 
-    paths = shards_of(shards)
+    paths = sources_of(shards)
     if not sys.stderr.isatty():
         return infer_schema(paths, options)
     from tfrtool.cli.progress import Bars

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -9,7 +10,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, emit_page
-from tfrtool.cli.parameters import shards_of
+from tfrtool.cli.parameters import sources_of
 from tfrtool.cli.preview import PreviewCommand, choose_protocol, preview_option, show_previews
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_reason
 
@@ -80,8 +81,9 @@ def inspect_shard_command(
     """Tell what is in TFRecord files, and show their first records.
 
     For each shard: size, compression, records, what the payloads are, whether the CRCs hold, the
-    features, and the first records parsed. SHARDS: files, quoted globs and directories. Exit code
-    3 means that damage was found, or records that don't fit the description.
+    features, and the first records parsed. SHARDS: files, quoted globs and directories; or -, a
+    shard on standard input. Exit code 3 means that damage was found, or records that don't fit the
+    description.
     """
     from tfrtool.cli.summary_text import summary_page
     from tfrtool.inspection.json_output import summary_json
@@ -97,8 +99,8 @@ def inspect_shard_command(
     )
     protocol = choose_protocol(preview)
     outcome, shown = Outcome.FINE, 0
-    for number, path in enumerate(shards_of(shards)):
-        summary = inspect_shard(path, options)
+    for number, source in enumerate(sources_of(shards)):
+        summary = inspect_shard(source, options)
         if as_json:
             emit_json(summary_json(summary, raw=raw))
         else:
@@ -106,7 +108,10 @@ def inspect_shard_command(
                 emit("")
             emit_page(summary_page(summary, raw=raw))
             if protocol is not None:
-                show_previews([sample.record for sample in summary.sample], path, protocol)
+                records = [sample.record for sample in summary.sample]
+                show_previews(
+                    records, source.parent if isinstance(source, Path) else None, protocol
+                )
         shown += _shows(summary, record)
         outcome = Outcome.DAMAGE if summary.faults else outcome
     if record is not None and not shown:

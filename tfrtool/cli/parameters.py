@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
-from collections.abc import Iterable
+import stat
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from tfrtool.cli.output import note
-from tfrtool.errors import printable
+from tfrtool.errors import ShardError, UsageError, printable
 
-__all__ = ["RESIZE", "SIZE", "dataset_of", "shards_of"]
+if TYPE_CHECKING:
+    from tfrtool.records.stream import Stream
+
+__all__ = ["RESIZE", "SIZE", "dataset_of", "shards_of", "sources_of", "standard_input"]
 
 _SIZE = re.compile(
     r"(?P<number>\d+(?:\.\d+)?)\s*(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE
@@ -71,6 +80,32 @@ def shards_of(arguments: Iterable[str]) -> tuple[Path, ...]:
     for text in found.notes:
         note(text)
     return found.paths
+
+
+def sources_of(arguments: Sequence[str]) -> tuple[Path | Stream, ...]:
+    """Return the shards that SHARDS means, or standard input."""
+    from tfrtool.records.stream import Stream
+
+    return (Stream(standard_input()),) if tuple(arguments) == ("-",) else shards_of(arguments)
+
+
+def standard_input() -> BinaryIO:
+    """Return standard input, where it can be a shard.
+
+    Raises:
+        ShardError: it is closed, or a device.
+        UsageError: it is a terminal.
+    """
+    if sys.stdin is None:
+        raise ShardError("can't be read: standard input is closed", path="-")
+    if sys.stdin.isatty():
+        raise UsageError("standard input is a terminal", path="-", hint="pipe a shard into it")
+    stream = sys.stdin.buffer
+    with suppress(io.UnsupportedOperation):  # something stands in for it
+        mode = os.fstat(stream.fileno()).st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise ShardError("can't be read: standard input is a device", path="-")
+    return stream
 
 
 def dataset_of(argument: str) -> Path:

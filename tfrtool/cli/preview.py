@@ -164,13 +164,13 @@ def _answer(reading: int) -> bytes:
     return answer
 
 
-def show_previews(records: Iterable[Record], path: Path, protocol: Protocol) -> None:
+def show_previews(records: Iterable[Record], folder: Path | None, protocol: Protocol) -> None:
     """Print the images of a shard's records, each below a line that says what it is."""
     from tfrtool.images.sheet import enlarged
     from tfrtool.images.terminal import escape_sequence
     from tfrtool.inspection.pictures import pictures_of
 
-    for found in pictures_of(records, path, _BOX):
+    for found in pictures_of(records, folder, _BOX):
         says = ", ".join(part for part in (printable(found.label), found.size) if part)
         title = f"  record {found.record}" + (f": {says}" if says else "")
         emit("")

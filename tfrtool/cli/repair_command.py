@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page
+from tfrtool.cli.parameters import standard_input
 
 __all__ = ["repair_command"]
 
@@ -25,8 +24,9 @@ def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
     """Save all whole records of a damaged shard to a new one, and tell what is lost.
 
     A record is whole if both its CRCs hold; after damage the next one is searched for, byte by
-    byte. SHARD is never touched, and OUT must not exist. OUT is read back before it gets its
-    name. Exit code 0: nothing was lost; 3: something was; 1: there is nothing to save.
+    byte. SHARD is never touched, and may be -, standard input. OUT must not exist, and is read back
+    before it gets its name. Exit code 0: nothing was lost; 3: something was; 1: there is nothing to
+    save.
     """
     from tfrtool.cli.progress import Bars
     from tfrtool.cli.repair_text import repair_page
@@ -35,7 +35,9 @@ def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
 
     with Bars(unit="B") as bars:
         report = repair_shard(
-            Path(shard), Path(out), lambda done, total: bars.show("repair", done, total)
+            standard_input() if shard == "-" else shard,
+            out,
+            lambda done, total: bars.show("repair", done, total),
         )
     if as_json:
         emit_json(repair_json(report))

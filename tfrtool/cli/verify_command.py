@@ -7,6 +7,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page
+from tfrtool.cli.parameters import standard_input
 from tfrtool.cli.progress import Bars
 from tfrtool.errors import ShardError
 
@@ -43,7 +44,7 @@ def verify_command(
     record parses. Of a directory, or of several files: missing, extra and doubled shards, and the
     counts in dataset_info.json. With --images: that every image decodes, and which are there more
     than once. A fault comes with its likely cause. TensorFlow's "corrupted record at N" is the one
-    at offset N, or, where its payload is damaged, at N - 12.
+    at offset N, or, where its payload is damaged, at N - 12. SHARDS may be -, standard input.
 
     Exit code 3 means that a fault was found. The same image in two splits or under two labels is
     one; within one split and label it is only told.
@@ -54,7 +55,8 @@ def verify_command(
 
     options = VerifyOptions(images=images, workers=workers)
     with Bars("shard") as bars:
-        report = verify(shards, options, lambda done, total: bars.show("verify", done, total))
+        source = standard_input() if shards == ("-",) else shards
+        report = verify(source, options, lambda done, total: bars.show("verify", done, total))
     if as_json:
         for verdict in report.shards:
             emit_json(verdict_json(verdict))

@@ -94,10 +94,12 @@ class LabelNames:
     names: tuple[str, ...] = ()
 
     @classmethod
-    def beside(cls, directory: Path, label: str | None) -> LabelNames:
+    def beside(cls, directory: Path | None, label: str | None) -> LabelNames:
         """Read the names that TFDS keeps beside the shards; unreadable files count as none."""
+        if directory is None or label is None:
+            return cls()
         try:
-            names = None if label is None else read_class_names(directory, label)
+            names = read_class_names(directory, label)
         except DatasetError:
             names = None
         return cls(names=names or ())
@@ -114,9 +116,9 @@ class LabelNames:
         return str(value)
 
 
-def info_beside(directory: Path) -> DatasetInfo | None:
+def info_beside(directory: Path | None) -> DatasetInfo | None:
     """Return the TFDS metadata in a directory; None where there is none that can be read."""
     try:
-        return read_dataset_info(directory)
+        return None if directory is None else read_dataset_info(directory)
     except DatasetError:
         return None

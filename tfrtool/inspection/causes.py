@@ -10,6 +10,7 @@ import zlib
 from functools import cached_property
 from pathlib import Path
 
+from tfrtool.errors import ShardError
 from tfrtool.inspection.bit_flip import find_bit_flip
 from tfrtool.records.compression import Compression, holds_header
 from tfrtool.records.framing import (
@@ -22,6 +23,7 @@ from tfrtool.records.framing import (
     FaultKind,
 )
 from tfrtool.records.shards import Shard
+from tfrtool.records.stream import Stream, open_shard
 
 __all__ = ["Evidence", "likely_cause"]
 
@@ -67,16 +69,20 @@ class Evidence:
         shard: the file.
         records: how many whole records it has.
         looks: how many more faults are looked at closely; of a file with thousands, the first tell.
+        source: what is read for it, which may be a stream's copy.
     """
 
-    def __init__(self, shard: Shard, records: int, looks: int = 20) -> None:
+    def __init__(
+        self, shard: Shard, records: int, looks: int = 20, source: Path | Stream | None = None
+    ) -> None:
         self.shard = shard
+        self.source = source or shard.path
         self.records = records
         self.looks = looks
 
     def read(self, offset: int, size: int) -> bytes:
         """Return bytes of the file, as they are on disk."""
-        with self.shard.path.open("rb") as file:
+        with open_shard(self.source) as file:
             file.seek(offset)
             return file.read(size)
 
@@ -88,19 +94,19 @@ class Evidence:
     @cached_property
     def text_mode(self) -> str | None:
         """What something did to the file that takes all files for text; None if nothing did."""
-        return _text_mode(self.shard.path)
+        return _text_mode(self.source)
 
     @cached_property
     def ending(self) -> _Ending:
         """How its compressed data ends."""
-        return _ending(self.shard)
+        return _ending(self.source, self.shard.compression)
 
 
 def likely_cause(fault: Fault, evidence: Evidence) -> str | None:
     """Return what likely made a fault and what to do about it, in one line; None if unknown."""
     try:
         return _cause(fault, evidence)
-    except OSError:
+    except ShardError:
         return None
 
 
@@ -238,11 +244,11 @@ def _is_base64(head: bytes) -> bool:
         return False
 
 
-def _text_mode(path: Path) -> str | None:
+def _text_mode(source: Path | Stream) -> str | None:
     """Tell a file that went through something that takes all files for text."""
     feeds = pairs = returns = size = replaced = 0
     before = b""
-    with path.open("rb") as file:
+    with open_shard(source) as file:
         while block := file.read(_BLOCK):
             size += len(block)
             feeds += block.count(b"\n")
@@ -311,10 +317,10 @@ def _flipped_bit(fault: Fault, evidence: Evidence) -> str | None:
     return f"a single bit is wrong, bit {flip.bit} of the byte at offset {place:,}"
 
 
-def _ending(shard: Shard) -> _Ending:
-    wbits = 31 if shard.compression is Compression.GZIP else 15
+def _ending(source: Path | Stream, compression: Compression) -> _Ending:
+    wbits = 31 if compression is Compression.GZIP else 15
     inflate = zlib.decompressobj(wbits)
-    with shard.path.open("rb") as file:
+    with open_shard(source) as file:
         rest = b""
         while True:
             if not rest and not (rest := file.read(_BLOCK // 16)):

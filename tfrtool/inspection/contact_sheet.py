@@ -26,6 +26,7 @@ from tfrtool.inspection.pictures import (
 )
 from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import read_records
+from tfrtool.records.stream import open_shard
 from tfrtool.storage.appearing import new_file
 
 __all__ = ["BrokenImage", "SheetOptions", "SheetReport", "contact_sheet"]
@@ -227,21 +228,18 @@ class _Gathering:
                 self.without.append((path, casting))
             return
         before = len(self.tiles)
-        try:
-            with path.open("rb") as file:
-                for item in read_records(file):
-                    if isinstance(item, Fault) and item.kind not in _OF_RECORDS:
-                        self.faults.append((path, item))
-                        continue
-                    if isinstance(item, Fault):
-                        self._add_fault(number, path, item)
-                    else:
-                        self._add(number, path, picture_of(item, casting, self._options))
-                    yield
-                    if len(self.tiles) - before == limit:
-                        break
-        except OSError as error:
-            raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+        with open_shard(path) as file:
+            for item in read_records(file):
+                if isinstance(item, Fault) and item.kind not in _OF_RECORDS:
+                    self.faults.append((path, item))
+                    continue
+                if isinstance(item, Fault):
+                    self._add_fault(number, path, item)
+                else:
+                    self._add(number, path, picture_of(item, casting, self._options))
+                yield
+                if len(self.tiles) - before == limit:
+                    break
 
     def _add(self, number: int, path: Path, found: LabelledPicture) -> None:
         picture = found.picture

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+from tfrtool.errors import ShardError
 from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import PayloadKind, Value, decode_example
 from tfrtool.examples.roles import LabelNames, Roles
@@ -17,6 +18,7 @@ from tfrtool.inspection.image_check import FINGERPRINT
 from tfrtool.inspection.parallel import map_shards
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
+from tfrtool.records.stream import Stream, folder_of, open_shard, path_of
 
 __all__ = ["Copy", "DuplicateGroup", "Duplicates", "ImageShard", "find_duplicates"]
 
@@ -35,13 +37,13 @@ class ImageShard:
     """A shard whose images are compared with those of others.
 
     Attributes:
-        path: where it is.
+        source: where it is, or a stream that was kept.
         split: its split; None where that isn't known.
         roles: its image, label and name features.
         fingerprints: of its images, sorted (`ImageFindings.fingerprints`).
     """
 
-    path: Path
+    source: Path | Stream
     split: str | None
     roles: Roles
     fingerprints: bytes
@@ -202,7 +204,7 @@ def _describe(
     for _, _, number, record in (entry for group in groups for entry in group.kept):
         wanted.setdefault(number, []).append(record)
     numbers = sorted(wanted)
-    tasks = {shards[number].path: (shards[number], wanted[number]) for number in numbers}
+    tasks = {shards[number].source: (shards[number], wanted[number]) for number in numbers}
     found = map_shards(partial(_read_copies, tasks), list(tasks), workers)
     return {
         (number, copy.record): copy
@@ -211,13 +213,15 @@ def _describe(
     }
 
 
-def _read_copies(tasks: dict[Path, tuple[ImageShard, list[int]]], path: Path) -> list[Copy]:
-    shard, records = tasks[path]
-    wanted = set(records)
-    names = LabelNames.beside(path.parent, shard.roles.label)
+def _read_copies(
+    tasks: dict[Path | Stream, tuple[ImageShard, list[int]]], source: Path | Stream
+) -> list[Copy]:
+    shard, records = tasks[source]
+    path, wanted = path_of(source), set(records)
+    names = LabelNames.beside(folder_of(source), shard.roles.label)
     copies = []
     # A file that has gone by now was there before: its copies lack their names, no more.
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(ShardError), open_shard(source) as file:
         for item in read_records(file):
             if isinstance(item, Record) and item.index in wanted:
                 wanted.discard(item.index)
@@ -236,7 +240,7 @@ def _copy(shard: ImageShard, record: Record, names: LabelNames) -> Copy:
 
     name = next(iter(values(shard.roles.name)), None)
     return Copy(
-        path=shard.path,
+        path=path_of(shard.source),
         split=shard.split,
         record=record.index,
         name=decode_text(name) if isinstance(name, bytes) else None,

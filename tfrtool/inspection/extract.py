@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import ShardError, UsageError, os_reason, printable
+from tfrtool.errors import ShardError, UsageError, printable
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Example, PayloadKind, decode_example
 from tfrtool.examples.roles import LabelNames
@@ -33,6 +33,7 @@ from tfrtool.inspection.json_output import shortest_float
 from tfrtool.inspection.safe_names import SafePath, numbered, safe_part, safe_path
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_records
+from tfrtool.records.stream import open_shard
 
 __all__ = ["ExtractOptions", "ExtractReport", "extract"]
 
@@ -67,15 +68,12 @@ def extract(
         total, before = sum(_size(path) for path in shards), 0
         for path in shards:
             extraction.enter(path)
-            try:
-                with path.open("rb") as file:
-                    for item in read_records(file):
-                        extraction.add(item)
-                        on_progress(before + file.tell(), total)
-                        if extraction.full:
-                            break
-            except OSError as error:
-                raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+            with open_shard(path) as file:
+                for item in read_records(file):
+                    extraction.add(item)
+                    on_progress(before + file.tell(), total)
+                    if extraction.full:
+                        break
             before += _size(path)
             if extraction.full:
                 break

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfrtool.errors import ShardError, UsageError, os_reason, printable
+from tfrtool.errors import ShardError, UsageError, printable
 from tfrtool.examples.example import (
     DType,
     Example,
@@ -18,6 +18,7 @@ from tfrtool.examples.example import (
 from tfrtool.examples.roles import Roles, find_roles, info_beside
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
+from tfrtool.records.stream import open_shard
 
 __all__ = ["ExtractOptions", "ExtractPlan", "find_feature", "plan_extract"]
 
@@ -160,20 +161,17 @@ def _examples(shards: Sequence[Path]) -> Iterator[tuple[Path, Example]]:
     others: str | None = None
     count = 0
     for path in shards:
-        try:
-            with path.open("rb") as file:
-                for item in read_records(file):
-                    if isinstance(item, Fault):
-                        others = others or item.message
-                        continue
-                    kind = classify_payload(item.payload)
-                    if kind in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
-                        count += 1
-                        yield path, decode_example(item.payload, kind)
-                    else:
-                        others = _KINDS[kind]
-        except OSError as error:
-            raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+        with open_shard(path) as file:
+            for item in read_records(file):
+                if isinstance(item, Fault):
+                    others = others or item.message
+                    continue
+                kind = classify_payload(item.payload)
+                if kind in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+                    count += 1
+                    yield path, decode_example(item.payload, kind)
+                else:
+                    others = _KINDS[kind]
     if not count:
         raise ShardError(
             "nothing to take out", path=shards[0], expected="records with features", found=others

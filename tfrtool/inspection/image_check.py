@@ -66,7 +66,7 @@ class ImageFindings:
 class ImageCheck:
     """A fold over the records of one shard."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path | None) -> None:
         self._info = info_beside(directory)
         self._roles: Roles | None = None
         self._others: dict[str, bool] = {}  # other features: whether they hold encoded images

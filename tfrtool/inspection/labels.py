@@ -9,13 +9,13 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.errors import ShardError, os_reason
 from tfrtool.examples.example import DType, Feature, PayloadKind, classify_payload, decode_example
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_records
+from tfrtool.records.stream import open_shard
 
 __all__ = [
     "FAULTS_KEPT",
@@ -66,25 +66,22 @@ def look_for_label(path: Path, info: DatasetInfo | None) -> FirstRecords:
     kind = PayloadKind.EMPTY
     candidates: dict[str, None] = {}
     looked_at = 0
-    try:
-        with path.open("rb") as file:
-            for item in read_records(file):
-                looked_at += 1
-                if looked_at > _LOOKED_AT:
-                    break
-                if isinstance(item, Fault) or not item.payload:
-                    continue
-                if kind is PayloadKind.EMPTY:
-                    kind = classify_payload(item.payload)
-                if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
-                    break
-                features = _features(item.payload)
-                label = find_roles(features, info).label
-                if label is not None:
-                    return FirstRecords(payload=kind, label=label)
-                candidates |= dict.fromkeys(n for n, f in features.items() if _may_be_label(f))
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+    with open_shard(path) as file:
+        for item in read_records(file):
+            looked_at += 1
+            if looked_at > _LOOKED_AT:
+                break
+            if isinstance(item, Fault) or not item.payload:
+                continue
+            if kind is PayloadKind.EMPTY:
+                kind = classify_payload(item.payload)
+            if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+                break
+            features = _features(item.payload)
+            label = find_roles(features, info).label
+            if label is not None:
+                return FirstRecords(payload=kind, label=label)
+            candidates |= dict.fromkeys(n for n, f in features.items() if _may_be_label(f))
     return FirstRecords(payload=kind, candidates=tuple(candidates))
 
 
@@ -146,35 +143,32 @@ def read_labels(path: Path, label: str | None) -> ShardLabels:
     faults: list[Fault] = []
     records = more = unlabelled = 0
     overflowed = False
-    try:
-        with path.open("rb") as file:
-            for item in read_records(file):
-                if isinstance(item, Record):
-                    records += 1
-                    if key is None:
-                        continue
-                    try:
-                        value = _label(item.payload, key)
-                    except DecodeError:
+    with open_shard(path) as file:
+        for item in read_records(file):
+            if isinstance(item, Record):
+                records += 1
+                if key is None:
+                    continue
+                try:
+                    value = _label(item.payload, key)
+                except DecodeError:
+                    unlabelled += 1
+                    fault = _misfit(item)
+                else:
+                    if value is None:
                         unlabelled += 1
-                        fault = _misfit(item)
-                    else:
-                        if value is None:
-                            unlabelled += 1
-                        elif not overflowed:
-                            code = known.setdefault(value, len(known))
-                            overflowed = code >= MAX_LABELS
-                            if not overflowed:
-                                codes.append(code)
-                        continue
-                else:
-                    fault = item
-                if len(faults) < FAULTS_KEPT:
-                    faults.append(fault)
-                else:
-                    more += 1
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+                    elif not overflowed:
+                        code = known.setdefault(value, len(known))
+                        overflowed = code >= MAX_LABELS
+                        if not overflowed:
+                            codes.append(code)
+                    continue
+            else:
+                fault = item
+            if len(faults) < FAULTS_KEPT:
+                faults.append(fault)
+            else:
+                more += 1
     return ShardLabels(
         records=records,
         codes=array("H") if overflowed else codes,

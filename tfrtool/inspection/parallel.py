@@ -16,6 +16,7 @@ from tfrtool.errors import ShardError
 __all__ = ["cores", "map_shards"]
 
 Result = TypeVar("Result")
+Source = TypeVar("Source")
 
 _WORTH_A_PROCESS = 256 * 1024 * 1024
 """Bytes that are read and checked in the time that a process takes to start: images at 2 GB/s,
@@ -30,8 +31,8 @@ def cores() -> int:
 
 
 def map_shards(
-    function: Callable[[Path], Result],
-    paths: Sequence[Path],
+    function: Callable[[Source], Result],
+    paths: Sequence[Source],
     workers: int = 1,
     worth: int = _WORTH_A_PROCESS,
 ) -> Iterator[Result]:
@@ -62,15 +63,15 @@ def map_shards(
                 yield future.result()
             except BrokenProcessPool as error:
                 raise ShardError(
-                    "a worker process died", path=path, hint="was there enough memory?"
+                    "a worker process died", path=str(path), hint="was there enough memory?"
                 ) from error
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
 
-def _size(paths: Sequence[Path]) -> int:
-    return sum(path.stat().st_size for path in paths if path.is_file())
+def _size(paths: Sequence[object]) -> int:
+    return sum(p.stat().st_size for p in paths if isinstance(p, Path) and p.is_file())
 
 
 def _end_on_interrupt() -> None:

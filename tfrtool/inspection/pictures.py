@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfrtool.errors import ShardError, os_reason
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.examples.roles import LabelNames, find_roles, info_beside
@@ -15,6 +14,7 @@ from tfrtool.images.pixels import Dimensions, Picture, decode_numbers, decode_pi
 from tfrtool.images.tensor_proto import read_tensor
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records
+from tfrtool.records.stream import open_shard
 
 __all__ = [
     "Casting",
@@ -107,24 +107,23 @@ def cast_shard(path: Path, options: PictureOptions) -> Casting:
     Raises:
         ShardError: the file can't be read.
     """
-    try:
-        with path.open("rb") as file:
-            return _cast(read_records(file), path.parent, options)
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+    with open_shard(path) as file:
+        return _cast(read_records(file), path.parent, options)
 
 
-def pictures_of(records: Iterable[Record], path: Path, box: int) -> Iterator[LabelledPicture]:
+def pictures_of(
+    records: Iterable[Record], folder: Path | None, box: int
+) -> Iterator[LabelledPicture]:
     """Yield the pictures of a shard's records that are held already; nothing if none has one.
 
     Args:
         records: some records of the shard.
-        path: where the shard is; the names of its classes may stand beside it.
+        folder: where the names of its classes may stand; None for a stream.
         box: the side of the square that a picture must fit into, in pixels.
     """
     records = tuple(records)
     options = PictureOptions(box=box)
-    casting = _cast(records, path.parent, options)
+    casting = _cast(records, folder, options)
     if casting.image is not None:
         for record in records:
             yield picture_of(record, casting, options)
@@ -164,7 +163,9 @@ def _picture(feature: Feature, box: int, dimensions: Dimensions) -> Picture:
     return decode_numbers(numbers, box, dimensions)
 
 
-def _cast(items: Iterable[Record | Fault], directory: Path, options: PictureOptions) -> Casting:
+def _cast(
+    items: Iterable[Record | Fault], directory: Path | None, options: PictureOptions
+) -> Casting:
     info = info_beside(directory)
     names: dict[str, None] = {}
     faults: list[Fault] = []

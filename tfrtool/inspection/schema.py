@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tfrtool.errors import ShardError, os_reason
+from tfrtool.errors import ShardError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.schema import Schema
@@ -16,6 +16,8 @@ from tfrtool.inspection.parallel import map_shards
 from tfrtool.inspection.payloads import PayloadFold
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
+from tfrtool.records.shards import Locations, locate_shards
+from tfrtool.records.stream import Stream, open_shard, path_of
 
 __all__ = ["InferredSchema", "SchemaOptions", "ShardLoss", "infer_schema"]
 
@@ -116,7 +118,7 @@ class _ShardFold:
 
 
 def infer_schema(
-    paths: Sequence[Path],
+    shards: Locations,
     options: SchemaOptions = SchemaOptions(),
     progress: Callable[[int, int], None] | None = None,
 ) -> InferredSchema:
@@ -125,14 +127,14 @@ def infer_schema(
     Memory is bounded by the longest record, and by what `SchemaFold` keeps of each feature.
 
     Args:
-        paths: the shards.
+        shards: files, patterns and directories, one or several; or one binary stream.
         options: which records to look at.
         progress: called after each shard with how many are done, and how many there are.
 
     Raises:
         ShardError: a file can't be read, or none of them holds Examples or SequenceExamples.
     """
-    paths = list(dict.fromkeys(paths))
+    paths = locate_shards(shards).sources
     # A shard that has no share of the sample is not even opened.
     sampled = options.sample is not None and options.sample < len(paths)
     total, losses = SchemaFold(values=True), []
@@ -157,7 +159,7 @@ def infer_schema(
     )
 
 
-def _folds(paths: Sequence[Path], options: SchemaOptions) -> Iterator[_ShardFold]:
+def _folds(paths: Sequence[Path | Stream], options: SchemaOptions) -> Iterator[_ShardFold]:
     """Fold each shard, or its share of a sample."""
     shares = dict(zip(paths, _shares(options.sample, len(paths)), strict=True))
     chosen = [path for path, share in shares.items() if share != 0]
@@ -172,26 +174,23 @@ def _shares(sample: int | None, shards: int) -> list[int | None]:
     return [sample * (i + 1) // shards - sample * i // shards for i in range(shards)]
 
 
-def _fold_shard(path: Path, shares: Mapping[Path, int | None]) -> _ShardFold:
-    share = shares[path]
+def _fold_shard(source: Path | Stream, shares: Mapping[Path | Stream, int | None]) -> _ShardFold:
+    share, path = shares[source], path_of(source)
     payloads = PayloadFold(SchemaFold(values=True, source=str(path)))
     faults: list[Fault] = []
     count = records = 0
     sampled = False
-    try:
-        with path.open("rb") as file:
-            for item in read_records(file):
-                if isinstance(item, Fault):
-                    count += 1
-                    faults += [item] if count <= _FAULTS_KEPT else []
-                elif records == share:
-                    sampled = True
-                    break
-                else:
-                    records += 1
-                    payloads.add(item)
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+    with open_shard(source) as file:
+        for item in read_records(file):
+            if isinstance(item, Fault):
+                count += 1
+                faults += [item] if count <= _FAULTS_KEPT else []
+            elif records == share:
+                sampled = True
+                break
+            else:
+                records += 1
+                payloads.add(item)
     if not payloads.holds_examples:
         nothing = _loss(path, payloads, count, faults)
         return _ShardFold(fold=SchemaFold(values=True), loss=nothing, sampled=sampled)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from tfrtool.errors import ShardError, os_reason
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.inference import FeatureStatistics, SchemaFold
 from tfrtool.examples.parsing import Parsed, parse_example
 from tfrtool.examples.schema import Schema
 from tfrtool.inspection.payloads import PayloadFold
+from tfrtool.records.compression import detect_compression
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shards import Shard
+from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 
 __all__ = ["InspectOptions", "Sample", "ShardSummary", "inspect_shard"]
 
@@ -88,23 +88,26 @@ class ShardSummary:
     verified: bool = True
 
 
-def inspect_shard(path: Path, options: InspectOptions = InspectOptions()) -> ShardSummary:
+def inspect_shard(shard: Location, options: InspectOptions = InspectOptions()) -> ShardSummary:
     """Read the whole of a shard, and tell what is in it.
 
     Memory is bounded by the longest record and by the records that are shown.
 
+    Args:
+        shard: a file, or a binary stream.
+        options: what to look at.
+
     Raises:
         ShardError: the file can't be opened or read. Damage is no error: it is in the faults.
     """
-    shard = Shard.at(path)
+    source = as_source(shard)
     inspection = _Inspection(options)
-    reading = ReadOptions(compression=shard.compression, verify_payload=options.verify_payload)
-    try:
-        with path.open("rb") as file:
-            inspection.read(read_records(file, reading))
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
-    return inspection.summary(shard)
+    with open_shard(source) as file:
+        compression = detect_compression(file)
+        reading = ReadOptions(compression=compression, verify_payload=options.verify_payload)
+        inspection.read(read_records(file, reading))
+        size = size_of(source, file)
+    return inspection.summary(Shard(path=path_of(source), bytes=size, compression=compression))
 
 
 class _Inspection:

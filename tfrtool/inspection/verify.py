@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +19,8 @@ from tfrtool.inspection.verify_shard import ShardVerdict, VerifyOptions, verify_
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FaultKind
 from tfrtool.records.shard_sets import ShardSet
-from tfrtool.records.shards import locate_shards
+from tfrtool.records.shards import Locations, locate_shards
+from tfrtool.records.stream import Stream
 
 __all__ = ["VerifyReport", "verify"]
 
@@ -76,14 +76,14 @@ class VerifyReport:
 
 
 def verify(
-    shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    shards: Locations,
     options: VerifyOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> VerifyReport:
     """Check shards, and, unless it is one file alone, whether they are all that belong together.
 
     Args:
-        shards: files, globs and directories, as for `find_shards`.
+        shards: files, patterns and directories, as for `find_shards`; or a binary stream.
         options: what is checked; None takes the defaults.
         progress: called after each shard with how many are done, and how many there are.
 
@@ -91,16 +91,16 @@ def verify(
         ShardError: an argument means no file at all, or a worker process died.
     """
     options = options or VerifyOptions()
-    located = locate_shards(shards)
-    paths = located.paths
+    located = locate_shards(shards, keep=True)
+    sources = located.sources
     workers = options.workers or cores()
     verdicts: list[ShardVerdict] = []
     worth = {"worth": _WORTH_WITH_IMAGES} if options.images else {}
-    work = partial(verify_shard, options=options, hashed=_written(paths))
-    for verdict in map_shards(work, paths, workers, **worth):
+    work = partial(verify_shard, options=options, hashed=_written(located.paths))
+    for verdict in map_shards(work, sources, workers, **worth):
         verdicts.append(verdict)
         if progress is not None:
-            progress(len(verdicts), len(paths))
+            progress(len(verdicts), len(sources))
     if options.images:
         verdicts = _resolve_doubts(verdicts, options)
     by_path = {verdict.path: verdict for verdict in verdicts}
@@ -114,7 +114,7 @@ def verify(
         directories=directories,
         faults=(*faults, *twins),
         notes=(*notes, *twin_notes, *_conflicts(directories, by_path), *_gzip(verdicts)),
-        duplicates=_duplicates(verdicts, splits, workers) if options.images else None,
+        duplicates=_duplicates(verdicts, sources, splits, workers) if options.images else None,
     )
 
 
@@ -159,14 +159,17 @@ def _resolved(
         return verdict
     if images.roles is None or images.roles.image not in encoded:
         return verdict
-    faults = sorted([*verdict.faults, *images.doubts], key=lambda fault: fault.offset)
-    del faults[options.max_faults :]
     evidence = Evidence(shard=shard, records=verdict.records)
+    told = [
+        *zip(verdict.faults, verdict.causes, strict=True),
+        *((fault, likely_cause(fault, evidence)) for fault in images.doubts),
+    ]
+    told = sorted(told, key=lambda pair: pair[0].offset)[: options.max_faults]
     return replace(
         verdict,
-        faults=tuple(faults),
+        faults=tuple(fault for fault, _ in told),
         n_faults=verdict.n_faults + images.doubtful,
-        causes=tuple(likely_cause(fault, evidence) for fault in faults),
+        causes=tuple(cause for _, cause in told),
         images=replace(images, doubtful=0, encoded=images.encoded + images.doubtful),
     )
 
@@ -249,16 +252,19 @@ def _gzip(verdicts: Sequence[ShardVerdict]) -> list[str]:
 
 
 def _duplicates(
-    verdicts: Sequence[ShardVerdict], splits: Mapping[Path, str | None], workers: int
+    verdicts: Sequence[ShardVerdict],
+    sources: Sequence[Path | Stream],
+    splits: Mapping[Path, str | None],
+    workers: int,
 ) -> Duplicates:
     shards = [
         ImageShard(
-            path=verdict.path,
+            source=source,
             split=splits.get(verdict.path),
             roles=verdict.images.roles or Roles(image=None, label=None, name=None),
             fingerprints=verdict.images.fingerprints,
         )
-        for verdict in verdicts
+        for verdict, source in zip(verdicts, sources, strict=True)
         if verdict.images is not None and verdict.images.fingerprints
     ]
     return find_duplicates(shards, workers)

@@ -8,14 +8,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tfrtool.errors import ShardError, os_reason
+from tfrtool.errors import ShardError
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.inspection.causes import Evidence, likely_cause
 from tfrtool.inspection.image_check import ImageCheck, ImageFindings
 from tfrtool.inspection.payload_check import PayloadCheck
+from tfrtool.records.compression import detect_compression
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shards import Shard
+from tfrtool.records.stream import (
+    Location,
+    Stream,
+    as_source,
+    folder_of,
+    open_shard,
+    path_of,
+    size_of,
+)
+from tfrtool.storage.opening import open_regular
 
 __all__ = ["ShardVerdict", "VerifyOptions", "file_sha256", "verify_shard"]
 
@@ -114,7 +125,9 @@ class ShardVerdict:
 
 
 def verify_shard(
-    path: Path, options: VerifyOptions = VerifyOptions(), hashed: frozenset[Path] = frozenset()
+    shard: Location,
+    options: VerifyOptions = VerifyOptions(),
+    hashed: frozenset[Path] = frozenset(),
 ) -> ShardVerdict:
     """Read the whole of a shard, and check all that can be checked of it alone.
 
@@ -123,23 +136,27 @@ def verify_shard(
     shards of a dataset are worth to be verified, too.
 
     Args:
-        path: the shard.
+        shard: a file, or a binary stream, of which a copy is kept on disk as long as this goes on.
         options: what is verified.
         hashed: the shards whose SHA-256 is wanted.
     """
+    source = as_source(shard, keep=True)
+    path = path_of(source)
+    fold = _Verification(source, options)
+    found, failure = None, None
     try:
-        shard = Shard.at(path)
-    except ShardError as error:
-        return ShardVerdict(path=path, error=error.what)
-    fold = _Verification(path, options)
-    failure = None
-    try:
-        with path.open("rb") as file:
-            for item in read_records(file, ReadOptions(compression=shard.compression)):
+        with open_shard(source) as file:
+            compression = detect_compression(file)
+            size = size_of(source, file) if source is path else 0
+            found = Shard(path=path, bytes=size, compression=compression)
+            for item in read_records(file, ReadOptions(compression=compression)):
                 fold.add(item)
-    except OSError as error:
-        failure = f"can't be read: {os_reason(error)}"
-    verdict = fold.verdict(shard, failure)
+            found = replace(found, bytes=size_of(source, file))
+    except ShardError as error:
+        failure = error.what
+    if found is None:
+        return ShardVerdict(path=path, error=failure)
+    verdict = fold.verdict(found, failure)
     if path in hashed and verdict.is_whole:
         verdict = replace(verdict, sha256=file_sha256(path))
     return verdict
@@ -149,7 +166,7 @@ def file_sha256(path: Path) -> str | None:
     """Return the SHA-256 of a file, in hexadecimal; None where it can't be read any more."""
     digest = hashlib.sha256()
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path, buffering=0) as file:
             while block := file.read(_BLOCK):
                 digest.update(block)
     except OSError:  # it was read a moment ago
@@ -160,10 +177,11 @@ def file_sha256(path: Path) -> str | None:
 class _Verification:
     """A fold over the records and faults of one shard."""
 
-    def __init__(self, path: Path, options: VerifyOptions) -> None:
+    def __init__(self, source: Path | Stream, options: VerifyOptions) -> None:
+        self._source = source
         self._limit = options.max_faults
         self._payloads = PayloadCheck()
-        self._images = ImageCheck(path.parent) if options.images else None
+        self._images = ImageCheck(folder_of(source)) if options.images else None
         self._records = 0
         self._bytes = 0
         self._lost = 0
@@ -210,7 +228,7 @@ class _Verification:
             count += images.n_faults
         faults.sort(key=lambda fault: fault.offset)
         del faults[self._limit :]
-        evidence = Evidence(shard=shard, records=self._records)
+        evidence = Evidence(shard=shard, records=self._records, source=self._source)
         return ShardVerdict(
             path=shard.path,
             shard=shard,

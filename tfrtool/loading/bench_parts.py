@@ -20,6 +20,7 @@ from tfrtool.loading.decode import decoder, full_image, parser
 from tfrtool.loading.forms import ImageEncoding
 from tfrtool.loading.reading import shard_paths, shard_reader
 from tfrtool.records.framing import frame
+from tfrtool.storage.opening import open_regular
 
 __all__ = ["measure_parts"]
 
@@ -99,7 +100,7 @@ def _cold(split: Split) -> float | None:
     if not hasattr(os, "posix_fadvise"):
         return None
     for path in split.shards:
-        with contextlib.suppress(OSError), path.open("rb") as file:
+        with contextlib.suppress(OSError), open_regular(path) as file:
             os.fsync(file.fileno())  # only what is on the disk can leave the page cache
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     cycle = min(_CYCLE, len(split.shards))

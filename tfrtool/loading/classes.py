@@ -8,7 +8,7 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.errors import DatasetError, ShardError, os_reason
+from tfrtool.errors import DatasetError
 from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import DType, Value
 from tfrtool.examples.proto import example_pb2 as pb
@@ -16,6 +16,7 @@ from tfrtool.loading.salvage_report import OnCorrupt
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_records
+from tfrtool.records.stream import open_shard
 
 __all__ = ["MAX_CLASSES", "Classes", "find_classes", "label_problem", "single_values"]
 
@@ -81,11 +82,8 @@ def find_classes(
 
 
 def _items(path: Path) -> Iterator[Record | Fault]:
-    try:
-        with path.open("rb") as file:
-            yield from read_records(file)
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+    with open_shard(path) as file:
+        yield from read_records(file)
 
 
 def _numbered(found: Mapping[int, set[bytes]]) -> Classes:

@@ -27,6 +27,7 @@ from tfrtool.records.names import ShardName
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shard_sets import ShardSet, find_rivals, group_shards
 from tfrtool.records.shards import Shard
+from tfrtool.records.stream import open_shard
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.publishing import reading
 from tfrtool.storage.words import as_member
@@ -307,7 +308,7 @@ def _roles(
 def _records(splits: Mapping[str, Split]) -> Iterator[Record]:
     for split in splits.values():
         for path in split.shards:
-            with path.open("rb") as file:
+            with open_shard(path) as file:
                 for item in read_records(file, ReadOptions(compression=split.compression)):
                     if isinstance(item, Record):
                         yield item

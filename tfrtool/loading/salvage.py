@@ -6,13 +6,14 @@ import os
 import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, ShardError, TfrtoolError, WriteError, os_reason
+from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason
 from tfrtool.examples.tfds_metadata import read_dataset_info
 from tfrtool.loading.dataset import Dataset, Split, open_dataset, shard_lengths
 from tfrtool.loading.decode import full_image, parser
@@ -24,6 +25,7 @@ from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.framing import FRAME_SIZE, Fault, FaultKind, Record
 from tfrtool.records.reader import ReadOptions, RecordReader
 from tfrtool.records.repair import LostRange
+from tfrtool.records.stream import open_shard
 from tfrtool.storage.locations import as_path
 
 __all__ = ["READ_ERRORS", "name_damage", "salvage"]
@@ -237,7 +239,7 @@ class _Shard:
     def _scan(self) -> None:
         check = RecordCheck(self.dataset)
         end = 0
-        with _Reading(self.path, self.compression) as reader:
+        with _reading(self.path, self.compression) as reader:
             for item in reader.read():
                 if isinstance(item, Fault):
                     if item.kind is not FaultKind.EMPTY:
@@ -286,28 +288,14 @@ def _fault(record: Record, message: str) -> Fault:
     return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=message)
 
 
-class _Reading:
-    """An open shard with our reader on it; what the system says becomes a ShardError."""
-
-    def __init__(self, path: Path, compression: Compression) -> None:
-        self._path = path
-        self._options = ReadOptions(compression=compression)
-
-    def __enter__(self) -> RecordReader:
-        try:
-            self._file = self._path.open("rb")
-        except OSError as error:
-            raise ShardError(f"can't be read: {os_reason(error)}", path=self._path) from error
-        return RecordReader(self._file, self._options)
-
-    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
-        self._file.close()
-        if isinstance(error, OSError):
-            raise ShardError(f"can't be read: {os_reason(error)}", path=self._path) from error
+@contextmanager
+def _reading(path: Path, compression: Compression) -> Iterator[RecordReader]:
+    with open_shard(path) as file:
+        yield RecordReader(file, ReadOptions(compression=compression))
 
 
 def _read(path: Path, compression: Compression) -> Iterator[Record | Fault]:
-    with _Reading(path, compression) as reader:
+    with _reading(path, compression) as reader:
         yield from reader.read()
 
 

@@ -80,8 +80,8 @@ def _inflates(head: bytes, compression: Compression) -> bool:
 
 
 def _holds_record(file: BinaryIO) -> bool:
-    if not file.seekable():
-        return False
+    if not file.seekable():  # a stream is told by what is held of it
+        file = io.BytesIO(_peek(file))
     position = file.tell()
     found = find_next_record(Window(file), 0, 1, MAX_RECORD_BYTES, Patience())
     file.seek(position)

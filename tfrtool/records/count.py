@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
-from tfrtool.errors import CorruptShardError, ShardError, os_reason
+from tfrtool.errors import CorruptShardError
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.hops import hop
 from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 
 __all__ = ["ShardCount", "as_error", "count_records", "count_shard", "first_fault"]
 
@@ -35,51 +34,46 @@ class ShardCount:
             raise ValueError(f"a number of records is at least 0, not {self.records}")
 
 
-def count_shard(path: Path) -> ShardCount:
+def count_shard(shard: Location) -> ShardCount:
     """Count the records of a shard by hopping over its headers.
 
     Payloads are neither read nor checked, where the framing is whole. Compressed shards must be
-    uncompressed, and so are read from end to end; so are damaged ones.
+    uncompressed, and so are read from end to end; so are damaged ones, and streams.
 
     Raises:
         ShardError: the file can't be read.
     """
-    try:
-        with path.open("rb") as file:
-            compression = detect_compression(file)
-            if compression is Compression.NONE:
-                size = os.fstat(file.fileno()).st_size
-                records, end = hop(file, size)
-                if end == size > 0:
-                    return ShardCount(shard=path, records=records)
-            file.seek(0)
-            return _count_by_reading(path, file, compression)
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
-
-
-def _count_by_reading(path: Path, file: BinaryIO, compression: Compression) -> ShardCount:
+    source = as_source(shard)
+    path = path_of(source)
     records, faults = 0, []
-    options = ReadOptions(compression=compression, verify_payload=False)
-    for item in read_records(file, options):
-        if isinstance(item, Fault):
-            faults.append(item)
-        else:
-            records += 1
+    with open_shard(source) as file:
+        compression = detect_compression(file)
+        if compression is Compression.NONE and source is path:
+            size = size_of(source, file)
+            records, end = hop(file, size)
+            if end == size > 0:
+                return ShardCount(shard=path, records=records)
+            file.seek(0)
+            records = 0
+        for item in read_records(file, ReadOptions(compression=compression, verify_payload=False)):
+            if isinstance(item, Fault):
+                faults.append(item)
+            else:
+                records += 1
     return ShardCount(shard=path, records=records, faults=tuple(faults))
 
 
-def count_records(path: Path) -> int:
+def count_records(shard: Location) -> int:
     """Count the records of a shard that is whole; an empty file has none.
 
     Raises:
         ShardError: the file can't be read.
         CorruptShardError: its framing is damaged; names the first such record.
     """
-    count = count_shard(path)
+    count = count_shard(shard)
     for fault in count.faults:
         if fault.kind is not FaultKind.EMPTY:
-            raise as_error(path, fault)
+            raise as_error(count.shard, fault)
     return count.records
 
 
@@ -89,13 +83,10 @@ def first_fault(path: Path) -> CorruptShardError | None:
     Raises:
         ShardError: the file can't be read.
     """
-    try:
-        with path.open("rb") as file:
-            for item in read_records(file):
-                if isinstance(item, Fault):
-                    return as_error(path, item)
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+    with open_shard(path) as file:
+        for item in read_records(file):
+            if isinstance(item, Fault):
+                return as_error(path, item)
     return None
 
 

@@ -16,6 +16,8 @@ from tfrtool.records.count import as_error
 from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, Fault, header
 from tfrtool.records.hops import hop, reader_at
 from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.stream import open_shard
+from tfrtool.storage.opening import open_regular
 
 __all__ = [
     "cached_index_path",
@@ -61,26 +63,23 @@ def make_index(shard: Path) -> array[int]:
         CorruptShardError: its framing is damaged; names the first such record.
     """
     offsets = array("Q", (0,))
-    try:
-        with shard.open("rb") as file:
-            compression = detect_compression(file)
-            if compression is not Compression.NONE:
-                raise ShardError(
-                    f"compressed with {compression.value}: its records can't be read at random",
-                    path=shard,
-                    hint="uncompress it first (gzip -dc SHARD > COPY)",
-                )
-            size = os.fstat(file.fileno()).st_size
-            _, end = hop(file, size, offsets)
-            if end != size:
-                raise _damage(shard)
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=shard) from error
+    with open_shard(shard) as file:
+        compression = detect_compression(file)
+        if compression is not Compression.NONE:
+            raise ShardError(
+                f"compressed with {compression.value}: its records can't be read at random",
+                path=shard,
+                hint="uncompress it first (gzip -dc SHARD > COPY)",
+            )
+        size = os.fstat(file.fileno()).st_size
+        _, end = hop(file, size, offsets)
+        if end != size:
+            raise _damage(shard)
     return offsets
 
 
 def _damage(shard: Path) -> CorruptShardError:
-    with shard.open("rb") as file:
+    with open_shard(shard) as file:
         for item in read_records(file, ReadOptions(verify_payload=False)):
             if isinstance(item, Fault):
                 return as_error(shard, item)
@@ -154,7 +153,7 @@ def read_index(path: Path, size: int) -> array[int] | None:
     offsets = array("Q", (0,))
     end = 0
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while line := file.readline(_LINE_BYTES):
                 start, length = map(int, line.split())
                 if start != end or length < FRAME_SIZE or (end := start + length) > size:
@@ -207,7 +206,7 @@ def _agrees(shard: Path, offsets: Sequence[int]) -> bool:
     A shard may have been replaced by one of the same size that is older than the index.
     """
     count = len(offsets) - 1
-    with shard.open("rb", buffering=0) as file:
+    with open_regular(shard, buffering=0) as file:
         read_at = reader_at(file)
         for index in {count * probe // _PROBES for probe in range(_PROBES)} if count else ():
             size = offsets[index + 1] - offsets[index]

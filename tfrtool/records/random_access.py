@@ -19,6 +19,8 @@ from tfrtool.records.hops import reader_at
 from tfrtool.records.index import load_index
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import find_shards
+from tfrtool.records.stream import open_shard
+from tfrtool.storage.opening import open_regular
 
 __all__ = ["Records", "open_records"]
 
@@ -89,7 +91,7 @@ class Records(Sequence[Record]):
         for path in self._paths:
             if path.stat().st_size == 0:
                 continue
-            with path.open("rb") as file:
+            with open_shard(path) as file:
                 for item in read_records(file):
                     if isinstance(item, Fault):
                         raise as_error(path, item)
@@ -151,7 +153,7 @@ class Records(Sequence[Record]):
         offset, size = offsets[index], offsets[index + 1] - offsets[index]
         try:
             if len(self._paths) > _FILES_OPEN:
-                with path.open("rb", buffering=0) as file:
+                with open_regular(path, buffering=0) as file:
                     frame = reader_at(file)(size, offset)
             else:
                 frame = reader_at(self._file(shard))(size, offset)
@@ -175,7 +177,7 @@ class Records(Sequence[Record]):
         file = self._files.get(shard)
         if file is None:
             # Unbuffered, for it is read in one piece at a place that is named.
-            file = self._paths[shard].open("rb", buffering=0)
+            file = open_regular(self._paths[shard], buffering=0)
             first = self._files.setdefault(shard, file)
             if first is not file:  # another thread was faster
                 file.close()

@@ -16,7 +16,9 @@ from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.crc import extend_crc32c
 from tfrtool.records.framing import CRC, FRAME_SIZE, Fault, Record, header
 from tfrtool.records.reader import ReadOptions, RecordReader, read_records
+from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.storage.appearing import new_file
+from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 
 __all__ = ["LostRange", "RepairReport", "repair_shard"]
@@ -61,7 +63,9 @@ class RepairReport:
 
 
 def repair_shard(
-    shard: Path, out: Path, on_progress: Callable[[int, int], None] | None = None
+    shard: Location,
+    out: str | os.PathLike[str],
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> RepairReport:
     """Copy all records whose CRCs hold to a new shard, byte for byte and in order.
 
@@ -70,7 +74,7 @@ def repair_shard(
     against what was saved before it appears under its name; the old one is never touched.
 
     Args:
-        shard: the damaged file.
+        shard: the damaged file, or a binary stream.
         out: the file to write; it must not exist.
         on_progress: called with the bytes that have been read and their number in all, where the
             shard is not compressed.
@@ -81,25 +85,25 @@ def repair_shard(
         CorruptShardError: there is no whole record in it; nothing is written.
         WriteError: the new file can't be written, or does not hold what was written to it.
     """
+    source, out = as_source(shard), as_path(out)
+    path = path_of(source)
     if out.exists() or out.is_symlink():
         raise UsageError("exists already", path=out, hint="repair never writes over a file")
-    try:
-        with shard.open("rb") as file:
-            compression = detect_compression(file)
-            reader = RecordReader(file, ReadOptions(compression=compression))
-            total = os.fstat(file.fileno()).st_size if compression is Compression.NONE else 0
-            salvage = _Salvage(reader, shard, on_progress or (lambda _done, _total: None), total)
-            with _appearing(out) as new:
-                with _sink(new, compression) as sink:
-                    for record in salvage.records():
-                        _write(sink, record)
-                if not salvage.count:
-                    raise _nothing_saved(shard, salvage.faults)
-                _check(Path(new.name), out, salvage)
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=shard) from error
+    with open_shard(source) as file:
+        compression = detect_compression(file)
+        reader = RecordReader(file, ReadOptions(compression=compression))
+        plain = source is path and compression is Compression.NONE
+        total = size_of(source, file) if plain else 0
+        salvage = _Salvage(reader, path, on_progress or (lambda _done, _total: None), total)
+        with _appearing(out) as new:
+            with _sink(new, compression) as sink:
+                for record in salvage.records():
+                    _write(sink, record)
+            if not salvage.count:
+                raise _nothing_saved(path, salvage.faults)
+            _check(Path(new.name), out, salvage)
     return RepairReport(
-        shard=shard,
+        shard=path,
         out=out,
         compression=compression,
         records=salvage.count,

@@ -7,18 +7,18 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from tfrtool.errors import ShardError, UsageError, os_reason, printable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.dataset_folders import choose_shards, find_folders
 from tfrtool.records.names import natural_order
+from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
 from tfrtool.storage.locations import as_path
-from tfrtool.storage.opening import NotRegularFileError, open_regular
 
-__all__ = ["STREAM", "FoundShards", "Shard", "find_shards", "locate_shards"]
+__all__ = ["FoundShards", "Locations", "Shard", "find_shards", "locate_shards"]
 
-STREAM = "-"
-"""Standard input, on a command line; a file of that name is ``./-``."""
+Locations = Location | Iterable[Location]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +43,9 @@ class Shard:
             ShardError: it can't be opened, or is no regular file.
         """
         path = as_path(path)
-        try:
-            with open_regular(path) as file:
-                size = os.fstat(file.fileno()).st_size
-                return cls(path=path, bytes=size, compression=detect_compression(file))
-        except OSError as error:
-            pipe = isinstance(error, NotRegularFileError)
-            hint = "a shard in a pipe is read from standard input, as -" if pipe else None
-            reason = f"can't be read: {os_reason(error)}"
-            raise ShardError(reason, path=path, hint=hint) from error
+        with open_shard(path) as file:
+            size = size_of(path, file)
+            return cls(path=path, bytes=size, compression=detect_compression(file))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +53,19 @@ class FoundShards:
     """The shards that some arguments mean.
 
     Attributes:
-        paths: each shard once, in the order of the arguments.
+        sources: each shard once, in the order of the arguments.
         folders: those of the shards that were named as directories, and so are meant whole.
         notes: what was decided on the way, a sentence each.
     """
 
-    paths: tuple[Path, ...]
+    sources: tuple[Path | Stream, ...]
     folders: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Those that are files."""
+        return tuple(source for source in self.sources if isinstance(source, Path))
 
 
 def find_shards(
@@ -90,26 +89,32 @@ def find_shards(
     return locate_shards(arguments).paths
 
 
-def locate_shards(
-    arguments: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-) -> FoundShards:
-    """Do what `find_shards` does, and tell what was decided."""
-    if isinstance(arguments, str | os.PathLike):
-        arguments = (arguments,)
-    parts = list(map(_expand, arguments))
+def locate_shards(arguments: Locations, *, keep: bool = False) -> FoundShards:
+    """Do what `find_shards` does, and tell what was decided.
+
+    Args:
+        arguments: one, or several; a binary stream is a shard, too.
+        keep: whether a stream will be read again; see `Stream`.
+    """
+    if isinstance(arguments, str | os.PathLike) or hasattr(arguments, "read"):
+        arguments = (cast(Location, arguments),)
+    parts = [_expand(argument, keep) for argument in arguments]
     return FoundShards(
-        paths=tuple(dict.fromkeys(path for part in parts for path in part.paths)),
+        sources=tuple(dict.fromkeys(source for part in parts for source in part.sources)),
         folders=tuple(dict.fromkeys(folder for part in parts for folder in part.folders)),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
 
 
-def _expand(location: str | os.PathLike[str]) -> FoundShards:
-    path, argument = as_path(location), os.fspath(location)
+def _expand(location: Location, keep: bool) -> FoundShards:
+    path = as_source(location, keep=keep)
+    if isinstance(path, Stream):
+        return FoundShards(sources=(path,))
+    argument = os.fspath(cast(str, location))
     if argument == STREAM:
         raise UsageError(
-            "standard input is read by count, verify, repair, inspect shard and inspect schema, "
-            "and by them alone",
+            "standard input is one shard: count, verify, repair, inspect shard and inspect schema "
+            "read it, without any others",
             path=argument,
         )
     try:
@@ -119,10 +124,10 @@ def _expand(location: str | os.PathLike[str]) -> FoundShards:
                 raise found.nothing()
             notes = tuple(f"{printable(argument)}: {note}" for note in found.notes)
             folders = tuple(dict.fromkeys(shard.parent for shard in found.shards))
-            return FoundShards(paths=found.shards, folders=folders, notes=notes)
+            return FoundShards(sources=found.shards, folders=folders, notes=notes)
         if path.exists() or not glob.has_magic(argument):
             Shard.at(path)
-            return FoundShards(paths=(path,))
+            return FoundShards(sources=(path,))
         # Path.glob takes neither an absolute pattern nor one that starts with "..".
         matches = sorted(glob.glob(argument, recursive=True), key=natural_order)  # noqa: PTH207
     except OSError as error:
@@ -132,4 +137,4 @@ def _expand(location: str | os.PathLike[str]) -> FoundShards:
     if not shards:
         other = f"{printable(files[0].name)}, which is none by its name" if files else None
         raise ShardError("no shard matches", path=argument, found=other)
-    return FoundShards(paths=tuple(shards))
+    return FoundShards(sources=tuple(shards))

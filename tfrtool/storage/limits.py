@@ -14,6 +14,7 @@ __all__ = [
     "MAX_FILES_LOOKED_INTO",
     "MAX_IMAGE_BYTES",
     "MAX_METADATA_BYTES",
+    "MAX_STREAM_COPY",
     "MAX_UNPACKED_RATIO",
     "unpacked_limit",
 ]
@@ -49,6 +50,11 @@ than that is no photograph, but would be held in memory whole."""
 MAX_METADATA_BYTES = 64 * 1024 * 1024
 """Of a JSON or text file of metadata. TFDS' largest features.json are below 1 MiB, and a
 dataset_info.json with 100,000 shards has 1 MiB."""
+
+MAX_STREAM_COPY = 256 * 1024 * 1024
+"""Of a stream, what is also written to a temporary file, to tell the cause of a fault from the
+bytes around it: twice a shard of the usual size. A stream need not end, and the file may be in
+memory."""
 
 
 def unpacked_limit(packed: int, ratio: int = MAX_UNPACKED_RATIO) -> int:

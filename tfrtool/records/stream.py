@@ -1,0 +1,174 @@
+"""A shard that is to be read: a file; or a stream, such as standard input, which comes once."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import select
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from tfrtool.errors import ShardError, UsageError, os_reason
+from tfrtool.records.window import BLOCK_SIZE
+from tfrtool.storage.limits import MAX_STREAM_COPY
+from tfrtool.storage.locations import as_path
+from tfrtool.storage.opening import NotRegularFileError, open_regular
+
+__all__ = [
+    "STREAM",
+    "Location",
+    "Stream",
+    "as_source",
+    "folder_of",
+    "open_shard",
+    "path_of",
+    "size_of",
+]
+
+STREAM = "-"
+"""What a stream is called instead of a path. A file of that name is ``./-``."""
+
+
+class Stream:
+    """A binary stream as a shard: read once as it comes, and then again from a copy, if wanted.
+
+    Attributes:
+        bytes: how many have come.
+    """
+
+    def __init__(self, stream: BinaryIO, *, keep: bool = False) -> None:
+        """Begin where ``stream`` is, which stays its owner's.
+
+        Args:
+            stream: what is read; it need not be seekable.
+            keep: whether what comes is also written to a temporary file without a name, up to
+                `MAX_STREAM_COPY` bytes.
+        """
+        self._stream = stream
+        self._begun = False
+        self._copy: BinaryIO | None = None
+        self.bytes = 0
+        if keep:
+            with contextlib.suppress(OSError):  # there is no room for one
+                self._copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Give the stream the first time, and its copy from then on.
+
+        Raises:
+            OSError: there is no copy of all that came.
+        """
+        if not self._begun:
+            self._begun = True
+            yield io.BufferedReader(_Raw(self), BLOCK_SIZE)
+            return
+        if self._copy is None:
+            raise OSError(errno.ESPIPE, "can't be read twice")
+        self._copy.seek(0)
+        yield self._copy
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` bytes as they come, and none only at the end."""
+        part = self._stream.read(size)
+        while part is None:  # nothing has come yet, and the stream says so instead of waiting
+            select.select([self._stream], [], [])
+            part = self._stream.read(size)
+        self.bytes += len(part)
+        if self._copy is not None:
+            try:
+                whole = self.bytes <= MAX_STREAM_COPY and self._copy.write(part) == len(part)
+            except OSError:  # the disk is full
+                whole = False
+            if not whole:
+                self.close()
+        return part
+
+    def close(self) -> None:
+        """Give back the room that the copy takes."""
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Raw(io.RawIOBase):
+    """Gives as much as is asked for: a pipe alone would give what happens to be there."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        view = memoryview(buffer).cast("B")
+        filled = 0
+        while filled < len(view) and (part := self._stream.read(len(view) - filled)):
+            view[filled : filled + len(part)] = part
+            filled += len(part)
+        return filled
+
+
+Location = str | os.PathLike[str] | BinaryIO | Stream
+
+
+def as_source(shard: Location, *, keep: bool = False) -> Path | Stream:
+    """Return what a caller gave as a shard: a path, or a stream; `Stream` says what ``keep`` is.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if isinstance(shard, Stream):
+        return shard
+    if isinstance(shard, str | os.PathLike):
+        return as_path(shard)
+    if not hasattr(shard, "read"):
+        what = "a str, a PathLike of str or a binary file"
+        raise UsageError(f"a shard is {what}, not {type(shard).__name__}")
+    return Stream(shard, keep=keep)
+
+
+def path_of(source: Path | Stream) -> Path:
+    """Return what a shard is called in messages and reports."""
+    return source if isinstance(source, Path) else Path(STREAM)
+
+
+def folder_of(source: Path | Stream) -> Path | None:
+    """Return where a shard's metadata may lie; a stream has none."""
+    return source.parent if isinstance(source, Path) else None
+
+
+@contextmanager
+def open_shard(source: Path | Stream) -> Iterator[BinaryIO]:
+    """Open a shard to read it.
+
+    Raises:
+        ShardError: it can't be opened, or read, or is no regular file.
+    """
+    try:
+        with open_regular(source) if isinstance(source, Path) else source.open() as file:
+            yield file
+    except OSError as error:
+        pipe = isinstance(error, NotRegularFileError)
+        raise ShardError(
+            f"can't be read: {os_reason(error)}",
+            path=path_of(source),
+            hint="a shard in a pipe is read from standard input, as -" if pipe else None,
+        ) from error
+
+
+def size_of(source: Path | Stream, file: BinaryIO) -> int:
+    """Return how many bytes an open shard has; of a stream, the rest is read for it."""
+    if isinstance(source, Path):
+        return os.fstat(file.fileno()).st_size
+    while file.read(BLOCK_SIZE):
+        pass
+    return source.bytes
