@@ -10,7 +10,7 @@ import click
 from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit_json, emit_page, warn
+from tfrtool.cli.output import emit_json, emit_page, human_count, warn
 from tfrtool.cli.parameters import RESIZE, SIZE
 from tfrtool.errors import UsageError, printable
 from tfrtool.records.compression import Compression
@@ -94,6 +94,12 @@ _SHOWN = 5
     help="Leave out bad images and list them (exit code 3), or stop at the first.",
 )
 @click.option(
+    "--dedupe",
+    is_flag=True,
+    help="Leave out exact copies of an image and list them (exit code 3): all but the first by "
+    "name, in the first split that has one.",
+)
+@click.option(
     "--encode",
     type=click.Choice(["keep", "jpeg", "png", "raw"]),
     default="keep",
@@ -137,6 +143,7 @@ def write_command(
     compression: str,
     check: str,
     on_bad: str,
+    dedupe: bool,
     encode: str,
     resize: tuple[int, ...] | None,
     quality: int,
@@ -155,6 +162,7 @@ def write_command(
     dataset, and write_report.json, which tells what became of every image. Exit code 3 means that
     some were left out.
     """
+    from tfrtool.cli.write_text import shared_text, write_page
     from tfrtool.sources.open import LabelFrom
     from tfrtool.writing.options import WriteOptions, dataset_identity, parse_splits
     from tfrtool.writing.report import WriteReport
@@ -175,6 +183,7 @@ def write_command(
         shuffle=not no_shuffle,
         compression=Compression(compression),
         skip_bad=on_bad == "skip",
+        dedupe=dedupe,
         recipe=_recipe(check, encode, resize, quality, orient),
         existing=_existing(resume, overwrite),
         **({} if workers is None else {"workers": workers}),
@@ -185,9 +194,11 @@ def write_command(
     if as_json:
         emit_json(report.to_json())
     else:
-        from tfrtool.cli.write_text import write_page
-
         emit_page(write_page(report))
+    if report.across_splits:
+        count = human_count(len(report.across_splits), "image")
+        shown = shared_text(report.across_splits[0])
+        warn(f"in more than one split: {count}, such as {shown}; --dedupe leaves copies out")
     for split, labels in report.labels.items():
         absent = [printable(label) for label, count in labels.items() if not count]
         if len(labels) - len(absent) == 1:

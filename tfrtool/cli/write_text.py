@@ -9,10 +9,11 @@ from tfrtool.cli.output import human_bytes, human_count
 from tfrtool.cli.page import Block, Heading, Lines, Page, Tone, Toned
 from tfrtool.errors import printable
 from tfrtool.sources.items import LeftOut
+from tfrtool.writing.copies import Shared
 from tfrtool.writing.findings import Conversion
 from tfrtool.writing.report import PlanReport, WriteReport
 
-__all__ = ["write_page"]
+__all__ = ["shared_text", "write_page"]
 
 _KEYS_SHOWN = 5
 _LABELS_SHOWN = 10
@@ -40,11 +41,23 @@ def write_page(report: WriteReport | PlanReport) -> Page:
         lines = _planned(report)
     lines += _account(report.converted, report.rejected)
     if report.duplicates:
-        lines.append(f"exact copies of others: {report.duplicates:,}, kept in the same split")
+        where = "" if report.across_splits else ", kept in the same split"
+        lines.append(f"exact copies of others: {report.duplicates:,}{where}")
+    if report.across_splits:
+        count = human_count(len(report.across_splits), "image")
+        lines.append(Toned(f"in more than one split: {count}", Tone.BAD))
+        lines += [f"  {shared_text(image)}" for image in report.across_splits[:_KEYS_SHOWN]]
+        if len(report.across_splits) > _KEYS_SHOWN:
+            lines.append(f"  and {len(report.across_splits) - _KEYS_SHOWN:,} more")
     if report.ignored:
         lines.append(f"no images by their names: {human_count(len(report.ignored), 'file')}")
     page: list[Block] = [Heading(head), Lines(lines)]
     return page
+
+
+def shared_text(image: Shared) -> str:
+    """Return where the copies of an image are, those of one split by the first of them."""
+    return " = ".join(f"{printable(keys[0])} ({split})" for split, keys in image.items())
 
 
 def _planned(report: PlanReport) -> list[str]:

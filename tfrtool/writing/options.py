@@ -90,6 +90,7 @@ class WriteOptions:
         shuffle: whether records are shuffled; else they are in the order of their keys.
         compression: of the shards.
         skip_bad: whether bad images are left out and listed, or end the work.
+        dedupe: whether exact copies of an image are left out and listed, all but one.
         recipe: how images are checked and encoded.
         label_from: where labels come from, in a source of files.
         existing: what becomes of a dataset that is there already.
@@ -107,6 +108,7 @@ class WriteOptions:
     shuffle: bool = True
     compression: Compression = Compression.NONE
     skip_bad: bool = True
+    dedupe: bool = False
     recipe: ImageRecipe = field(default_factory=ImageRecipe)
     label_from: LabelFrom = LabelFrom.FOLDER
     existing: Existing = Existing.REFUSE

@@ -126,7 +126,7 @@ def plan_unseen(
     """Distribute all items over shards before anybody has looked at them.
 
     If all of them turn out to be good, it is the plan that `plan_shards` would have made. That is
-    not known where copies of images are to be kept out of different splits.
+    not known where copies of images are to be kept out of different splits, or left out.
 
     Returns:
         Tasks to look at the items on the way; None where that won't do.
@@ -134,6 +134,8 @@ def plan_unseen(
     Raises:
         UsageError: a split would get fewer images than shards.
     """
+    if options.dedupe:
+        return None
     if source.splits:
         by_split = _by_source(source, range(len(source.items)))
     elif len(shares := options.splits or _UNSPLIT) == 1:

@@ -11,6 +11,7 @@ from typing import Any
 from tfrtool.errors import printable
 from tfrtool.records.names import ShardName
 from tfrtool.sources.items import LeftOut, Source
+from tfrtool.writing.copies import Shared, shared_images
 from tfrtool.writing.findings import Audit, Conversion
 from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.plan import ShardResult, ShardTask
@@ -66,6 +67,7 @@ class WriteReport:
         converted: images that were encoded anew.
         ignored: files that were not taken for images.
         duplicates: how many images are exact copies of another one.
+        across_splits: images whose copies are in several of the source's own splits.
         resumed: how many shards an earlier write had done.
         complete: whether it had done all, so that nothing was written.
         seconds: how long it took.
@@ -82,6 +84,7 @@ class WriteReport:
     converted: tuple[Conversion, ...]
     ignored: tuple[LeftOut, ...]
     duplicates: int = 0
+    across_splits: tuple[Shared, ...] = ()
     resumed: int = 0
     complete: bool = False
     seconds: float
@@ -105,6 +108,7 @@ class WriteReport:
             "converted": [_conversion_json(entry) for entry in self.converted],
             "ignored": [_left_out_json(entry) for entry in self.ignored],
             "duplicates": self.duplicates,
+            "across_splits": _shared_json(self.across_splits),
             "resumed": self.resumed,
             "seconds": round(self.seconds, 3),
             "plan": self.plan,
@@ -159,6 +163,7 @@ class PlanReport:
         converted: images that would be encoded anew.
         ignored: files that were not taken for images.
         duplicates: how many images are exact copies of another one.
+        across_splits: images whose copies are in several of the source's own splits.
     """
 
     dataset: Path
@@ -170,6 +175,7 @@ class PlanReport:
     converted: tuple[Conversion, ...]
     ignored: tuple[LeftOut, ...]
     duplicates: int
+    across_splits: tuple[Shared, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``write --dry-run --json`` prints."""
@@ -195,6 +201,7 @@ class PlanReport:
             "converted": [_conversion_json(entry) for entry in self.converted],
             "ignored": [_left_out_json(entry) for entry in self.ignored],
             "duplicates": self.duplicates,
+            "across_splits": _shared_json(self.across_splits),
         }
 
 
@@ -223,11 +230,16 @@ def plan_report(
         converted=tuple(audit.converted.values()),
         ignored=source.ignored,
         duplicates=audit.copies,
+        across_splits=shared_images(source, audit),
     )
 
 
 def _conversion_json(entry: Conversion) -> dict[str, str]:
     return {"key": printable(entry.key), "from": entry.format, "reason": entry.reason}
+
+
+def _shared_json(images: tuple[Shared, ...]) -> list[dict[str, list[str]]]:
+    return [{split: list(map(printable, keys)) for split, keys in i.items()} for i in images]
 
 
 def _left_out_json(entry: LeftOut) -> dict[str, str]:

@@ -24,6 +24,7 @@ from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.items import LeftOut, Source
 from tfrtool.sources.open import open_source
 from tfrtool.writing.audit import audit_source
+from tfrtool.writing.copies import shared_images, without_copies
 from tfrtool.writing.directory import REPORT, publish
 from tfrtool.writing.earlier import complete_results
 from tfrtool.writing.engine import Engine, LocalEngine
@@ -114,6 +115,7 @@ def write_dataset(
             converted=tuple(written.audit.converted.values()),
             ignored=source.ignored,
             duplicates=written.audit.copies,
+            across_splits=shared_images(source, written.audit),
             resumed=written.resumed,
             complete=written.complete,
             seconds=time.perf_counter() - start,
@@ -188,7 +190,7 @@ def _look(
             path=options.source,
             found=f"{source.items[position].key}: {problem}",
         )
-    return audit
+    return without_copies(source, audit) if options.dedupe else audit
 
 
 def _check_apart(options: WriteOptions) -> None:

@@ -1,0 +1,156 @@
+"""Exact copies of images in a source's own splits, and leaving copies out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.photos import write_class_folders
+from tfrtool.cli import main
+from tfrtool.sources.items import Item, Source
+from tfrtool.writing import findings
+from tfrtool.writing.copies import shared_images, without_copies
+from tfrtool.writing.findings import Finding, Findings
+
+SPLITS = ("train", "validation", "test")
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Return a source with the splits train and test, which share two images."""
+    source = tmp_path / "photos"
+    write_class_folders(source / "train", count=8)
+    shutil.copytree(source / "train", source / "test")
+    for number in range(6):
+        for label in ("cat", "dog"):
+            path = source / "test" / label / f"{label}.{number}.jpg"
+            path.write_bytes(path.read_bytes()[:-2] + b"\0\xff\xd9")
+    for label in ("cat", "dog"):
+        (source / "test" / label / f"{label}.7.jpg").unlink()
+    return source
+
+
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_images_in_several_splits_are_named(
+    photos: Path, tmp_path: Path, dry: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the source's splits share is told in text, in JSON and as a warning."""
+    arguments = ["write", str(photos), str(tmp_path / "d"), *dry]
+    assert main(arguments) == 0
+    output = capsys.readouterr()
+    assert "in the same split" not in output.out
+    for label in ("cat", "dog"):
+        assert f"train/{label}/{label}.6.jpg" in output.out
+        assert f"test/{label}/{label}.6.jpg" in output.out
+    (warning,) = output.err.splitlines()
+    assert "2 images" in warning
+    assert "test/cat/cat.6.jpg" in warning
+    assert main([*arguments, "--json", *([] if dry else ["--overwrite"])]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["across_splits"] == [
+        {split: [f"{split}/{label}/{label}.6.jpg"] for split in ("train", "test")}
+        for label in ("cat", "dog")
+    ]
+
+
+def test_dedupe_leaves_one(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --dedupe the copies in the later split are listed, and verify finds none."""
+    shutil.copy(photos / "train" / "cat" / "cat.0.jpg", photos / "train" / "dog" / "a.jpg")
+    arguments = ["write", str(photos), str(tmp_path / "d"), "--dedupe", "--json"]
+    assert main([*arguments, "--dry-run"]) == 3
+    plan = json.loads(capsys.readouterr().out)
+    assert main(arguments) == 3
+    output = capsys.readouterr()
+    data = json.loads(output.out)
+    assert output.err == ""
+    assert data["rejected"] == plan["rejected"]
+    assert {entry["key"]: entry["reason"].split(",")[0] for entry in data["rejected"]} == {
+        "test/cat/cat.6.jpg": "an exact copy of train/cat/cat.6.jpg",
+        "test/dog/dog.6.jpg": "an exact copy of train/dog/dog.6.jpg",
+        "train/dog/a.jpg": "an exact copy of train/cat/cat.0.jpg",
+    }
+    assert (data["duplicates"], data["across_splits"]) == (0, [])
+    assert data["splits"]["train"]["records"] == 16
+    assert main(["verify", str(tmp_path / "d"), "--images"]) == 0
+
+
+def test_dedupe_with_drawn_splits(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of copies that would share a split, the first by name stays."""
+    source = photos / "train"
+    shutil.copy(source / "cat" / "cat.3.jpg", source / "cat" / "a.jpg")
+    arguments = ["--split", "train=0.5", "--split", "test=0.5", "--dedupe", "--json"]
+    assert main(["write", str(source), str(tmp_path / "d"), *arguments]) == 3
+    data = json.loads(capsys.readouterr().out)
+    assert data["rejected"] == [{"key": "cat/cat.3.jpg", "reason": "an exact copy of cat/a.jpg"}]
+    assert sum(split["records"] for split in data["splits"].values()) == 16
+
+
+def test_equal_digests_are_no_copies(
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Images whose short digests are the same by chance are compared, and all written."""
+    monkeypatch.setattr(findings, "digest_of", lambda _: 7)
+    monkeypatch.setattr("tfrtool.writing.records.digest_of", lambda _: 7)
+    assert main(["write", str(photos), str(tmp_path / "d"), "--dedupe", "--json"]) == 3
+    data = json.loads(capsys.readouterr().out)
+    assert [entry["key"] for entry in data["rejected"]] == [
+        "test/cat/cat.6.jpg",
+        "test/dog/dog.6.jpg",
+    ]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A reader of items whose bytes are the last letter of their keys."""
+
+    def read(self, item: Item) -> bytes:
+        return item.key[-1:].encode()
+
+    def describe(self, item: Item) -> str:
+        return item.key
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcdef"), st.sampled_from(SPLITS), st.booleans()), min_size=1
+    )
+)
+def test_each_image_once_in_the_first_split(images: list[tuple[str, str, bool]]) -> None:
+    """Any copies in any splits, some of them bad: one of each stays, in the first split."""
+    items = tuple(
+        Item(key=f"{number:03d}{content}", label="cat", bytes=1, split=split)
+        for number, (content, split, _) in enumerate(images)
+    )
+    source = Source(items=items, labels=("cat",), reader=Contents(), splits=SPLITS)
+    found = Findings(items)
+    for position, (content, _, bad) in enumerate(images):
+        found.add(position, Finding(ord(content), "bad" if bad else None, "JPEG", None))
+    audit = found.audit()
+    kept = without_copies(source, audit)
+    contents = [images[position][0] for position in kept.good]
+    assert Counter(contents) == Counter({images[position][0] for position in audit.good})
+    assert sorted([*kept.good, *kept.problems]) == list(range(len(images)))
+    for position in kept.good:
+        same = [at for at in audit.good if images[at][0] == images[position][0]]
+        assert position == min(same, key=lambda at: (SPLITS.index(images[at][1]), at))
+    assert shared_images(source, kept) == ()
+    shared = {keys[0][-1] for image in shared_images(source, audit) for keys in image.values()}
+    assert shared == {
+        content
+        for content in "abcdef"
+        if len({images[at][1] for at in audit.good if images[at][0] == content}) > 1
+    }
