@@ -109,3 +109,19 @@ def test_signals_wait(tmp_path: Path, signal: str) -> None:
     if signal == "SIGINT":
         for at in left.iterdir():
             assert not list(at.glob(".*"))
+
+
+def test_replaced_while_it_is_read(tmp_path: Path) -> None:
+    """Who reads a dataset while another takes its place is told, and gets no mixture."""
+    write_class_folders(tmp_path / "photos", count=5)
+    tfrtool.write_dataset(options_of(tmp_path), engine=PlainEngine())
+
+    def overwrite(done: int, _total: int) -> None:
+        if done == 1:
+            options = options_of(tmp_path, seed=1, existing=Existing.OVERWRITE)
+            tfrtool.write_dataset(options, engine=PlainEngine())
+
+    options = tfrtool.InspectDatasetOptions(workers=1)
+    with pytest.raises(tfrtool.DatasetError, match="was replaced while it was read"):
+        tfrtool.inspect_dataset(tmp_path / "pets", options, overwrite)
+    tfrtool.inspect_dataset(tmp_path / "pets", options)

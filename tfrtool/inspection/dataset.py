@@ -20,6 +20,7 @@ from tfrtool.inspection.mix import MixDistance, mix_distance
 from tfrtool.inspection.parallel import cores, map_shards
 from tfrtool.inspection.shuffle import ShuffleQuality, measure_order
 from tfrtool.inspection.verify_shard import file_sha256
+from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.shards import Shard
 from tfrtool.storage.publishing import reading
@@ -181,9 +182,8 @@ def inspect_dataset(
         ShardError: a shard can't be read. Damage is no error: it is in the faults.
         UsageError: no record has the label feature that was asked for.
     """
-    layout = find_layout(directory)
-    with reading(layout.root, DATASET_INFO):
-        return _inspect(layout, options, progress)
+    with reading(find_folders(directory).root, DATASET_INFO):
+        return _inspect(find_layout(directory), options, progress)
 
 
 def _inspect(

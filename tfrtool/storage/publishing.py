@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfrtool.errors import DatasetError
+from tfrtool.errors import DatasetError, TfrtoolError
 from tfrtool.storage.appearing import TEMPORARY, move, new_file, private_folder, sync_folder
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.signals import signals_wait
@@ -170,10 +170,17 @@ def reading(folder: Path, sign: str) -> Iterator[None]:
     Raises:
         DatasetError: they are.
     """
-    before = _identity(folder, sign)
-    yield
+    before, error = _identity(folder, sign), None
+    try:
+        yield
+    except (TfrtoolError, OSError) as caught:
+        error = caught
     if _identity(folder, sign) != before:
-        raise DatasetError("was replaced while it was read", path=folder, hint="try again")
+        raise DatasetError(
+            "was replaced while it was read", path=folder, hint="try again"
+        ) from error
+    if error is not None:
+        raise error
 
 
 def _identity(folder: Path, sign: str) -> tuple[int, ...] | None:

@@ -74,7 +74,7 @@ def differences(before: object, options: WriteOptions) -> str:
         options: those of now.
     """
     if not isinstance(before, dict) or not before:
-        return "other options or images"
+        return "options that are not known, or other images"
     now = options.to_json()
     changed = [
         f"{key.replace('_', ' ')} {json.dumps(before[key])}, not {json.dumps(now[key])}"

@@ -62,7 +62,8 @@ class Staging:
         self.folder = folder
         self.resumed = resumed
         notes = folder.glob(f"*{_DONE}")
-        self.left = sum(note.with_name(note.name[: -len(_DONE)]).exists() for note in notes)
+        whole = [note for note in notes if note.with_name(note.name[: -len(_DONE)]).exists()]
+        self.left = len(whole) if resumed else 0
         self._options = options
         self._before = _read_json(folder / _OPTIONS)
         with new_file(folder / _OPTIONS) as file:
@@ -200,7 +201,7 @@ def _finish(folder: Path) -> None:
     """End an interrupted write that lacked nothing but the final names."""
     try:
         if finish_publishing(folder, is_ours):
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         raise WriteError(
             f"an interrupted write can't be ended: {os_reason(error)}",
