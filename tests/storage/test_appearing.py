@@ -85,7 +85,7 @@ def test_folder_that_others_write_to_is_not_private(tmp_path: Path) -> None:
     """What is in it may be anybody's."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder").chmod(0o770)
-    with pytest.raises(PermissionError, match="by others"):
+    with pytest.raises(PermissionError, match="others may write"):
         private_folder(tmp_path / "folder")
 
 

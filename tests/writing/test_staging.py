@@ -44,6 +44,12 @@ def _files(dataset: Path) -> dict[str, bytes]:
     }
 
 
+def _unchanged(dataset: Path) -> dict[str, tuple[int, int]]:
+    """Return what shows that a file was replaced or written to."""
+    status = {path.name: path.stat() for path in dataset.iterdir()}
+    return {name: (found.st_ino, found.st_mtime_ns) for name, found in status.items()}
+
+
 class Killed(BaseException):
     """Stands for the death of the process."""
 
@@ -107,11 +113,11 @@ def test_a_complete_write_is_left_as_it_is(tmp_path: Path) -> None:
     options = _options(source, tmp_path / "d", existing=Existing.RESUME)
     report = write_dataset(options)
     assert (report.resumed, report.complete) == (0, False)
-    before = {path: path.stat() for path in options.dataset.iterdir()}
+    before = _unchanged(options.dataset)
     again = write_dataset(options)
     assert (again.resumed, again.complete, again.warnings) == (6, True, ())
     assert again.splits == report.splits
-    assert {path: path.stat() for path in options.dataset.iterdir()} == before
+    assert _unchanged(options.dataset) == before
 
 
 @pytest.mark.parametrize(
@@ -226,7 +232,7 @@ def test_a_folder_that_others_write_to_is_refused(
     _killed_write(options, monkeypatch, after=2)
     assert (tmp_path / "d" / STAGING).stat().st_mode & 0o777 == 0o700
     (tmp_path / "d" / STAGING).chmod(mode)
-    with pytest.raises(WriteError, match="can be written to by others"):
+    with pytest.raises(WriteError, match="can't be used: others may write to it"):
         write_dataset(options)
     write_dataset(replace(options, existing=Existing.OVERWRITE))
 

@@ -137,7 +137,7 @@ def private_folder(path: Path) -> None:
         if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "belongs to another user", str(path)) from None
         if os.name != "nt" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise PermissionError(errno.EPERM, "can be written to by others", str(path)) from None
+            raise PermissionError(errno.EPERM, "others may write to it", str(path)) from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -162,7 +162,9 @@ def _make_private(folder: Path, *, anew: bool) -> None:
             shutil.rmtree(folder)
         private_folder(folder)
     except OSError as error:
-        raise _unwritable(error.filename or folder, error) from error
+        raise WriteError(
+            f"can't be used: {os_reason(error)}", path=error.filename or folder
+        ) from error
 
 
 def _start(folder: Path, options: WriteOptions, resumed: bool) -> Staging:
