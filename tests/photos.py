@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image
 
-__all__ = ["image_bytes", "write_class_folders"]
+__all__ = ["image_bytes", "many_scans", "write_class_folders"]
 
 _ORIENTATION = 0x0112
 
@@ -32,6 +32,16 @@ def image_bytes(
         exif[_ORIENTATION] = orientation
         image.save(output, format_, exif=exif)
     return output.getvalue()
+
+
+def many_scans(count: int) -> bytes:
+    """Return a progressive JPEG with so many scans, nearly all of which say the same."""
+    output = io.BytesIO()
+    Image.linear_gradient("L").save(output, "JPEG", progressive=True)
+    data = output.getvalue()
+    first = data.index(b"\xff\xda")
+    scan = data[first : data.index(b"\xff\xc4", first)]
+    return data[:first] + scan * (count - data.count(b"\xff\xda")) + data[first:]
 
 
 def write_class_folders(

@@ -15,13 +15,14 @@ from tests.fuzz.target import Scramble, Target, fixture_files
 from tests.photos import image_bytes
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.image_header import pixel_form
-from tfrtool.images.audit import ImageVerdict, audit_image, quiet_pillow
+from tfrtool.images.audit import ImageVerdict, audit_image
+from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.encode import render_image
-from tfrtool.images.header import MAX_PIXELS
 from tfrtool.images.pixels import Dimensions, decode_numbers, decode_picture, raw_shape
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.images.tensor_proto import read_tensor
 from tfrtool.records.crc import crc32c
+from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
 __all__ = ["TARGET"]
 
@@ -92,7 +93,7 @@ def _check_recipe(data: bytes, recipe: ImageRecipe) -> None:
         assert verdict.conversion is None
         return
     assert verdict.format is not None
-    assert 0 < verdict.width * verdict.height <= MAX_PIXELS
+    assert 0 < verdict.width * verdict.height <= MAX_IMAGE_PIXELS
     if verdict.width * verdict.height > _CONVERTED:
         return
     if verdict.conversion is None and not recipe.always:
@@ -115,7 +116,7 @@ def _check_picture(data: bytes, verdict: ImageVerdict, dimensions: Dimensions) -
         return
     assert picture.image.mode == "RGB"
     assert 1 <= min(picture.image.size) <= max(picture.image.size) <= _BOX
-    assert picture.width * picture.height <= MAX_PIXELS
+    assert picture.width * picture.height <= MAX_IMAGE_PIXELS
     shape = raw_shape(len(data), dimensions)
     if shape is not None and picture.format == "raw" and not picture.guessed:
         assert (picture.height, picture.width) == shape[:2]

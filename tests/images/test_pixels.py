@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
 from tests.photos import image_bytes
-from tfrtool.images.audit import audit_image, quiet_pillow
+from tfrtool.images.audit import audit_image
+from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.pixels import (
     Dimensions,
     Picture,

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
-from tests.photos import image_bytes, write_class_folders
+from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.errors import CorruptShardError, DatasetError, TfrtoolError, UsageError
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
@@ -263,6 +263,16 @@ def test_images_are_left_alone_when_asked(tmp_path: Path) -> None:
     _write(tmp_path / "d", DAMAGE["cut image"][0])
     dataset, report = salvage(tmp_path / "d", tmp_path / "scratch", decode=False)
     assert (dataset.split("train").records, report.left_out) == (12, ())
+
+
+def test_image_over_a_limit_is_left_out(tmp_path: Path) -> None:
+    """TensorFlow would decode a JPEG of 501 scans, for as long as that takes."""
+    path = _write(tmp_path / "d", _instead(image_payload(0, data=many_scans(501))))
+    dataset, report = salvage(tmp_path / "d", tmp_path / "scratch")
+    assert dataset.split("train").records == 11
+    (left_out,) = report.left_out
+    assert (left_out.path, left_out.fault.record) == (path, AT)
+    assert "501 scans" in left_out.fault.message
 
 
 def test_nothing_left_is_an_error(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.photos import image_bytes, write_class_folders
+from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.errors import UsageError
 from tfrtool.loading.options import LoadOptions
 from tfrtool.loading.pipeline import load
@@ -245,3 +245,11 @@ def test_a_file_may_be_called_like_a_pattern(tree: Path) -> None:
     """A file whose name has wildcards in it is that file."""
     (tree / "a[1].jpg").write_bytes(b"")
     assert find_images(["a[1].jpg"]) == _files("a[1].jpg")
+
+
+def test_image_over_a_limit_is_given_to_no_decoder(saved: SavedModel, tmp_path: Path) -> None:
+    """A JPEG of 501 scans, which TensorFlow would decode for as long as that takes, is refused."""
+    (tmp_path / "bomb.jpg").write_bytes(many_scans(501))
+    (result,) = predict(saved, _files(tmp_path / "bomb.jpg"))
+    assert isinstance(result, Unreadable)
+    assert "501 scans" in result.reason

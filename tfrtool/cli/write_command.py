@@ -83,8 +83,8 @@ _SHOWN = 5
     type=click.Choice(["decode", "header", "tfds"]),
     default="decode",
     show_default=True,
-    help="What makes an image bad: it does not fully decode; its header is wrong; TFDS' own rule "
-    "for cats_vs_dogs.",
+    help="What makes an image bad: it does not fully decode; the header of a JPEG is wrong (fast; "
+    "cut ones are kept); TFDS' own rule for cats_vs_dogs.",
 )
 @click.option(
     "--on-bad",

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-from tfrtool.images.header import (
-    MAX_PIXELS,
-    MAX_SIDE,
-    JpegHeader,
-    is_jpeg,
-    jpeg_end,
-    read_jpeg_header,
+from tfrtool.images.decoder import (
+    RefusedImageError,
+    decode_jpeg,
+    decoder_reason,
+    open_image,
+    open_jpeg,
 )
+from tfrtool.images.header import MAX_SIDE, JpegHeader, JpegScans, is_jpeg, read_jpeg_header
 from tfrtool.images.recipe import DEFAULT_RECIPE, Check, Encode, ImageRecipe
+from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
-__all__ = [
-    "MAX_PIXELS",
-    "ImageVerdict",
-    "audit_image",
-    "decoder_reason",
-    "opaque",
-    "open_image",
-    "orientation_of",
-    "quiet_pillow",
-]
-
-FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM")
-"""What is opened. Pillow knows more, among them formats that start other programs (EPS)."""
-
-_MAX_TAGS = 1000
-"""Tags of a TIFF: cameras write about a hundred."""
+__all__ = ["ImageVerdict", "audit_image", "opaque", "orientation_of"]
 
 _TFDS_WINDOW = 512
 """What ``peek(10)`` gives on a member of a .zip, which is how TFDS reads cats_vs_dogs; on a plain
@@ -66,15 +48,6 @@ class ImageVerdict:
     conversion: str | None = None
 
 
-@contextmanager
-def quiet_pillow() -> Iterator[None]:
-    """Silence Pillow's warnings, for the whole process: what they tell is in the verdicts."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="PIL")
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        yield
-
-
 def audit_image(data: bytes, recipe: ImageRecipe = DEFAULT_RECIPE) -> ImageVerdict:
     """Tell what is wrong with an image, and whether its bytes can be kept.
 
@@ -82,7 +55,8 @@ def audit_image(data: bytes, recipe: ImageRecipe = DEFAULT_RECIPE) -> ImageVerdi
     coding that TensorFlow knows, upright, its data complete. Colour profiles stay in it, and
     TensorFlow ignores them.
 
-    ``Check.DECODE`` decodes in full: Pillow's ``verify`` passes a JPEG that is cut at 70 %.
+    ``Check.DECODE`` decodes in full, and takes a JPEG with too little or too much data for damage,
+    which decoders only warn of.
     ``Check.HEADER`` reads the header of a JPEG that can be kept, and no more; an image that will
     be encoded anew is decoded in full in any case, for else it would fail when it is too late.
     ``Check.TFDS`` first asks what TFDS' cats_vs_dogs asks, "JFIF" among the first bytes, and
@@ -97,37 +71,17 @@ def audit_image(data: bytes, recipe: ImageRecipe = DEFAULT_RECIPE) -> ImageVerdi
     if recipe.check is Check.TFDS and data.find(b"JFIF", 0, _TFDS_WINDOW) < 0:
         problem = f"no JFIF among its first {_TFDS_WINDOW} bytes, which TFDS asks for"
         return ImageVerdict(problem=problem)
-    if not is_jpeg(data):
-        return _decoded(data, None, recipe)
-    header = read_jpeg_header(data)
-    if header.problem is not None:
-        return ImageVerdict(
-            format="JPEG", width=header.width, height=header.height, problem=header.problem
-        )
+    header = read_jpeg_header(data) if is_jpeg(data) else None
     if (
-        recipe.check is not Check.DECODE
+        header is not None
+        and header.problem is None
+        and recipe.check is not Check.DECODE
         and header.plain
         and not recipe.always
         and not (recipe.orient and header.turned and _is_turned(data))
     ):
         return ImageVerdict(format="JPEG", width=header.width, height=header.height)
     return _decoded(data, header, recipe)
-
-
-def _tiff_tags(data: bytes) -> int:
-    """Return how many tags the first directory of a TIFF claims; 0 for anything else.
-
-    Pillow before 13 reads each of them, however far they overlap. (TIFF 6.0, section 2; BigTIFF
-    has wider numbers.)
-    """
-    for mark, order in ((b"II", "little"), (b"MM", "big")):
-        kind = int.from_bytes(data[2:4], order)  # type: ignore[arg-type]
-        if not data.startswith(mark) or kind not in (42, 43):
-            continue
-        start, width, counted = (4, 4, 2) if kind == 42 else (8, 8, 8)
-        directory = int.from_bytes(data[start : start + width], order)  # type: ignore[arg-type]
-        return int.from_bytes(data[directory : directory + counted], order)  # type: ignore[arg-type]
-    return 0
 
 
 def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> ImageVerdict:
@@ -138,24 +92,14 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
     same, as a test shows on damaged JPEGs, in two thirds of the time and a sixty-fourth of the
     memory. Colours are not left out, for some of them can't be decoded where grey can.
     """
-    end = -1
-    if header is not None:
-        end, problem = jpeg_end(data, header)
-        if problem is not None:
-            return ImageVerdict(
-                format="JPEG", width=header.width, height=header.height, problem=problem
-            )
-    tags = _tiff_tags(data)
-    if tags > _MAX_TAGS:
-        return ImageVerdict(format="TIFF", problem=f"it has {tags:,} tags, more than {_MAX_TAGS:,}")
     try:
-        image = open_image(data)
-    except Image.DecompressionBombError:
-        return ImageVerdict(problem=f"it claims more than {2 * MAX_PIXELS:,} pixels")
-    except UnidentifiedImageError:
-        return ImageVerdict(problem="not an image in a known format")
-    except Exception as error:  # noqa: BLE001 - decoders raise anything on hostile bytes
-        return ImageVerdict(problem=f"it can't be opened: {decoder_reason(error)}")
+        if header is None:
+            image, scans = open_image(data), JpegScans()
+        else:
+            image, scans = open_jpeg(data, header)
+    except RefusedImageError as error:
+        width, height = error.size
+        return ImageVerdict(format=error.format, width=width, height=height, problem=str(error))
     with image:
         width, height = image.size
         conversion = None
@@ -164,14 +108,17 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
             try:
                 if header is not None:
                     image.draft(None, (1, 1))
-                image.load()
+                if header is not None and header.huffman and scans.end >= 0:
+                    decode_jpeg(image, data, scans)
+                else:
+                    image.load()
             except Exception as error:  # noqa: BLE001 - decoders raise anything on hostile bytes
                 problem = f"it does not decode: {decoder_reason(error)}"
         if problem is None:
             if image.mode == "F":
                 problem = "its pixels are floating-point numbers"
             elif not recipe.always:
-                conversion = _conversion(image, header, end, recipe)
+                conversion = _conversion(image, header, scans.end, recipe)
         return ImageVerdict(
             format=image.format,
             width=width,
@@ -182,16 +129,14 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
 
 
 def _oversized(size: tuple[int, int], recipe: ImageRecipe | None) -> str | None:
-    """Return why an image is too large to decode, or to encode if there is a recipe for that."""
+    """Return why an image is too large to encode, if there is a recipe for that."""
     width, height = size
-    if width * height > MAX_PIXELS:
-        return f"it has {width} x {height} pixels, more than {MAX_PIXELS:,}"
     if recipe is None:
         return None
     if recipe.resize is not None:
         width, height = recipe.resize.fit(width, height)
-    if width * height > MAX_PIXELS:
-        return f"it would get {width} x {height} pixels, more than {MAX_PIXELS:,}"
+    if width * height > MAX_IMAGE_PIXELS:
+        return f"it would get {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}"
     if recipe.encode in (Encode.KEEP, Encode.JPEG) and max(width, height) > MAX_SIDE:
         return f"it is {width} x {height} pixels, and a JPEG has at most {MAX_SIDE:,} a side"
     return None
@@ -215,19 +160,6 @@ def _conversion(
     if end < 0:
         return "no end-of-image marker after its data"
     return None
-
-
-def open_image(data: bytes) -> Image.Image:
-    """Read the header of an image, whose pixels are decoded later.
-
-    Raises:
-        UnidentifiedImageError: no format of `FORMATS` knows these bytes.
-        Image.DecompressionBombError: it claims more than twice `MAX_PIXELS`.
-    """
-    if is_jpeg(data):
-        return Image.open(io.BytesIO(data), formats=("JPEG",))
-    Image.init()  # registers all formats that this Pillow was built with, the first time only
-    return Image.open(io.BytesIO(data), formats=[name for name in FORMATS if name in Image.OPEN])
 
 
 def orientation_of(image: Image.Image) -> int:
@@ -260,8 +192,3 @@ def opaque(image: Image.Image) -> Image.Image:
     canvas = Image.new("RGB", rgba.size, "white")
     canvas.paste(rgba, mask=rgba.getchannel("A"))
     return canvas
-
-
-def decoder_reason(error: Exception) -> str:
-    """Return what a decoder said, on one line of bounded length."""
-    return " ".join(str(error).split())[:200] or type(error).__name__

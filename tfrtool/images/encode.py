@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from PIL import Image
 
 from tfrtool.errors import SourceError
-from tfrtool.images.audit import decoder_reason, opaque, open_image, orientation_of
+from tfrtool.images.audit import opaque, orientation_of
+from tfrtool.images.decoder import decoder_reason, open_image
 from tfrtool.images.recipe import DEFAULT_RECIPE, Encode, ImageRecipe
 
-__all__ = ["UPRIGHTING", "RenderedImage", "render_image"]
+__all__ = ["SIDEWAYS", "UPRIGHTING", "RenderedImage", "render_image"]
 
 UPRIGHTING = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -25,7 +26,7 @@ UPRIGHTING = {
 """What undoes each EXIF orientation (Exif 2.32, table 6)."""
 
 _ORIENTATION = 0x0112  # Exif 2.32, table 4
-_SIDEWAYS = 5
+SIDEWAYS = 5
 """From this orientation on, width and height change places."""
 
 _GAP = 3.0
@@ -118,7 +119,7 @@ def _target(
     if recipe.resize is None:
         return None
     width, height = stored
-    if recipe.orient and orientation >= _SIDEWAYS:
+    if recipe.orient and orientation >= SIDEWAYS:
         height, width = recipe.resize.fit(height, width)
         return width, height
     return recipe.resize.fit(width, height)

@@ -6,10 +6,25 @@ import re
 import struct
 from typing import NamedTuple
 
-__all__ = ["MAX_PIXELS", "MAX_SIDE", "JpegHeader", "is_jpeg", "jpeg_end", "read_jpeg_header"]
+from tfrtool.images.structure import exif_problem, structure_problem
+from tfrtool.storage.limits import (
+    MAX_IMAGE_BYTES,
+    MAX_IMAGE_PIXELS,
+    MAX_SCAN_PIXELS,
+    MAX_SCANS,
+    MAX_SEGMENTS,
+    MAX_STRAY_BYTES,
+)
 
-MAX_PIXELS = 89_478_485
-"""The largest image, in pixels: Pillow's own threshold for a decompression bomb (2**28 / 3)."""
+__all__ = [
+    "MAX_SIDE",
+    "JpegHeader",
+    "JpegScans",
+    "is_jpeg",
+    "limit_problem",
+    "read_jpeg_header",
+    "read_jpeg_scans",
+]
 
 MAX_SIDE = 65_500
 """The longest side of a JPEG that libjpeg reads or writes: its JPEG_MAX_DIMENSION."""
@@ -31,15 +46,6 @@ _MARKER = re.compile(rb"\xff[^\x00\xff]")
 _AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 """A marker that ends a scan: no stuffed byte, no restart marker."""
 
-_MAX_SEGMENTS = 10_000
-"""Segments before or between scans; an ICC profile takes up to 255, a photograph about ten."""
-
-_MAX_SCANS = 500
-"""The scans at which libjpeg-turbo's own fuzzers stop; usual progressive JPEGs have ten."""
-
-_MAX_WORK = 32 * MAX_PIXELS
-"""Scans times pixels: each scan goes over all coefficients, however few bytes it has."""
-
 _TURNED_XMP = re.compile(rb'tiff:Orientation(?:="|>)[2-9]')
 _ORIENTATION = 0x0112  # Exif 2.32, table 4
 _UPRIGHT = (_ORIENTATION, 3, 1, 1)  # tag, type SHORT, one value, the value
@@ -55,7 +61,8 @@ class JpegHeader(NamedTuple):
         height: in pixels.
         components: channels as stored: 1 grey, 3 colour, 4 CMYK.
         plain: whether it is of the everyday kind: baseline or progressive Huffman coding, grey or
-            colour, no stray bytes, and an end of image somewhere.
+            colour, and no stray bytes.
+        huffman: whether it is baseline or progressive with Huffman codes, as nearly all are.
         familiar: whether TensorFlow knows its coding process, arithmetic coding among them.
         turned: whether its metadata may turn it; if not, it is upright for sure.
         scan: where the entropy-coded data starts, in bytes.
@@ -66,6 +73,7 @@ class JpegHeader(NamedTuple):
     height: int
     components: int
     plain: bool
+    huffman: bool
     familiar: bool
     turned: bool
     scan: int
@@ -85,17 +93,20 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
     Args:
         data: a whole file that `is_jpeg`.
     """
-    width = height = components = bits = frame = frames = 0
-    plain, turned, exif = True, False, False
+    width = height = components = bits = frame = frames = stray = 0
+    plain, turned, exif = True, False, bytearray()
     position = 2
     try:
-        for _ in range(_MAX_SEGMENTS):
+        for _ in range(MAX_SEGMENTS):
             marker = data[position + 1]
             if data[position] != 0xFF or marker not in _WITH_LENGTH:
                 plain = plain and marker == 0xFF and data[position] == 0xFF  # fill bytes
                 found = _MARKER.search(data, position)
                 if found is None:
                     raise IndexError
+                stray += found.start() - position
+                if stray > MAX_STRAY_BYTES:
+                    return _broken(f"it has {stray:,} stray bytes, more than {MAX_STRAY_BYTES:,}")
                 position = found.start()
                 if data[position + 1] not in _WITH_LENGTH:
                     plain = False
@@ -113,19 +124,20 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
             elif marker == _APP1:
                 if data.startswith(b"Exif\0\0", position + 4):
                     # Pillow joins several of them.
-                    turned = turned or exif or _may_turn(data, position + 10)
-                    exif = True
+                    turned = turned or bool(exif) or _may_turn(data, position + 10)
+                    exif += data[position + 10 : position + length + 2]
+                    if (problem := exif_problem(bytes(exif))) is not None:
+                        return _broken(problem)
                 elif _TURNED_XMP.search(data, position, position + length + 2):
                     turned = True
             if length < 2:
                 plain, length = False, 2
             position += 2 + length
         else:
-            return _broken(f"it has more than {_MAX_SEGMENTS:,} segments before its image data")
+            return _broken(f"it has more than {MAX_SEGMENTS:,} segments before its image data")
     except IndexError:
         return _broken("it is truncated before its image data")
     scan = position + 2 + length
-    problem: str | None
     if frames == 0:
         problem = "it has no frame header"
     elif frame in _UNKNOWN_FRAMES:
@@ -134,18 +146,27 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
         problem = f"it has {components} components of {bits} bits, which no decoder here knows"
     else:
         problem = _size_problem(width, height)
-    plain = (
-        plain
-        and frames == 1
-        and frame in _PLAIN_FRAMES
-        and components != 4
-        and data.rfind(b"\xff\xd9", scan) >= 0
-    )
-    familiar = frame in _PLAIN_FRAMES or frame in (0xC9, 0xCA)
-    return JpegHeader(width, height, components, plain, familiar, turned, scan, problem)
+    huffman = frame in _PLAIN_FRAMES
+    plain = plain and frames == 1 and huffman and components != 4
+    familiar = huffman or frame in (0xC9, 0xCA)
+    return JpegHeader(width, height, components, plain, huffman, familiar, turned, scan, problem)
 
 
-def jpeg_end(data: bytes, header: JpegHeader) -> tuple[int, str | None]:
+class JpegScans(NamedTuple):
+    """Where the entropy-coded data of a JPEG ends.
+
+    Attributes:
+        spans: where each scan's data starts and ends, in bytes, without fill bytes behind it.
+        end: where the end-of-image marker is; -1 if there is none.
+        problem: why it must not be decoded, for its scans would cost too much; else None.
+    """
+
+    spans: tuple[tuple[int, int], ...] = ()
+    end: int = -1
+    problem: str | None = None
+
+
+def read_jpeg_scans(data: bytes, header: JpegHeader) -> JpegScans:
     """Follow the scans of a JPEG to its end of image.
 
     libjpeg looks for that marker after the last scan, and TensorFlow refuses an image whose data
@@ -154,26 +175,41 @@ def jpeg_end(data: bytes, header: JpegHeader) -> tuple[int, str | None]:
     Args:
         data: the whole file.
         header: what `read_jpeg_header` says of it, without a problem.
-
-    Returns:
-        Where the end-of-image marker is, in bytes, or -1 if there is none; and why the image must
-        not be decoded (its scans would cost too much), or None.
     """
     pixels = header.width * header.height
-    position, scans = header.scan, 1
-    for _ in range(_MAX_SEGMENTS):
+    position, start, spans = header.scan, header.scan, []
+    for _ in range(MAX_SEGMENTS):
         found = _AFTER_SCAN.search(data, position)
         if found is None:
-            return -1, None
+            break
         marker, position = data[found.end() - 1], found.end()
+        if start:
+            end = found.start()
+            if data[end - 1] == 0xFF:
+                end = start + len(data[start:end].rstrip(b"\xff"))
+            spans.append((start, end))
         if marker == _EOI:
-            return found.start(), None
+            return JpegScans(tuple(spans), found.start())
         if marker in _WITH_LENGTH:
             position += max(2, int.from_bytes(data[position : position + 2], "big"))
-        scans += marker == _SOS
-        if scans > _MAX_SCANS or (scans > 1 and scans * pixels > _MAX_WORK):
-            return -1, f"it has {scans} scans or more of {header.width} x {header.height} pixels"
-    return -1, f"it has more than {_MAX_SEGMENTS:,} segments after its image data"
+        start = position if marker == _SOS else 0
+        scans = len(spans) + bool(start)
+        if scans > MAX_SCANS or (scans > 1 and scans * pixels > MAX_SCAN_PIXELS):
+            problem = f"it has {scans} scans or more of {header.width} x {header.height} pixels"
+            return JpegScans(problem=problem)
+    else:
+        return JpegScans(problem=f"it has more than {MAX_SEGMENTS:,} segments after its image data")
+    return JpegScans()
+
+
+def limit_problem(data: bytes) -> str | None:
+    """Return why an image of any format must not be given to a decoder; None where it may."""
+    if len(data) > MAX_IMAGE_BYTES:
+        return f"it has {len(data):,} bytes, more than {MAX_IMAGE_BYTES:,}"
+    if not is_jpeg(data):
+        return structure_problem(data)
+    header = read_jpeg_header(data)
+    return header.problem or read_jpeg_scans(data, header).problem
 
 
 def _size_problem(width: int, height: int) -> str | None:
@@ -181,13 +217,13 @@ def _size_problem(width: int, height: int) -> str | None:
         return f"it has {width} x {height} pixels"
     if width > MAX_SIDE or height > MAX_SIDE:
         return f"it has {width} x {height} pixels, more than {MAX_SIDE:,} a side"
-    if width * height > MAX_PIXELS:
-        return f"it has {width} x {height} pixels, more than {MAX_PIXELS:,}"
+    if width * height > MAX_IMAGE_PIXELS:
+        return f"it has {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}"
     return None
 
 
 def _broken(problem: str) -> JpegHeader:
-    return JpegHeader(0, 0, 0, False, False, False, 0, problem)
+    return JpegHeader(0, 0, 0, False, False, False, False, 0, problem)
 
 
 def _may_turn(data: bytes, start: int) -> bool:

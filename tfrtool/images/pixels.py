@@ -8,17 +8,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-from tfrtool.images.audit import (
-    MAX_PIXELS,
-    decoder_reason,
-    opaque,
-    open_image,
-    orientation_of,
-    quiet_pillow,
-)
+from tfrtool.images.audit import opaque, orientation_of
+from tfrtool.images.decoder import RefusedImageError, decoder_reason, open_image, quiet_pillow
+from tfrtool.images.encode import SIDEWAYS, UPRIGHTING
 from tfrtool.images.tensor_proto import read_tensor
+from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
 __all__ = ["Dimensions", "Picture", "decode_numbers", "decode_picture", "raw_shape"]
 
@@ -27,17 +23,6 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 _SCALABLE = ("L", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
 """Modes whose pixels can be averaged as they are."""
-
-_UPRIGHTING = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What undoes each EXIF orientation (Exif 2.32, table 6)."""
 
 _CHECKS = ("#ffffff", "#cccccc")
 _CHECK_SIZE = 8
@@ -144,7 +129,7 @@ def raw_shape(length: int, dimensions: Dimensions) -> tuple[int, int, int] | Non
     Channels that are not said are derived; where "depth" means bits, or is nonsense, likewise.
     """
     height, width = dimensions.height or 0, dimensions.width or 0
-    if height < 1 or width < 1 or height * width > MAX_PIXELS:
+    if height < 1 or width < 1 or height * width > MAX_IMAGE_PIXELS:
         return None
     channels, rest = divmod(length, height * width)
     return (height, width, channels) if not rest and channels in _MODES else None
@@ -153,33 +138,24 @@ def raw_shape(length: int, dimensions: Dimensions) -> tuple[int, int, int] | Non
 def _encoded(data: bytes, box: int) -> Picture:
     try:
         image = open_image(data)
-    except Image.DecompressionBombError:
-        return Picture(format="bomb", problem=f"it claims more than {2 * MAX_PIXELS:,} pixels")
-    except UnidentifiedImageError:
-        return Picture(problem="not an image in a known format")
-    except Exception as error:  # noqa: BLE001 - decoders raise anything on hostile bytes
-        return Picture(format="unknown", problem=f"it can't be opened: {decoder_reason(error)}")
+    except RefusedImageError as error:
+        format_ = error.format or ("unknown" if error.known else None)
+        width, height = error.size
+        return Picture(format=format_, width=width, height=height, problem=str(error))
     with image:
         format_, (width, height) = image.format, image.size
-        if width * height > MAX_PIXELS:
-            problem = f"it has {width} x {height} pixels, more than {MAX_PIXELS:,}"
-            return Picture(format=format_, width=width, height=height, problem=problem)
         try:
             if format_ not in ("JPEG", "MPO"):  # they may be decoded at a smaller scale, later
                 # Before EXIF is asked for: that loads a PNG, and hides how it failed.
                 image.load()
-            turn = _UPRIGHTING.get(orientation_of(image))
+            orientation = orientation_of(image)
             small = _small(image, box)
-            small = small if turn is None else small.transpose(turn)
+            if orientation in UPRIGHTING:
+                small = small.transpose(UPRIGHTING[orientation])
         except Exception as error:  # noqa: BLE001 - decoders raise anything on hostile bytes
             problem = f"it does not decode: {decoder_reason(error)}"
             return Picture(format=format_, width=width, height=height, problem=problem)
-    if turn is not None and turn in (
-        Image.Transpose.TRANSPOSE,
-        Image.Transpose.TRANSVERSE,
-        Image.Transpose.ROTATE_90,
-        Image.Transpose.ROTATE_270,
-    ):
+    if orientation >= SIDEWAYS:
         width, height = height, width
     return Picture(image=small, format=format_, width=width, height=height)
 
@@ -267,7 +243,7 @@ def _square(length: int) -> tuple[int, int, int] | None:
     for channels in (1, 3):
         side = math.isqrt(length // channels)
         if side >= _SMALLEST_GUESS and side * side * channels == length:
-            return (side, side, channels) if side * side <= MAX_PIXELS else None
+            return (side, side, channels) if side * side <= MAX_IMAGE_PIXELS else None
     return None
 
 

@@ -18,7 +18,7 @@ class Check(enum.Enum):
     """What makes an image bad; the values are those of the CLI."""
 
     DECODE = "decode"
-    """It does not fully decode."""
+    """It does not fully decode, or has less or more data than pixels."""
     HEADER = "header"
     """The header of a JPEG is wrong; or it needs encoding, and does not fully decode."""
     TFDS = "tfds"

@@ -127,7 +127,8 @@ class ImageCheck:
                         self._audit(record, name, value)
 
     def _audit(self, record: Record, name: str, value: bytes) -> None:
-        from tfrtool.images.audit import audit_image, quiet_pillow
+        from tfrtool.images.audit import audit_image
+        from tfrtool.images.decoder import quiet_pillow
 
         with quiet_pillow():
             verdict = audit_image(value)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from tfrtool.examples.example import DType, Value
+from tfrtool.images.header import limit_problem
 from tfrtool.loading.classes import label_problem, single_values
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.forms import ImageEncoding
@@ -16,8 +17,10 @@ __all__ = ["RecordCheck"]
 class RecordCheck:
     """A function of payloads that knows what the decoder of a dataset will ask of them."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, *, images: bool = True) -> None:
+        """Prepare for a dataset; with ``images``, encoded ones are held to the limits."""
         self._dataset = dataset
+        self._images = images
         self._image = _key(dataset.image_feature)
         self._label = _key(dataset.label_feature)
         form = dataset.image_form
@@ -38,7 +41,9 @@ class RecordCheck:
     def _pixels(self, image: bytes, values: Mapping[bytes, Value | None]) -> str | None:
         form = self._dataset.image_form
         if form.encoding is ImageEncoding.ENCODED:
-            return None
+            problem = limit_problem(image) if self._images else None
+            name = self._dataset.image_feature
+            return None if problem is None else f"the feature {name!r} does not decode: {problem}"
         sides = [values.get(key) for key in self._sides] or [form.height, form.width]
         height, width = (side if isinstance(side, int) else 0 for side in sides)
         if height < 1 or width < 1:

@@ -216,7 +216,7 @@ class _Shard:
 
     def salvage(self, *, decode: bool) -> _Finding:
         """Read, check, and write again if anything is wrong."""
-        self._scan()
+        self._scan(RecordCheck(self.dataset, images=decode))
         path = self.path
         if self._faults and self._kept:
             path = self._write()
@@ -236,8 +236,7 @@ class _Shard:
             lost=tuple(self._lost),
         )
 
-    def _scan(self) -> None:
-        check = RecordCheck(self.dataset)
+    def _scan(self, check: RecordCheck) -> None:
         end = 0
         with _reading(self.path, self.compression) as reader:
             for item in reader.read():

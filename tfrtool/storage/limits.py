@@ -9,12 +9,24 @@ from __future__ import annotations
 __all__ = [
     "FREE_UNPACKED_BYTES",
     "MAX_ARCHIVE_HEADER_BYTES",
+    "MAX_CHUNKS",
     "MAX_DEFLATE_RATIO",
     "MAX_ENTRIES_WALKED",
+    "MAX_EXIF_BYTES",
     "MAX_FILES_LOOKED_INTO",
+    "MAX_FRAMES",
     "MAX_IMAGE_BYTES",
+    "MAX_IMAGE_PIXELS",
     "MAX_METADATA_BYTES",
+    "MAX_METADATA_CHUNKS",
+    "MAX_SCANS",
+    "MAX_SCAN_PIXELS",
+    "MAX_SEGMENTS",
+    "MAX_SLOW_BYTES",
+    "MAX_STRAY_BYTES",
     "MAX_STREAM_COPY",
+    "MAX_STRIPS",
+    "MAX_TAGS",
     "MAX_UNPACKED_RATIO",
     "unpacked_limit",
 ]
@@ -55,6 +67,47 @@ MAX_STREAM_COPY = 256 * 1024 * 1024
 """Of a stream, what is also written to a temporary file, to tell the cause of a fault from the
 bytes around it: twice a shard of the usual size. A stream need not end, and the file may be in
 memory."""
+
+MAX_IMAGE_PIXELS = 89_478_485
+"""Of one image: Pillow's own threshold for a decompression bomb (2**28 / 3), 256 MiB in RGB."""
+
+MAX_SCANS = 500
+"""Of a JPEG: where libjpeg-turbo's own fuzzers stop; usual progressive JPEGs have ten."""
+
+MAX_SCAN_PIXELS = 32 * MAX_IMAGE_PIXELS
+"""Scans of a JPEG times its pixels: each scan goes over all of them, however few bytes it has."""
+
+MAX_SEGMENTS = 10_000
+"""Of a JPEG before its pixels, and behind: a profile takes up to 255, a photograph about ten."""
+
+MAX_EXIF_BYTES = 1024 * 1024
+"""Of Exif data. One segment of a JPEG holds 64 KiB; Pillow joins many, by the square of them."""
+
+MAX_TAGS = 1000
+"""Of a TIFF, or of Exif data: cameras write about a hundred. Pillow before 13 reads each of them,
+however far they overlap."""
+
+MAX_STRIPS = 100_000
+"""Strips or tiles of a TIFF, each of which costs about 15 us; one for each row is usual, and a
+JPEG made of it has at most 65,500 rows."""
+
+MAX_CHUNKS = 100_000
+"""Chunks of a PNG, or blocks of a GIF's comments, about 5 us each. libpng writes pixels in chunks
+of 8 KiB: 65,536 of them in the largest file."""
+
+MAX_METADATA_CHUNKS = 1000
+"""Of the chunks of a PNG those that hold no pixels: a profile among them may unpack to 1 MiB.
+Texts may do so, too, and Pillow stops when all of them are larger than 64 MiB."""
+
+MAX_FRAMES = 10_000
+"""Of an animation, of which only the first is decoded here; TensorFlow decodes all of a GIF."""
+
+MAX_STRAY_BYTES = 64 * 1024
+"""In the header of a JPEG, GIF or PPM what belongs to nothing: Pillow reads it byte by byte."""
+
+MAX_SLOW_BYTES = 8 * 1024 * 1024
+"""Of a PPM in text or of unusual depth, and of a run-length encoded BMP: Pillow decodes these in
+Python, about a million bytes a second."""
 
 
 def unpacked_limit(packed: int, ratio: int = MAX_UNPACKED_RATIO) -> int:

@@ -6,33 +6,28 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import SourceError, os_reason
-from tfrtool.images.audit import MAX_PIXELS, audit_image, quiet_pillow
+from tfrtool.images.audit import audit_image
+from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.encode import render_image
-from tfrtool.images.recipe import Check, Encode, ImageRecipe
+from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.folder_reader import read_file
 from tfrtool.sources.items import LeftOut
 from tfrtool.sources.walk import file_entry
+from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.training.prediction import ImageFile, Prediction, PredictOptions, Unreadable
 from tfrtool.training.saved_model import SavedModel
 
 __all__ = ["predict"]
 
-_RECIPE = ImageRecipe(check=Check.HEADER)
-"""What tfrtool write keeps as it is. A JPEG that doesn't decode is found when it is decoded."""
-
 _DEFAULT = PredictOptions()
 
-_MAX_BYTES = 8 * MAX_PIXELS
-"""Four channels of 16 bits, not compressed; a larger file holds no image that would be decoded."""
-
-_PIXELS = replace(_RECIPE, encode=Encode.RAW)
+_PIXELS = ImageRecipe(encode=Encode.RAW)
 
 
 def predict(
@@ -110,14 +105,14 @@ def _read(image: ImageFile, size: int) -> Any:
         return Unreadable(path=image.path, reason=entry.reason)
     if entry.problem is not None:
         return Unreadable(path=image.path, reason=entry.problem)
-    if entry.bytes > _MAX_BYTES:
-        reason = f"it has {entry.bytes:,} bytes, more than {_MAX_BYTES:,}"
+    if entry.bytes > MAX_IMAGE_BYTES:
+        reason = f"it has {entry.bytes:,} bytes, more than {MAX_IMAGE_BYTES:,}"
         return Unreadable(path=image.path, reason=reason)
     try:
         data = read_file(image.path, entry.bytes)
     except OSError as error:
         return Unreadable(path=image.path, reason=os_reason(error))
-    verdict = audit_image(data, _RECIPE)
+    verdict = audit_image(data)
     if verdict.problem is not None:
         return Unreadable(path=image.path, reason=verdict.problem)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TypeVar
 
-from tfrtool.images.audit import quiet_pillow
+from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.sources.items import Source
 from tfrtool.writing.findings import Audit, Finding, Findings, examine

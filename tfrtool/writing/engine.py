@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tfrtool.images.audit import quiet_pillow
+from tfrtool.images.decoder import quiet_pillow
 from tfrtool.writing.audit import mostly_waits
 from tfrtool.writing.plan import ShardResult, ShardTask
 from tfrtool.writing.pool import Cancelled, Tally, run_in_order

@@ -1,0 +1,220 @@
+"""The one way to a decoder: what costs more than the limits allow never gets there."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from PIL import Image, ImageFile, UnidentifiedImageError
+
+from tfrtool.images.header import JpegHeader, JpegScans, is_jpeg, read_jpeg_header, read_jpeg_scans
+from tfrtool.images.structure import exif_problem, structure_problem
+from tfrtool.storage.limits import MAX_FRAMES, MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
+
+__all__ = [
+    "RefusedImageError",
+    "decode_jpeg",
+    "decoder_reason",
+    "open_image",
+    "open_jpeg",
+    "quiet_pillow",
+]
+
+_FORMATS = ("PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM")
+"""What is opened besides JPEG. Pillow knows more, among it what starts other programs (EPS)."""
+
+_COUNTED = ("PNG", "WEBP", "AVIF")
+"""Formats whose number of frames Pillow knows when they are open."""
+
+_SPARE = 16
+"""Bytes before the end of a scan. A decoder that has all pixels without them never needs them."""
+
+_RESTART = re.compile(rb"\xff[\xd0-\xd7]")
+
+_LOOKAHEAD = b"\xff\x00" * 8
+"""64 bits to read behind a scan, as far as libjpeg looks ahead. They are no Huffman codes."""
+
+
+class RefusedImageError(Exception):
+    """An image that can't be opened, or must not be; the text is a clause that says why.
+
+    Attributes:
+        known: whether it is an image in a known format.
+        format: which, by Pillow's name; None where that isn't sure.
+        size: its width and height in pixels; 0 where they are not known.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        known: bool = True,
+        format: str | None = None,  # noqa: A002 - it is Pillow's word
+        size: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__(problem)
+        self.known = known
+        self.format = format
+        self.size = size
+
+
+@contextmanager
+def quiet_pillow() -> Iterator[None]:
+    """Silence Pillow's warnings, for the whole process: what they tell is in the verdicts."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="PIL")
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        yield
+
+
+def open_image(data: bytes) -> ImageFile.ImageFile:
+    """Read the header of an image, whose pixels are decoded later.
+
+    Raises:
+        RefusedImageError: it is over a limit, or no decoder knows it.
+    """
+    if is_jpeg(data):
+        return open_jpeg(data, read_jpeg_header(data))[0]
+    problem = structure_problem(data)
+    if problem is not None:
+        raise RefusedImageError(problem)
+    Image.init()  # registers all formats that this Pillow was built with, the first time only
+    return _open(data, [name for name in _FORMATS if name in Image.OPEN])
+
+
+def open_jpeg(data: bytes, header: JpegHeader) -> tuple[ImageFile.ImageFile, JpegScans]:
+    """Open a JPEG as `open_image` does, and say where its scans are.
+
+    Args:
+        data: a whole file that `is_jpeg`.
+        header: what `read_jpeg_header` says of it.
+
+    Raises:
+        RefusedImageError: it is over a limit, or no decoder knows it.
+    """
+    problem, scans = header.problem, JpegScans()
+    if problem is None:
+        scans = read_jpeg_scans(data, header)
+        problem = scans.problem
+    if problem is not None:
+        raise RefusedImageError(problem, format="JPEG", size=(header.width, header.height))
+    return _open(data, ["JPEG"]), scans
+
+
+def _open(data: bytes, formats: list[str]) -> ImageFile.ImageFile:
+    if len(data) > MAX_IMAGE_BYTES:
+        raise RefusedImageError(f"it has {len(data):,} bytes, more than {MAX_IMAGE_BYTES:,}")
+    try:
+        image = Image.open(io.BytesIO(data), formats=formats)
+    except Image.DecompressionBombError as error:
+        reason = f"it claims more than {2 * MAX_IMAGE_PIXELS:,} pixels"
+        raise RefusedImageError(reason) from error
+    except UnidentifiedImageError as error:
+        raise RefusedImageError("not an image in a known format", known=False) from error
+    except Exception as error:  # decoders raise anything on hostile bytes
+        raise RefusedImageError(f"it can't be opened: {decoder_reason(error)}") from error
+    width, height = image.size
+    exif, frames = image.info.get("exif"), 1
+    if image.format in _COUNTED:
+        frames = getattr(image, "n_frames", 1)
+    problem: str | None = None
+    if width * height > MAX_IMAGE_PIXELS:
+        problem = f"it has {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}"
+    elif frames > MAX_FRAMES:
+        problem = f"it has {frames:,} frames, more than {MAX_FRAMES:,}"
+    elif isinstance(exif, bytes) and "JPEG" not in formats:  # its header has told of that
+        problem = exif_problem(exif.removeprefix(b"Exif\0\0"))
+    if problem is not None:
+        image.close()
+        raise RefusedImageError(problem, format=image.format, size=image.size)
+    return image
+
+
+def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> None:
+    """Decode a JPEG of Huffman codes, and find the damage that Pillow says nothing of.
+
+    Where data is missing, libjpeg fills up the picture with grey, and where there is too much it
+    leaves that out. It warns of both, but Pillow keeps its warnings to itself. Here the decoder
+    gets each scan without the marker behind it, at which it would stop to ask for more. So it is
+    seen whether it has the scan's last pixel before the scan's last bytes, and whether it has it
+    behind them: to within about 16 bytes.
+
+    Args:
+        image: the open JPEG, whose pixels have not been asked for.
+        data: its bytes.
+        scans: what `read_jpeg_scans` says of it: that it has an end, and no problem.
+
+    Raises:
+        RefusedImageError: there is too little data, or too much.
+        OSError: the data can't be decoded.
+    """
+    image.load_prepare()
+    view, fed, many = memoryview(data), 0, len(scans.spans) > 1
+    if not many and data[scans.spans[0][1] : scans.end].strip(b"\xff"):
+        # Nothing behind an only scan is fed below, but a decoder reads on to the end of the image.
+        with closing(_Feed(image)) as feed:
+            feed.give(view)
+    with closing(_Feed(image)) as feed:
+        for start, end in scans.spans:
+            spare = max(end - _SPARE, fed)
+            early = feed.give(view[fed:spare], view[spare : spare + 1], view[spare + 1 : spare + 2])
+            if early and end - start > 2 * _SPARE:
+                raise RefusedImageError("its data goes on after its last pixel")
+            whole = feed.give(view[spare + 2 : end], _LOOKAHEAD, b"\0", b"\0")
+            # A decoder that waits for a restart gets it, and wants its data then.
+            restarts = len(_RESTART.findall(view[start:end])) if many and whole else 0
+            whole = whole and feed.give(bytes((0xFF, 0xD0 + restarts % 8)), b"\0", b"\0")
+            if not (feed.finished or (many and whole)):
+                raise RefusedImageError("its data ends before its last pixel")
+            fed = end
+        feed.give(view[fed:])
+        if not feed.finished:
+            raise RefusedImageError("its data ends before its last pixel")
+
+
+class _Feed:
+    """What a decoder has been given of a JPEG.
+
+    Attributes:
+        finished: whether it has all pixels, and wants no more.
+    """
+
+    def __init__(self, image: ImageFile.ImageFile) -> None:
+        codec, extents, _, args = image.tile[0]
+        # What `image.load` does, too; there is no public way to what a decoder has left over.
+        self._decoder: Any = Image._getdecoder(image.mode, codec, args, image.decoderconfig)
+        self._decoder.setimage(image.im, extents)
+        self._left = b""
+        self.finished = False
+
+    def close(self) -> None:
+        """Let go of the decoder."""
+        self._decoder.cleanup()
+
+    def give(self, *pieces: bytes | memoryview) -> bool:
+        """Give it more, and return whether it has the last pixel of the scan.
+
+        Then it passes over all that is no marker. Before that it takes bytes by some at a time,
+        so that of two single bytes one is left at least.
+        """
+        passed = False
+        for piece in pieces:
+            if self.finished:
+                return True
+            passed = not self._left
+            rest = self._left + piece if self._left else piece
+            taken, status = self._decoder.decode(rest)
+            if status < 0:
+                raise OSError("broken data stream")
+            self.finished = taken < 0
+            self._left = bytes(rest[taken:]) if taken >= 0 else b""
+        return self.finished or (passed and not self._left)
+
+
+def decoder_reason(error: Exception) -> str:
+    """Return what a decoder said, on one line of bounded length."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
