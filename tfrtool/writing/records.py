@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tfrtool.errors import WriteError
 from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.images.audit import decoder_reason
+from tfrtool.images.decoder import decoder_reason
 from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Check, Encode
 from tfrtool.sources.items import Item
