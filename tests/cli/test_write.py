@@ -153,3 +153,40 @@ def test_resume_may_be_repeated(
     assert main([*words, "--seed", "3"]) == 2
     assert "seed 0, not 3" in capsys.readouterr().err
     assert main(words) == 0
+
+
+def test_what_a_table_was_taken_for_is_said(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """New numbers of integer labels and dropped columns are on stderr and in the report."""
+    table = photos / "table.csv"
+    names = sorted(path.relative_to(photos) for path in photos.rglob("*.jpg"))
+    rows = [f"{name},{5 if name.parts[0] == 'cat' else 10},x" for name in names]
+    table.write_text("\n".join(["path,label,weather", *rows]))
+    assert main(["write", str(table), str(tmp_path / "pets"), "--json"]) == 0
+    output = capsys.readouterr()
+    for said in (output.err, " ".join(json.loads(output.out)["notices"])):
+        assert "5 becomes 0, 10 becomes 1" in said
+        assert "'weather'" in said
+    report = json.loads((tmp_path / "pets" / "write_report.json").read_text())
+    assert report["notices"] == json.loads(output.out)["notices"]
+    assert (tmp_path / "pets" / "label.labels.txt").read_text().split() == ["5", "10"]
+    assert main(["write", str(table), str(tmp_path / "none"), "--dry-run"]) == 0
+    assert "5 becomes 0" in capsys.readouterr().err
+
+
+def test_a_table_leads_elsewhere_with_root_only(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --root the error names it, and with it the images are taken; others need no root."""
+    (tmp_path / "tables").mkdir()
+    table = tmp_path / "tables" / "table.csv"
+    table.write_text("".join(f"{path},{path.parent.name}\n" for path in photos.rglob("*.jpg")))
+    arguments = ["write", str(table), str(tmp_path / "pets"), "--dry-run"]
+    assert main(arguments) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(table) in line
+    assert "--root" in line
+    assert main([*arguments, "--root", str(photos)]) == 0
+    assert main(["write", str(photos), str(tmp_path / "pets"), "--root", str(photos)]) == 2
+    assert main([*arguments, "--root", str(tmp_path / "missing")]) == 2

@@ -18,11 +18,13 @@ def make_images(folder: Path) -> Path:
     return folder
 
 
-def read(folder: Path, text: str | bytes, name: str = "table.csv") -> Source:
+def read(
+    folder: Path, text: str | bytes, name: str = "table.csv", root: Path | None = None
+) -> Source:
     """Write a table into a folder, and read it."""
     table = folder / name
     table.write_bytes(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
-    return read_table(table)
+    return read_table(table, root)
 
 
 def found(source: Source) -> list[tuple[str, str, str | None]]:

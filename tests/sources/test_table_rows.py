@@ -80,14 +80,16 @@ def test_no_known_columns(folder: Path) -> None:
 
 
 def test_without_a_header(folder: Path) -> None:
-    """Two or three columns need no header if the first row's file is there."""
+    """Two or three columns need no header if the first row names an image."""
     assert found(read(folder, "a.jpg,cat\nb.jpg,dog\n")) == [
         ("a.jpg", "cat", None),
         ("b.jpg", "dog", None),
     ]
     assert found(read(folder, "a.jpg;cat;TRAIN\n")) == [("a.jpg", "cat", "train")]
     assert found(read(folder, "TEST,a.jpg,cat\n")) == [("a.jpg", "cat", "test")]
-    for text in ("missing.jpg,cat\na.jpg,cat\n", "a.jpg\n", "a.jpg,cat,train,4\n"):
+    source = read(folder, "missing.jpg,cat\na.jpg,cat\n")
+    assert (found(source), reasons(source)) == ([("a.jpg", "cat", None)], ["row 1: no such file"])
+    for text in ("a,cat\na.jpg,cat\n", "a.jpg\n", "a.jpg,cat,train,4\n"):
         with pytest.raises(SourceError, match="no columns of paths and labels"):
             read(folder, text)
 
@@ -98,7 +100,7 @@ JSON_LINES = [
     ('{"path": "b.jpg", "label": 1.5}', "its label is not a string or an integer"),
     ('{"path": "b.jpg", "label": true}', "its label is not a string or an integer"),
     ('{"path": "b.jpg", "label": NaN}', "its label is not a string or an integer"),
-    ('{"path": "b.jpg", "label": ["x"]}', "its label is not a string or an integer"),
+    ('{"path": "b.jpg", "label": {"x": 1}}', "its label is not a string or an integer"),
     ('{"path": "b.jpg", "label": null}', "no label"),
     ('{"path": "b.jpg", "label": "\\ud800"}', "its label is no UTF-8"),
     ('{"path": "b.jpg\\u0000", "label": "x"}', "its path can't be printed"),

@@ -10,7 +10,7 @@ import click
 from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit_json, emit_page, human_count, warn
+from tfrtool.cli.output import emit_json, emit_page, human_count, note, warn
 from tfrtool.cli.parameters import RESIZE, SIZE
 from tfrtool.errors import UsageError, printable
 from tfrtool.records.compression import Compression
@@ -45,6 +45,12 @@ _SHOWN = 5
     default="folder",
     show_default=True,
     help="Take labels from folders (cat/1.jpg) or from names (cat.1.jpg).",
+)
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Let a table name files below DIR, and not only below its own folder.",
 )
 @click.option(
     "--split",
@@ -135,6 +141,7 @@ def write_command(
     name: str | None,
     version: str | None,
     label_from: str,
+    root: Path | None,
     splits: tuple[str, ...],
     shards: int | None,
     shard_size: int,
@@ -176,6 +183,7 @@ def write_command(
         name=name,
         version=version,
         label_from=LabelFrom(label_from),
+        root=root,
         splits=parse_splits(splits),
         shards=shards,
         shard_bytes=shard_size,
@@ -195,6 +203,8 @@ def write_command(
         emit_json(report.to_json())
     else:
         emit_page(write_page(report))
+    for notice in report.notices:
+        note(notice)
     if report.across_splits:
         count = human_count(len(report.across_splits), "image")
         shown = shared_text(report.across_splits[0])

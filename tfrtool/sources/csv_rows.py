@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.errors import SourceError
-from tfrtool.sources.table_rows import LONGEST_ROW, Row, find_columns, no_columns
+from tfrtool.sources.listing import is_image_name
+from tfrtool.sources.table_rows import (
+    LONGEST_ROW,
+    Row,
+    check_no_boxes,
+    find_columns,
+    no_columns,
+    other_columns,
+)
 
 __all__ = ["read_csv"]
 
@@ -26,6 +34,7 @@ class _Columns:
         label: the position of the label.
         split: the position of the split; None where there is none.
         header: whether the first row names the columns, and is no row itself.
+        dropped: the names of the other columns.
     """
 
     width: int
@@ -33,6 +42,7 @@ class _Columns:
     label: int
     split: int | None
     header: bool
+    dropped: tuple[str, ...] = ()
 
 
 class _Lines:
@@ -102,6 +112,7 @@ def read_csv(file: BinaryIO, table: Path) -> Iterator[Row]:
             path=_cell(cells, columns.path),
             label=_cell(cells, columns.label).strip(),
             split=_cell(cells, columns.split).strip().lower(),
+            dropped=columns.dropped,
         )
 
 
@@ -142,7 +153,7 @@ def _layout(file: BinaryIO, table: Path) -> tuple[str, _Columns]:
         if first is None:
             raise SourceError("is empty", path=table, expected="a table of paths and labels")
         firsts.append(first)
-        columns = _named(first, table) or _nameless(first, table)
+        columns = _named(first, table) or _nameless(first)
         if columns is not None:
             return delimiter, columns
     if not firsts:
@@ -153,27 +164,29 @@ def _layout(file: BinaryIO, table: Path) -> tuple[str, _Columns]:
 def _named(first: Sequence[str], table: Path) -> _Columns | None:
     """Return the columns that a header names; None if it is none, or lacks one of them."""
     try:
-        path, label, split = find_columns(first)
+        places = find_columns(first)
     except ValueError as error:
         raise SourceError(f"its column {error}", path=table) from error
+    path, label, split = places
     if path is None or label is None:
         return None
-    return _Columns(width=len(first), path=path, label=label, split=split, header=True)
+    check_no_boxes(first, table)
+    return _Columns(
+        width=len(first),
+        path=path,
+        label=label,
+        split=split,
+        header=True,
+        dropped=other_columns(first, places),
+    )
 
 
-def _nameless(first: Sequence[str], table: Path) -> _Columns | None:
-    """Return the columns of a table without a header, whose first row must name a file."""
+def _nameless(first: Sequence[str]) -> _Columns | None:
+    """Return the columns of a table without a header, whose first row must name an image."""
     width = len(first)
-    if width in (2, 3) and _is_file(first[0], table):
+    if width in (2, 3) and is_image_name(first[0]):
         split = 2 if width == 3 else None
         return _Columns(width=width, path=0, label=1, split=split, header=False)
-    if width == 3 and _is_file(first[1], table):  # as AutoML has it
+    if width == 3 and is_image_name(first[1]):  # as AutoML has it
         return _Columns(width=width, path=1, label=2, split=0, header=False)
     return None
-
-
-def _is_file(cell: str, table: Path) -> bool:
-    try:
-        return bool(cell) and ((table.parent / cell).is_file() or Path(cell).is_file())
-    except (OSError, ValueError):  # too long to be a path, or not to be encoded
-        return False

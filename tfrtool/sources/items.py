@@ -84,6 +84,7 @@ class Source:
             there are any, each item has one.
         rejected: images that can't be items, for they belong to no class.
         ignored: files that are no images by their names.
+        notices: what a user should know of how it was understood, each a clause.
     """
 
     items: tuple[Item, ...]
@@ -92,6 +93,7 @@ class Source:
     splits: tuple[str, ...] = ()
     rejected: tuple[LeftOut, ...] = ()
     ignored: tuple[LeftOut, ...] = ()
+    notices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.splits and any(item.split not in self.splits for item in self.items):

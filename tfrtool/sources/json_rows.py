@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.errors import SourceError
-from tfrtool.sources.table_rows import LONGEST_ROW, Row, find_columns, no_columns
+from tfrtool.sources.table_rows import (
+    LONGEST_ROW,
+    Row,
+    check_no_boxes,
+    find_columns,
+    no_columns,
+    other_columns,
+)
 
 __all__ = ["read_json_lines"]
 
@@ -96,14 +103,20 @@ def _json_row(line: bytes, where: str, number: int, *, first: bool, table: Path)
         raise ValueError("no JSON") from None
     if not isinstance(value, _Object):
         raise ValueError("no JSON object")
-    path, label, split = find_columns([name for name, _ in value])
+    names = [name for name, _ in value]
+    path, label, split = places = find_columns(names)
     if first and (path is None or label is None):
-        raise no_columns([name for name, _ in value], table)
-    values: Mapping[str, object] = {
+        raise no_columns(names, table)
+    if first:
+        check_no_boxes(names, table)
+    values: dict[str, object] = {
         role: value[position][1]
         for role, position in (("path", path), ("label", label), ("split", split))
         if position is not None and value[position][1] is not None
     }
+    if isinstance(labels := values.get("label"), list):
+        # Refused later, when all is known of the table.
+        values["label"] = json.dumps(labels) if labels else ""
     for role, entry in values.items():
         if not isinstance(entry, str) or (isinstance(entry, _Number) and role != "label"):
             kinds = "a string or an integer" if role == "label" else "a string"
@@ -113,4 +126,5 @@ def _json_row(line: bytes, where: str, number: int, *, first: bool, table: Path)
         path=str(values.get("path", "")),
         label=str(values.get("label", "")).strip(),
         split=str(values.get("split", "")).strip().lower(),
+        dropped=other_columns(names, places),
     )

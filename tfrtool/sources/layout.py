@@ -19,8 +19,8 @@ from tfrtool.sources.split_names import SPLIT_NAMES, SPLIT_ORDER
 
 __all__ = ["LabelFrom", "arrange"]
 
-_NUMBERED = re.compile(r"(?P<label>.*?)[ ._-]+\(?[0-9]", re.DOTALL)
-_SEPARATED = re.compile(r"(?P<label>.*?)[._-]", re.DOTALL)
+_NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
+_SEPARATED = re.compile(r"[._-]")
 
 _EXAMPLES = 3
 """Labels that a hint names."""
@@ -206,8 +206,8 @@ def _label_of_name(key: str, *, numbered: bool = False) -> str | None:
         numbered: take only a label that a number follows.
     """
     stem = key[key.rfind("/") + 1 : key.rfind(".")]
-    match = _NUMBERED.match(stem) or (None if numbered else _SEPARATED.match(stem))
-    return (match["label"].strip() or None) if match else None
+    match = _NUMBERED.search(stem) or (None if numbered else _SEPARATED.search(stem))
+    return (stem[: match.start()].rstrip(" ._-").strip() or None) if match else None
 
 
 def _checked(label: str, key: str, where: str) -> str:

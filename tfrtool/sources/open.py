@@ -7,7 +7,7 @@ import stat
 import zipfile
 from pathlib import Path
 
-from tfrtool.errors import SourceError, os_reason
+from tfrtool.errors import SourceError, UsageError, os_reason
 from tfrtool.records.decoys import describe_content, is_text
 from tfrtool.sources.globs import is_pattern, list_matches
 from tfrtool.sources.items import Source
@@ -33,7 +33,9 @@ _EXPECTED = (
 )
 
 
-def open_source(argument: str, label_from: LabelFrom, scratch: Path) -> Source:
+def open_source(
+    argument: str, label_from: LabelFrom, scratch: Path, root: Path | None = None
+) -> Source:
     """List the items of a source.
 
     What a file is, its content tells, not its name.
@@ -43,34 +45,47 @@ def open_source(argument: str, label_from: LabelFrom, scratch: Path) -> Source:
             Lines table; a pattern such as ``photos/*/*.jpg``; or ``tfds:`` and a dataset of TFDS.
         label_from: where the labels of files come from; tables and TFDS say it themselves.
         scratch: a folder for what must be kept while items are read; the caller removes it.
+        root: a folder besides a table's own that its paths may lead to.
 
     Raises:
-        UsageError: what follows ``tfds:`` is no dataset's name.
+        UsageError: what follows ``tfds:`` is no dataset's name; or there is a root and no table.
         SourceError: there is no such source, or it holds nothing that can be used.
         WriteError: what must be kept can't be written.
     """
     if argument.startswith(_TFDS):
         from tfrtool.sources.tfds import read_tfds
 
+        _check_no_root(root, argument)
         return read_tfds(argument.removeprefix(_TFDS))
+    listing = _list(argument, scratch)
+    if listing is None:
+        from tfrtool.sources.tables import read_table
+
+        return read_table(Path(argument), root)
+    _check_no_root(root, argument)
+    return arrange(listing, label_from, argument)
+
+
+def _check_no_root(root: Path | None, argument: str) -> None:
+    if root is not None:
+        raise UsageError("is no table, and only a table's paths can need a root", path=argument)
+
+
+def _list(argument: str, scratch: Path) -> Listing | None:
+    """List a tree of files; None for what may be a table."""
     path = os.path.abspath(argument)  # noqa: PTH100 - links stay
     try:
         status = os.stat(argument)  # noqa: PTH116
     except (OSError, ValueError) as error:
         if is_pattern(argument):
-            return arrange(list_matches(argument), label_from, argument)
+            return list_matches(argument)
         reason = os_reason(error) if isinstance(error, OSError) else str(error)
         raise SourceError(f"can't be read: {reason}", path=argument, expected=_EXPECTED) from error
     if stat.S_ISDIR(status.st_mode):
-        return arrange(list_directory(path), label_from, argument)
+        return list_directory(path)
     if not stat.S_ISREG(status.st_mode):
         raise SourceError("neither a file nor a folder", path=argument, expected=_EXPECTED)
-    listing = _list_archive(path, argument, scratch)
-    if listing is not None:
-        return arrange(listing, label_from, argument)
-    from tfrtool.sources.tables import read_table
-
-    return read_table(Path(argument))
+    return _list_archive(path, argument, scratch)
 
 
 def _list_archive(path: str, argument: str, scratch: Path) -> Listing | None:

@@ -17,6 +17,7 @@ from tfrtool.sources.table_rows import Row
 
 __all__ = [
     "LONGEST_PATH",
+    "Bounds",
     "RefusedRowError",
     "TableReader",
     "find_reader",
@@ -65,27 +66,62 @@ class TableReader:
         return os.path.join(self.root, key.removeprefix(self.dropped))  # noqa: PTH118
 
 
-def find_reader(read: Callable[[], Iterable[Row]], folder: str) -> TableReader:
+class Bounds:
+    """The folders that a table may name files in; links don't lead out of them either.
+
+    A table comes with its images, and whoever wrote it may not know whose machine it is read on.
+    """
+
+    def __init__(self, folder: str, root: str | None) -> None:
+        """Set the bounds.
+
+        Args:
+            folder: the table's own folder, absolute.
+            root: another one that the user gave, absolute.
+        """
+        self._folders = [
+            os.path.join(os.path.realpath(place), "")  # noqa: PTH118 - with a slash behind
+            for place in (folder, root)
+            if place is not None
+        ]
+        self._real: dict[str, str] = {}  # of folders: there are fewer than files
+
+    def outside(self, path: str) -> str | None:
+        """Return where a path truly leads if that is out of bounds; None where it isn't."""
+        folder, name = os.path.split(path)
+        real = self._real.get(folder)
+        if real is None:
+            real = self._real[folder] = os.path.realpath(folder)
+        real = os.path.join(real, name)  # noqa: PTH118
+        if os.path.islink(path):  # noqa: PTH114
+            real = os.path.realpath(path)
+        return None if real.startswith(tuple(self._folders)) else real
+
+
+def find_reader(
+    read: Callable[[], Iterable[Row]], folder: str, root: str | None = None
+) -> TableReader:
     """Find out what the relative paths of a table are relative to.
 
     Args:
         read: reads the table from its start; called twice at most, and seldom to its end.
         folder: the table's own folder, absolute.
+        root: the folder that they are relative to where not one file is found there; absolute.
 
     Raises:
         SourceError: the table can't be read.
     """
-    beside, here = TableReader(root=folder), TableReader(root=os.getcwd())  # noqa: PTH109
-    from_here = False
+    beside, other = TableReader(root=folder), TableReader(root=root or folder)
+    from_root = False
     common: list[str] | None = None
     for name in _relative_paths(read()):
         if _is_there(name, beside):
             return beside
-        from_here = from_here or _is_there(name, here)
+        from_root = from_root or _is_there(name, other)
         folders = name.split("/")[:-1][:_MOST_FOLDERS]
         common = folders if common is None else _common(common, folders)
-    if from_here:
-        return here
+    if from_root:
+        return other
     moved = [
         TableReader(root=folder, dropped="/".join(common[:count]) + "/")
         for count in range(1, len(common or ()) + 1)

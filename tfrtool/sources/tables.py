@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from array import array
 from collections.abc import Iterator, Sequence
@@ -19,8 +18,10 @@ from tfrtool.sources.items import Item, LeftOut, Source
 from tfrtool.sources.json_rows import read_json_lines
 from tfrtool.sources.listing import size_problem
 from tfrtool.sources.split_names import SPLIT_NAMES, SPLIT_ORDER
+from tfrtool.sources.table_labels import number_notice, refused_label, sort_labels
 from tfrtool.sources.table_paths import (
     LONGEST_PATH,
+    Bounds,
     RefusedRowError,
     TableReader,
     find_reader,
@@ -32,7 +33,6 @@ from tfrtool.storage.opening import open_regular
 
 __all__ = ["read_table"]
 
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _CSV_SUFFIXES = (".csv", ".tsv")
 
@@ -42,59 +42,74 @@ _HEAD = 4096
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
 """What the system says of a path that may be wrong; anything else means that a disk fails."""
 
+_COLUMNS_SHOWN = 10
+_MOST_COLUMNS = 1000
 _TEXT_SHOWN = 40
 
 
-def read_table(path: Path) -> Source:
+def read_table(path: Path, root: Path | None = None) -> Source:
     """List the images of a table.
 
     The columns are found by their names, whatever the case: ``path``, ``image_path``,
     ``filepath``, ``image_uri``, ``image``, ``filename`` and the like; ``label``, ``class``,
     ``class_name``, ``category`` or ``target``; ``split``, ``subset``, ``set`` or ``partition``.
-    CSV of two or three columns needs no header if the first row's file is there: a path, a label
-    and perhaps a split, or AutoML's split, path and label.
+    CSV of two or three columns needs no header if the first row names an image file: a path, a
+    label and perhaps a split, or AutoML's split, path and label.
 
     Paths may be absolute, or ``file://`` URIs. Others are relative to the table's folder; if not
-    one row's file is there, to the current folder; if not there either, to the table's folder
+    one row's file is there, to ``root``; if not there either, to the table's folder
     without the folders that all paths start with, so that a table which was moved along with its
-    images is read. Keys are the paths as they are written.
+    images is read. Keys are the paths as they are written. All files lie below the table's folder
+    or below ``root``, wherever links lead.
 
     Labels are text, without blanks around it. They are numbered in sorted order, by value if all
     are integers. Splits are in lower case, and ``val`` is ``validation``; either every row has one
     or none.
 
+    Args:
+        path: the table.
+        root: a folder besides the table's own that its paths may lead to.
+
     Raises:
-        SourceError: the table can't be read or isn't one, or no row can be used.
+        SourceError: the table can't be read or isn't one, a path leads elsewhere, or no row can be
+            used.
     """
     if not path.is_file():
         missing = not path.exists()
         raise SourceError("no such file" if missing else "not a file", path=path)
     folder = os.path.abspath(path.parent)  # noqa: PTH100 - links stay
-    gathering = _Gathering(find_reader(partial(_rows, path), folder))
+    other = None if root is None else os.path.abspath(root)  # noqa: PTH100
+    reader = find_reader(partial(_rows, path), folder, other)
+    gathering = _Gathering(path, reader, Bounds(folder, other))
     for row in _rows(path):
         gathering.add(row)
-    return gathering.source(path)
+    return gathering.source()
 
 
 class _Gathering:
     """The rows so far: items, and those that are none."""
 
-    def __init__(self, reader: TableReader) -> None:
+    def __init__(self, table: Path, reader: TableReader, bounds: Bounds) -> None:
+        self._table = table
         self._reader = reader
+        self._bounds = bounds
         self._items: list[Item] = []
         self._rows = array("Q")  # the number of each item's row
         self._unit = ""
         self._rejected: list[LeftOut] = []
         self._words: dict[str, str] = {}  # one string for each label and split
+        self._dropped: dict[str, None] = {}
 
     def add(self, row: Row) -> None:
         """Make an item of a row, or say why it can't be one."""
+        if len(self._dropped) < _MOST_COLUMNS:
+            self._dropped.update(dict.fromkeys(row.dropped))
         name = row.path[:LONGEST_PATH] or row.where
         try:
             if row.problem is not None:
                 raise RefusedRowError(row.problem)
             name = plain_path(row.path)
-            key, size = self._file(name)
+            key, size = self._file(name, row.where)
             label, split = _checked_label(row.label), _checked_split(row.split)
         except RefusedRowError as refused:
             self._rejected.append(LeftOut(key=name, reason=f"{row.where}: {refused}"))
@@ -111,17 +126,24 @@ class _Gathering:
         self._unit, _, number = row.where.partition(" ")
         self._rows.append(int(number))
 
-    def _file(self, name: str) -> tuple[str, int]:
+    def _file(self, name: str, where: str) -> tuple[str, int]:
         """Return the key of a file, and its size."""
         problem = "no such file"
         for key in spellings(name, self._reader):
+            path = self._reader.path_of(key)
+            outside = self._bounds.outside(path)
+            if outside is not None:
+                raise SourceError(
+                    f"{where} names a file outside of the table's folder",
+                    path=self._table,
+                    found=printable(outside),
+                    hint="--root DIR lets it name the files below DIR",
+                )
             try:
-                status = os.stat(self._reader.path_of(key))  # noqa: PTH116 - costs twice as a Path
+                status = os.stat(path)  # noqa: PTH116 - costs twice as a Path
             except OSError as error:
                 if error.errno not in _NO_SUCH_FILE:
-                    raise SourceError(
-                        f"can't be read: {os_reason(error)}", path=self._reader.path_of(key)
-                    ) from error
+                    raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
                 if error.errno != errno.ENOENT:
                     problem = os_reason(error)
             else:
@@ -132,27 +154,45 @@ class _Gathering:
                 problem = "not a file"
         raise RefusedRowError(problem)
 
-    def source(self, table: Path) -> Source:
+    def source(self) -> Source:
         """Return what was found, without the rows that contradict each other."""
+        self._check_labels()
         items = self._consistent()
         if not items:
             first = self._rejected[0] if self._rejected else None
             raise SourceError(
                 "no row can be used",
-                path=table,
+                path=self._table,
                 expected="rows with the path of an image and its label",
                 found=first and f"{printable(first.key)}: {first.reason}",
             )
-        labels = {item.label for item in items}
-        numeric = all(_INTEGER.fullmatch(label) for label in labels)
+        labels = sort_labels({item.label for item in items})
         splits = {item.split for item in items if item.split is not None}
         return Source(
             items=tuple(items),
-            labels=tuple(sorted(labels, key=_by_value if numeric else None)),
+            labels=labels,
             reader=self._reader,
             splits=tuple(sorted(splits, key=_split_rank)),
             rejected=tuple(sorted(self._rejected, key=lambda entry: entry.key)),
+            notices=tuple(filter(None, (number_notice(labels), self._dropped_notice()))),
         )
+
+    def _check_labels(self) -> None:
+        refused = refused_label(dict.fromkeys(item.label for item in self._items))
+        if refused is not None:
+            label, what, hint = refused
+            row = next(
+                n for n, item in zip(self._rows, self._items, strict=True) if item.label == label
+            )
+            found = f"'{printable(label[:_TEXT_SHOWN])}' in {self._unit} {row}"
+            raise SourceError(what, path=self._table, found=found, hint=hint)
+
+    def _dropped_notice(self) -> str | None:
+        names = [f"'{printable(name[:_TEXT_SHOWN])}'" for name in self._dropped if name.strip()]
+        if not names:
+            return None
+        more = f" and {len(names) - _COLUMNS_SHOWN:,} more" if len(names) > _COLUMNS_SHOWN else ""
+        return f"columns that are not written: {', '.join(names[:_COLUMNS_SHOWN])}{more}"
 
     def _consistent(self) -> list[Item]:
         """Return the items sorted by key, each once."""
@@ -206,10 +246,6 @@ def _checked_split(split: str) -> str:
     except UsageError:
         name = printable(split[:_TEXT_SHOWN])
         raise RefusedRowError(f"no split can be called '{name}'") from None
-
-
-def _by_value(label: str) -> tuple[int, str]:
-    return int(label), label
 
 
 def _split_rank(split: str) -> tuple[int, str]:

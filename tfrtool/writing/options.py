@@ -93,6 +93,7 @@ class WriteOptions:
         dedupe: whether exact copies of an image are left out and listed, all but one.
         recipe: how images are checked and encoded.
         label_from: where labels come from, in a source of files.
+        root: a folder besides a table's own that the table's paths may lead to.
         existing: what becomes of a dataset that is there already.
         workers: how many threads work at a time.
     """
@@ -111,6 +112,7 @@ class WriteOptions:
     dedupe: bool = False
     recipe: ImageRecipe = field(default_factory=ImageRecipe)
     label_from: LabelFrom = LabelFrom.FOLDER
+    root: Path | None = None
     existing: Existing = Existing.REFUSE
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 

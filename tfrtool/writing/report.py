@@ -70,6 +70,7 @@ class WriteReport:
         across_splits: images whose copies are in several of the source's own splits.
         resumed: how many shards an earlier write had done.
         complete: whether it had done all, so that nothing was written.
+        notices: how the source was understood, where that is not plain.
         seconds: how long it took.
         plan: a digest of all that the files depend on.
         options: those that decide what the files hold.
@@ -87,6 +88,7 @@ class WriteReport:
     across_splits: tuple[Shared, ...] = ()
     resumed: int = 0
     complete: bool = False
+    notices: tuple[str, ...] = ()
     seconds: float
     plan: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -110,6 +112,7 @@ class WriteReport:
             "duplicates": self.duplicates,
             "across_splits": _shared_json(self.across_splits),
             "resumed": self.resumed,
+            "notices": list(self.notices),
             "seconds": round(self.seconds, 3),
             "plan": self.plan,
             "options": dict(self.options),
@@ -164,6 +167,7 @@ class PlanReport:
         ignored: files that were not taken for images.
         duplicates: how many images are exact copies of another one.
         across_splits: images whose copies are in several of the source's own splits.
+        notices: how the source was understood, where that is not plain.
     """
 
     dataset: Path
@@ -176,6 +180,7 @@ class PlanReport:
     ignored: tuple[LeftOut, ...]
     duplicates: int
     across_splits: tuple[Shared, ...]
+    notices: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``write --dry-run --json`` prints."""
@@ -202,6 +207,7 @@ class PlanReport:
             "ignored": [_left_out_json(entry) for entry in self.ignored],
             "duplicates": self.duplicates,
             "across_splits": _shared_json(self.across_splits),
+            "notices": list(self.notices),
         }
 
 
@@ -231,6 +237,7 @@ def plan_report(
         ignored=source.ignored,
         duplicates=audit.copies,
         across_splits=shared_images(source, audit),
+        notices=source.notices,
     )
 
 

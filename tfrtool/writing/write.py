@@ -118,6 +118,7 @@ def write_dataset(
             across_splits=shared_images(source, written.audit),
             resumed=written.resumed,
             complete=written.complete,
+            notices=source.notices,
             seconds=time.perf_counter() - start,
             plan=written.plan,
             options=options.to_json(),
@@ -152,7 +153,7 @@ def plan_dataset(options: WriteOptions, on_progress: OnProgress = lambda _: None
 
 def _opened(options: WriteOptions, scratch: Path) -> Source:
     """List a source, and check that no splits are asked for where it has its own."""
-    source = open_source(os.fspath(options.source), options.label_from, scratch)
+    source = open_source(os.fspath(options.source), options.label_from, scratch, options.root)
     if source.splits and options.splits:
         raise UsageError(
             "has splits of its own, and can't be split in another way",
