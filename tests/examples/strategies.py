@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tfrtool.examples.example import DType, Feature, Value
 from tfrtool.examples.proto import example_pb2 as pb
 
-names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+names = st.text(st.characters(codec="utf-8"), max_size=8)
 
 printable_names = st.text(st.sampled_from("abcxyz/_é日"), min_size=1, max_size=8)
 

@@ -28,6 +28,7 @@ from tfrtool.examples.example import (
     classify_payload,
     decode_example,
     encode_example,
+    feature_key,
     feature_name,
 )
 
@@ -116,16 +117,38 @@ def test_feature_without_kind_holds_nothing() -> None:
 
 
 def test_key_that_is_no_text() -> None:
-    """A key of other bytes has an escaped name, and doesn't stop the work."""
-    assert feature_name(b"caf\xe9") == "caf\\xe9"
+    """A key of other bytes has a name of its own, from which the key can be made again."""
+    assert feature_name(b"caf\xe9") == "caf\udce9"
+    assert feature_name(b"caf\\xe9") == "caf\\xe9"
+
+
+@given(key=st.binary(max_size=8))
+def test_keys_and_names_are_one_to_one(key: bytes) -> None:
+    """Whatever the bytes of a key, its name says which they are."""
+    assert feature_key(feature_name(key)) == key
 
 
 @given(features=feature_maps.filter(bool))
 def test_examples_are_classified(tf: Any, features: dict[str, Feature]) -> None:
-    """Whatever features an Example has, it is one, if their names are printable."""
+    """Whatever features an Example has, and whatever their names, it is one."""
     payload = tf_example(tf, features).SerializeToString()
-    plausible = all(name.isprintable() for name in features)
-    assert (classify_payload(payload) is PayloadKind.EXAMPLE) == plausible
+    assert classify_payload(payload) is PayloadKind.EXAMPLE
+
+
+@given(examples=st.lists(feature_maps, min_size=1, max_size=3), context=feature_maps)
+def test_lists_of_examples_are_no_sequences(
+    examples: list[dict[str, Feature]], context: dict[str, Feature]
+) -> None:
+    """An ExampleListWithContext with any feature is unknown, whatever the names are."""
+    fields = [(b"\x0a", encode_example(held)) for held in examples]
+    fields.append((b"\x12", encode_example(context)))
+    payload = b"".join(tag + _varint(len(held)) + held for tag, held in fields)
+    if any((*examples, context)):
+        assert classify_payload(payload) is PayloadKind.UNKNOWN
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80, number >> 7])
 
 
 def nested(*fields: bytes) -> bytes:
@@ -143,7 +166,7 @@ PAYLOADS: list[tuple[str, bytes, PayloadKind]] = [
     ("no features", nested(b""), PayloadKind.EXAMPLE),
     ("Latin-1 name", nested(nested(b"\n\x02a\xe9\x12\x00")), PayloadKind.EXAMPLE),
     ("name without value", nested(nested(b"\n\x05image")), PayloadKind.UNKNOWN),
-    ("binary name", nested(nested(b"\n\x02\x01\x02\x12\x00")), PayloadKind.UNKNOWN),
+    ("binary name", nested(nested(b"\n\x02\x01\x02\x12\x00")), PayloadKind.EXAMPLE),
     ("field 3 beside", SMALL + b"\x1a\x01x", PayloadKind.UNKNOWN),
     ("ExampleListWithContext", nested(SMALL, SMALL), PayloadKind.UNKNOWN),
     ("ExampleListWithContext, context", nested(SMALL) + b"\x12" + bytes([len(SMALL)]) + SMALL,

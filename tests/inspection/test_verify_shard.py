@@ -34,8 +34,8 @@ CAT = encode_example({"label": int64(0)})
 def assert_as_inspected(path: Path) -> ShardVerdict:
     """Assert that verification and inspection tell the same of a shard."""
     verdict, summary = verify_shard(path), inspect_shard(path)
-    assert verdict.faults == summary.faults
-    assert verdict.n_faults == len(summary.faults)
+    faults = [fault for fault in verdict.faults if "TensorFlow's parser" not in fault.message]
+    assert faults == list(summary.faults)
     assert (verdict.records, verdict.payload, verdict.payload_bytes, verdict.shard) == (
         summary.records,
         summary.payload,
@@ -92,11 +92,10 @@ def test_mixtures(tmp_path_factory: pytest.TempPathFactory, some: list[bytes], c
 
 @pytest.mark.parametrize("place", [0, 31, 62, 63, 64, 65, 99])
 def test_unknown_field(make_shard: MakeShard, place: int) -> None:
-    """A field that Examples don't have makes a stranger just where inspection says so."""
+    """A field that Examples don't have is passed over, as TensorFlow does."""
     payloads = [CAT] * 100
     payloads[place] = CAT + b"\x7a\x01x"  # field 15, of one byte
-    verdict = assert_as_inspected(make_shard(payloads))
-    assert len(verdict.faults) == (1 if place < 64 else 0)
+    assert assert_as_inspected(make_shard(payloads)).is_whole
 
 
 def test_conflicting_types_are_told_and_no_damage(make_shard: MakeShard) -> None:

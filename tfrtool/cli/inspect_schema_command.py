@@ -96,12 +96,14 @@ def _infer(shards: tuple[str, ...], options: SchemaOptions) -> InferredSchema:
 
 def _emit_source(inferred: InferredSchema, form: str) -> bool:
     """Print the schema for a program; return whether all features are in it."""
-    from tfrtool.cli.schema_text import sample_text
+    from tfrtool.cli.schema_text import left_out_text, sample_text
     from tfrtool.examples.python_source import python_source
     from tfrtool.examples.tfds_features import tfds_features
 
     if inferred.sampled:
         warn(sample_text(inferred))
+    if inferred.left_out:
+        warn(left_out_text(inferred))
     if form == "python":
         emit(python_source(inferred.features, inferred.records, notes=_notes(inferred)))
         return True
@@ -119,11 +121,14 @@ def _emit_source(inferred: InferredSchema, form: str) -> bool:
 
 def _notes(inferred: InferredSchema) -> list[str]:
     """Return what a description in Python starts with: what it rests on."""
-    from tfrtool.cli.schema_text import sample_text
+    from tfrtool.cli.schema_text import left_out_text, loss_text, sample_text
 
     records = human_count(inferred.records, "record")
     shards = human_count(inferred.shards, "shard")
     notes = [f"From {records} of {shards}, by tfrtool inspect schema."]
     if inferred.sampled:
         notes.append(f"This is {sample_text(inferred)}; others may not fit.")
+    if inferred.left_out:
+        notes.append(f"{left_out_text(inferred)}.".capitalize())
+    notes += [loss_text(loss) for loss in inferred.losses]
     return notes

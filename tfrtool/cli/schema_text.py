@@ -1,4 +1,4 @@
-"""A schema for people, in 80 columns."""
+"""A schema for people."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Iterable, Iterator
 from tfrtool.cli.output import human_count
 from tfrtool.cli.page import Block, Heading, Lines, Page, Table
 from tfrtool.errors import printable
-from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.example import PayloadKind, is_utf8
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.examples.wording import (
     conflict_text,
     lengths_text,
+    name_text,
     value_text,
     values_text,
 )
 from tfrtool.inspection.schema import InferredSchema, ShardLoss
 
-__all__ = ["loss_text", "sample_text", "schema_page"]
+__all__ = ["left_out_text", "loss_text", "sample_text", "schema_page"]
 
 _WIDTH = 80
-_INDENT = _GAP = "  "
+_INDENT = "  "
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-_SHORTEST_NAME = 16
 _LONGEST_VALUES = 36
 _VALUES_LISTED = 20
 _LABELS = frozenset({"label", "labels", "class", "target", "category", "species", "y"})
@@ -58,6 +58,12 @@ def sample_text(inferred: InferredSchema) -> str:
     return f"a sample: {share}, the first of each shard in equal shares"
 
 
+def left_out_text(inferred: InferredSchema) -> str:
+    """Return that some features are not in, and why."""
+    count = human_count(inferred.left_out, "feature")
+    return f"there are too many names: {count} of records are not in"
+
+
 def loss_text(loss: ShardLoss) -> str:
     """Return what of a shard is not in the schema."""
     path = printable(str(loss.path))
@@ -72,20 +78,11 @@ def loss_text(loss: ShardLoss) -> str:
 
 
 def _table(inferred: InferredSchema) -> Table:
-    """Return the features in 80 columns: where they are too long, values go before names."""
-    cells = [_cells(feature, inferred.records) for feature in inferred.features]
-    taken = [max(map(len, column)) for column in zip(_HEAD[:-1], *cells, strict=True)]
-    room = _WIDTH - len(_INDENT) - sum(width + len(_GAP) for width in taken)
-    texts = []
+    rows = []
     for feature in inferred.features:
         text = values_text(feature)
-        text = text if len(text) <= room else values_text(feature, brief=True)
-        texts.append(_fitted(text, _LONGEST_VALUES))
-    spare = room - max(map(len, texts))
-    longest = max(taken[0] + min(spare, 0), _SHORTEST_NAME)
-    rows = [
-        (_fitted(row[0], longest), *row[1:], text) for row, text in zip(cells, texts, strict=True)
-    ]
+        text = text if len(text) <= _LONGEST_VALUES else values_text(feature, brief=True)
+        rows.append((*_cells(feature, inferred.records), text))
     return Table(head=_HEAD, rows=rows)
 
 
@@ -98,7 +95,7 @@ def _cells(feature: FeatureStatistics, records: int) -> tuple[str, ...]:
     elif size is None and feature.present and feature.min_length != feature.max_length:
         shape = f"[*] {lengths_text(feature)}"
     return (
-        printable(feature.name),
+        name_text(feature.name),
         "mixed" if feature.conflict else dtype,
         shape,
         "all" if feature.present == records else f"{feature.present:,}",
@@ -111,19 +108,18 @@ def _notes(inferred: InferredSchema) -> Iterator[str]:
         if feature.duplicates:
             count = human_count(feature.duplicates, "record")
             parts.append(f"more than once in {count}, where the last one counts")
-        if feature.name.encode() != feature.key:
+        if not is_utf8(feature.key):
             parts.append(
                 "the name is no UTF-8: tf.io takes it as bytes, tf.train.Example refuses the record"
             )
         text = "; ".join(part for part in parts if part)
         if text:
-            yield f"{printable(feature.name)}: {text}"
-    unset = [f"{printable(item.name)} {item.unset:,}" for item in inferred.features if item.unset]
+            yield f"{name_text(feature.name)}: {text}"
+    unset = [f"{name_text(item.name)} {item.unset:,}" for item in inferred.features if item.unset]
     if unset:
         yield f"there without a kind, which counts as missing: {_joined(unset)}"
     if inferred.left_out:
-        count = human_count(inferred.left_out, "feature")
-        yield f"there are too many names: {count} of records are not in"
+        yield left_out_text(inferred)
 
 
 def _histogram(feature: FeatureStatistics) -> list[str]:
@@ -133,7 +129,7 @@ def _histogram(feature: FeatureStatistics) -> list[str]:
     if not distinct or len(distinct) > _VALUES_LISTED or _LABELS.isdisjoint(words):
         return []
     counts = [f"{value_text(value)} ({distinct[value]:,})" for value in sorted(distinct)]
-    return _hanging(f"{printable(feature.name)}: {_joined(counts)}")
+    return _hanging(f"{name_text(feature.name)}: {_joined(counts)}")
 
 
 def _joined(items: Iterable[str]) -> str:
@@ -150,7 +146,3 @@ def _hanging(text: str) -> list[str]:
         break_long_words=False,
     )
     return [line.replace(_NO_BREAK, " ") for line in lines]
-
-
-def _fitted(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."

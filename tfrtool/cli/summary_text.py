@@ -11,6 +11,7 @@ from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.inference import FeatureStatistics
 from tfrtool.examples.parsing import ParsedValue
+from tfrtool.examples.wording import name_text
 from tfrtool.inspection.json_output import shortest_float
 from tfrtool.inspection.shard import Sample, ShardSummary
 from tfrtool.records.compression import Compression
@@ -21,6 +22,9 @@ __all__ = ["summary_page"]
 _WIDTH = 80
 _FAULTS_SHOWN = 10
 _INDICES_SHOWN = 8
+_NAME_WIDTH = 36
+"""Columns that are set aside for names; longer ones take more."""
+
 _NAMES = {
     PayloadKind.EXAMPLE: "tf.train.Example",
     PayloadKind.SEQUENCE_EXAMPLE: "tf.train.SequenceExample",
@@ -41,7 +45,7 @@ def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
         page.append(
             Lines(
                 [
-                    f"default hides: {printable(name)!r} is missing in "
+                    f"default hides: {name!r} is missing in "
                     f"{human_count(len(indices), 'record')} ({_listed(indices)})"
                     for name, indices in summary.hidden.items()
                 ]
@@ -107,7 +111,7 @@ def _feature_row(feature: FeatureStatistics, records: int) -> tuple[str, str, st
         values += " steps"
         if feature.min_step is not None and feature.max_step is not None:
             values += f" of {_range(feature.min_step, feature.max_step)}"
-    return _fitted(feature.name, 36), dtype, present, values, feature.described_content or ""
+    return name_text(feature.name), dtype, present, values, feature.described_content or ""
 
 
 def _range(low: int, high: int) -> str:
@@ -124,25 +128,19 @@ def _sample(sample: Sample, raw: bool) -> Lines:
         return Lines([Toned(title, Tone.TITLE), f"  {_value(record.payload, _WIDTH - 4)}"])
     lines: list[str] = [Toned(title, Tone.TITLE)]
     names = [*sample.parsed.values, *(misfit.name for misfit in sample.parsed.misfits)]
-    width = min(max((len(printable(name)) for name in names), default=0), 36)
+    width = min(max((len(name_text(name)) for name in names), default=0), _NAME_WIDTH)
     for name, value in sample.parsed.values.items():
         note = "  (default)" if name in sample.parsed.defaulted else ""
         room = _WIDTH - width - 6 - len(note)
-        lines.append(f"  {_fitted(name, 36):{width}}  {_value(value, room)}{note}")
+        lines.append(f"  {name_text(name):{width}}  {_value(value, room)}{note}")
     lines += [
         Toned(
-            f"  {_fitted(misfit.name, 36):{width}}  expected {misfit.expected}, "
-            f"found {misfit.found}",
+            f"  {name_text(misfit.name):{width}}  expected {misfit.expected}, found {misfit.found}",
             Tone.BAD,
         )
         for misfit in sample.parsed.misfits
     ]
     return Lines(lines)
-
-
-def _fitted(text: str, width: int) -> str:
-    text = printable(text)
-    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def _value(value: ParsedValue, room: int) -> str:

@@ -20,7 +20,10 @@ __all__ = [
     "classify_payload",
     "decode_example",
     "encode_example",
+    "feature_key",
     "feature_name",
+    "holds_features",
+    "is_utf8",
 ]
 
 Value = bytes | int | float
@@ -86,8 +89,25 @@ _LISTS = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 def feature_name(key: bytes) -> str:
-    """Return a key of a feature map as text; bytes that are no UTF-8 are escaped."""
-    return key.decode("utf-8", "backslashreplace")
+    """Return a key of a feature map as text; bytes that are no UTF-8 become lone surrogates.
+
+    So does a command line's argument in Python, and ``json`` writes and reads them.
+    """
+    return key.decode("utf-8", "surrogateescape")
+
+
+def feature_key(name: str) -> bytes:
+    """Return the key of which `feature_name` has made a name."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def is_utf8(key: bytes) -> bool:
+    """Return whether a key is text, as protobuf and JSON want it; TensorFlow takes any bytes."""
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def feature_values(message: pb.Feature) -> tuple[DType | None, Sequence[Value]]:
@@ -154,7 +174,7 @@ def encode_example(features: Mapping[str, Feature]) -> bytes:
     message.features.SetInParent()
     for name in sorted(features, key=_wire_order):
         entry = message.features.feature.add()
-        entry.key = name.encode()
+        entry.key = feature_key(name)
         entry.value.SetInParent()
         feature = features[name]
         if feature.dtype is not None:
@@ -165,16 +185,15 @@ def encode_example(features: Mapping[str, Feature]) -> bytes:
 
 
 def _wire_order(name: str) -> tuple[int, ...]:
-    return (*name.encode(), 256)
+    return (*feature_key(name), 256)
 
 
 def classify_payload(payload: bytes) -> PayloadKind:
     """Tell what a payload is from its content.
 
     Protobuf has no type names on the wire, and other messages often parse as an Example by luck.
-    What is accepted here has no field that the message type doesn't know, names that are text,
-    and a value beside each name. An ExampleListWithContext, which parses as a SequenceExample
-    with serialized bytes for names and no values, is therefore UNKNOWN.
+    What is accepted here has no field that the message type doesn't know, and holds features
+    (`holds_features`) if it holds anything.
     """
     if not payload:
         return PayloadKind.EMPTY
@@ -184,11 +203,7 @@ def classify_payload(payload: bytes) -> PayloadKind:
     except DecodeError:
         message = None
     if message is not None and knows_all_fields(message):
-        named: list[pb.FeatureEntry | pb.FeatureListEntry] = [
-            *message.context.feature,
-            *message.feature_lists.feature_list,
-        ]
-        if not all(entry.HasField("value") and is_plausible_name(entry.key) for entry in named):
+        if not holds_features(message):
             return PayloadKind.UNKNOWN
         sequence = message.HasField("feature_lists")
         return PayloadKind.SEQUENCE_EXAMPLE if sequence else PayloadKind.EXAMPLE
@@ -202,12 +217,17 @@ def knows_all_fields(message: pb.SequenceExample | pb.Event) -> bool:
     return bool(message.ByteSize() == size)
 
 
-def is_plausible_name(key: bytes) -> bool:
-    """Return whether ``key`` may be a feature's name: text in UTF-8 or in some older encoding."""
-    try:
-        return key.decode("utf-8").isprintable()
-    except UnicodeDecodeError:
-        return not any(value < 0x20 or value == 0x7F for value in key)
+def holds_features(message: pb.SequenceExample) -> bool:
+    """Return whether a message that parses as an Example holds a feature, or nothing at all.
+
+    A name may be any bytes; the sign of a feature is the value beside it. An
+    ExampleListWithContext parses as a SequenceExample whose names are serialized bytes, and none
+    of them has a value: there, a name is a whole map entry.
+    """
+    entries = [*message.context.feature, *message.feature_lists.feature_list]
+    if not entries:
+        return knows_all_fields(message)
+    return any(entry.HasField("value") for entry in entries)
 
 
 def _is_event(payload: bytes) -> bool:

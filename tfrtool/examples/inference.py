@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.column import Column
-from tfrtool.examples.example import is_plausible_name, knows_all_fields
+from tfrtool.examples.example import holds_features
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
@@ -66,19 +66,16 @@ class SchemaFold:
         self._name_bytes = 0
         self._last: list[Column] = []  # what the features of the last record went into
 
-    def add(self, payload: bytes, *, strict: bool = True, index: int | None = None) -> bool:
+    def add(self, payload: bytes, *, index: int | None = None) -> bool:
         """Take in a payload, and return whether it is an Example or a SequenceExample.
 
         Args:
             payload: the serialized bytes.
-            strict: whether fields that the message types don't know make it neither.
             index: the record's index in its source; by default the number of those before it.
         """
         try:
             message = _parse(payload)
         except DecodeError:
-            return False
-        if strict and not _is_strict(message):
             return False
         entries = list(message.context.feature)
         get = self._context.get
@@ -86,12 +83,10 @@ class SchemaFold:
         sequence = message.HasField("feature_lists")
         # Most records have the features of the one before, in its order: then all names are known
         # and none comes twice.
-        known = columns == self._last
-        if not known and not _are_names(entries, self._context):
+        known = bool(columns) and columns == self._last
+        if not known and not holds_features(message):
             return False
         lists = list(message.feature_lists.feature_list) if sequence else ()
-        if lists and not _are_names(lists, self._lists):
-            return False
         place = self.records if index is None else index
         self.records += 1
         if not known:
@@ -195,23 +190,5 @@ class SchemaFold:
         )
 
     def schema(self) -> Schema:
-        """Return the narrowest schema that all records fit, conflicts of type apart.
-
-        A feature without a name is not in it: there is no notation for one.
-        """
-        named = [item for item in self.features() if item.key]
-        specs = {(item.name, item.is_list): item.spec(self.records) for item in named}
-        return Schema(tuple(specs.values()))
-
-
-def _are_names(entries: Sequence[Any], known: dict[bytes, Column]) -> bool:
-    return all(entry.key in known or is_plausible_name(entry.key) for entry in entries)
-
-
-def _is_strict(message: pb.SequenceExample) -> bool:
-    """Return whether a message has all that one of its type has, and nothing more."""
-    return knows_all_fields(message) and all(
-        entry.HasField("value")
-        for entries in (message.context.feature, message.feature_lists.feature_list)
-        for entry in entries
-    )
+        """Return the narrowest schema that all records fit, conflicts of type apart."""
+        return Schema(tuple(item.spec(self.records) for item in self.features()))

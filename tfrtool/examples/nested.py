@@ -11,7 +11,7 @@ import math
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.example import is_plausible_name, knows_all_fields
+from tfrtool.examples.example import knows_all_fields
 from tfrtool.examples.proto import example_pb2 as pb
 
 __all__ = ["describe_message"]
@@ -62,9 +62,21 @@ def _describe_example(value: bytes) -> str | None:
     if not features or not knows_all_fields(message):
         return None
     for key, feature in features:
-        if not key or not is_plausible_name(key) or feature.WhichOneof("kind") is None:
+        if not key or not _is_plausible_name(key) or feature.WhichOneof("kind") is None:
             return None
     return "tf.train.SequenceExample" if lists else "tf.train.Example"
+
+
+def _is_plausible_name(key: bytes) -> bool:
+    """Return whether ``key`` is text in UTF-8 or in some older encoding.
+
+    A feature's name may be any bytes; but a few bytes that parse as a message by luck must not
+    pass for one.
+    """
+    try:
+        return key.decode("utf-8").isprintable()
+    except UnicodeDecodeError:
+        return not any(value < 0x20 or value == 0x7F for value in key)
 
 
 def _is_example_list(value: bytes) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from tfrtool.examples.example import DType
+from tfrtool.examples.example import DType, is_utf8
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.examples.wording import conflict_text, lengths_text, presence_text, values_text
 
@@ -41,7 +41,7 @@ def python_source(
     context = [feature for feature in features if not feature.is_list]
     lines = [f"# {line}" for note in notes for line in _wrapped(note, _WIDTH - 2)]
     lines += ["import tensorflow as tf", ""]
-    if any(_needs_bytes(feature.key) for feature in features):
+    if not all(is_utf8(feature.key) for feature in features):
         # TensorFlow sorts the names; it takes bytes and text, but not both in one description.
         lines.append("# Some names are no UTF-8, so that all of them are given as bytes.")
     lines += _dictionary("context_features" if lists else "feature_description", context, records)
@@ -56,7 +56,7 @@ def _dictionary(name: str, features: Sequence[FeatureStatistics], records: int) 
     if not features:
         yield f"{name} = {{}}"
         return
-    as_bytes = any(_needs_bytes(feature.key) for feature in features)
+    as_bytes = not all(is_utf8(feature.key) for feature in features)
     yield f"{name} = {{"
     for feature in features:
         key = repr(feature.key) if as_bytes else _literal(feature.key.decode())
@@ -69,14 +69,6 @@ def _dictionary(name: str, features: Sequence[FeatureStatistics], records: int) 
             yield f"{_INDENT}# {line}"
         yield code
     yield "}"
-
-
-def _needs_bytes(key: bytes) -> bool:
-    try:
-        key.decode()
-    except UnicodeDecodeError:
-        return True
-    return False
 
 
 def _literal(name: str) -> str:

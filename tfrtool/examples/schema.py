@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from tfrtool.errors import SchemaError
-from tfrtool.examples.example import DType, Value
+from tfrtool.examples.example import DType, Value, feature_key, is_utf8
 from tfrtool.storage.words import take_words
 
 __all__ = ["FeatureSpec", "Schema"]
@@ -45,8 +45,6 @@ class FeatureSpec:
 
     def __post_init__(self) -> None:
         take_words(self, dtype=DType)
-        if not self.name:
-            raise SchemaError("a feature needs a name", expected=_FORM)
         if self.shape is not None and any(size < 0 for size in self.shape):
             raise SchemaError(
                 f"the shape of {self.name!r} is impossible",
@@ -236,13 +234,24 @@ class Schema:
             data[spec.name] = [data[spec.name], item] if spec.name in data else item
         return data
 
-    def to_feature_description(self, tf: ModuleType) -> dict[str, Any]:
+    def to_feature_description(self, tf: ModuleType) -> dict[Any, Any]:
         """Return the context's features as ``tf.io.parse_single_example`` takes them."""
-        return {spec.name: spec.to_tf(tf) for spec in self.specs if not spec.is_list}
+        return _keyed({spec.name: spec.to_tf(tf) for spec in self.specs if not spec.is_list})
 
-    def to_sequence_description(self, tf: ModuleType) -> dict[str, Any]:
+    def to_sequence_description(self, tf: ModuleType) -> dict[Any, Any]:
         """Return the feature lists as ``tf.io.parse_single_sequence_example`` takes them."""
-        return {spec.name: spec.to_tf(tf) for spec in self.specs if spec.is_list}
+        return _keyed({spec.name: spec.to_tf(tf) for spec in self.specs if spec.is_list})
+
+
+def _keyed(description: dict[str, Any]) -> dict[Any, Any]:
+    """Return a description by names, or, if one of them is no UTF-8, by the bytes of all names.
+
+    TensorFlow takes both, but not both at once: it sorts them.
+    """
+    keys = {name: feature_key(name) for name in description}
+    if all(map(is_utf8, keys.values())):
+        return description
+    return {key: description[name] for name, key in keys.items()}
 
 
 def _dtype(name: str, text: object) -> DType:

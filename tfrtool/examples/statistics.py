@@ -79,7 +79,7 @@ class FeatureStatistics:
 
     @property
     def name(self) -> str:
-        """Its name as text; bytes that are no UTF-8 are escaped."""
+        """Its name as text; bytes that are no UTF-8 become lone surrogates."""
         return feature_name(self.key)
 
     @property

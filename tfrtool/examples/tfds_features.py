@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfrtool.examples.example import DType
+from tfrtool.examples.example import DType, is_utf8
 from tfrtool.examples.statistics import FeatureStatistics
 
 __all__ = ["TfdsFeatures", "tfds_features"]
@@ -78,11 +78,9 @@ def _refusal(feature: FeatureStatistics) -> str | None:
     if feature.conflict:
         types = " and ".join(dtype.value for dtype in feature.dtypes)
         return f"its type is {types}: TFDS takes one"
-    try:
-        text = feature.key.decode()
-    except UnicodeDecodeError:
+    if not is_utf8(feature.key):
         return "its name is no UTF-8, as names in JSON are"
-    return None if text else "it has no name"
+    return None if feature.key else "it has no name"
 
 
 def _nested(features: Sequence[FeatureStatistics]) -> Iterator[tuple[str, list[str]]]:

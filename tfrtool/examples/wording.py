@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tfrtool.errors import printable
 from tfrtool.examples.content import decode_text
-from tfrtool.examples.example import DType, Value
+from tfrtool.examples.example import DType, Value, feature_key, is_utf8
 from tfrtool.examples.statistics import FeatureStatistics, ValueStatistics
 
 __all__ = [
     "conflict_text",
     "lengths_text",
+    "name_text",
     "number_text",
     "presence_text",
     "value_text",
@@ -20,7 +21,18 @@ _LISTED = 4
 """Distinct values that are named one by one."""
 
 _LONGEST_VALUE = 16
-"""Characters of a distinct value that are shown."""
+"""Characters of a distinct value that is named."""
+
+
+def name_text(name: str) -> str:
+    """Return a feature's name for people: as it is, or as Python writes it where it must.
+
+    That is where a terminal would take it for something else, or a reader would. No two names
+    have the same text.
+    """
+    if name.isprintable() and name == name.strip() and not name.startswith(("'", '"', "b'", 'b"')):
+        return name or "''"
+    return repr(name if is_utf8(key := feature_key(name)) else key)
 
 
 def conflict_text(feature: FeatureStatistics) -> str:
@@ -76,8 +88,9 @@ def values_text(feature: FeatureStatistics, *, brief: bool = False) -> str:
     parts = [feature.described_content or ""]
     distinct = found.distinct
     texts = feature.dtype is not DType.STRING or set(feature.content) <= {"text", "empty"}
-    if distinct and len(distinct) <= _LISTED and texts:
-        parts.append(", ".join(map(value_text, sorted(distinct))))
+    shown = [value_text(v) for v in sorted(distinct)] if distinct and texts else []
+    if 0 < len(shown) <= _LISTED and all(len(text) <= _LONGEST_VALUE for text in shown):
+        parts.append(", ".join(shown))
     else:
         count = f"{len(distinct)} distinct" if distinct else ""
         limits = _limits_text(feature.dtype, found)
@@ -101,11 +114,10 @@ def _limits_text(dtype: DType | None, found: ValueStatistics) -> str:
 
 
 def value_text(value: Value) -> str:
-    """Return one value, strings as Python writes them, cut if they are long."""
+    """Return one value, strings as Python writes them."""
     if isinstance(value, bytes):
         text = decode_text(value)
-        shown = repr(value) if text is None else printable(repr(text))
-        return shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 3] + "..."
+        return repr(value if text is None else text)
     return number_text(value)
 
 

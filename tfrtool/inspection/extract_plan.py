@@ -123,7 +123,7 @@ def plan_extract(shards: Sequence[Path], options: ExtractOptions) -> ExtractPlan
     missing = sorted(wanted - seen.keys())
     if missing:
         raise UsageError(
-            f"no record has a feature {printable(missing[0])!r}",
+            f"no record has a feature {missing[0]!r}",
             path=shards[0],
             found=_listed(seen),
         )
@@ -138,7 +138,7 @@ def plan_extract(shards: Sequence[Path], options: ExtractOptions) -> ExtractPlan
         )
     if seen[feature_name].dtype not in (DType.STRING, None):
         raise UsageError(
-            f"feature {printable(feature_name)!r} can't become files",
+            f"feature {feature_name!r} can't become files",
             path=shards[0],
             expected="string",
             found=_dtype(seen[feature_name]),
@@ -192,7 +192,7 @@ def _dtype(feature: Feature) -> str:
 def _listed(features: dict[str, Feature]) -> str:
     names = sorted(features)
     text = ", ".join(
-        f"{printable(name)[:80]} ({_dtype(features[name])})" for name in names[:_NAMES_SHOWN]
+        f"{printable(name)} ({_dtype(features[name])})" for name in names[:_NAMES_SHOWN]
     )
     more = len(names) - _NAMES_SHOWN
     return (text or "records without any feature") + (f" and {more} more" if more > 0 else "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import printable
 from tfrtool.examples.content import decode_text, describe_bytes
+from tfrtool.examples.example import is_utf8
 from tfrtool.examples.parsing import ParsedValue
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.shard import Sample, ShardSummary
@@ -131,7 +132,7 @@ def _values_json(feature: FeatureStatistics) -> dict[str, Any]:
             dtype.value: {"path": printable(source), "record": index}
             for dtype, (source, index) in feature.first.items()
         }
-    if feature.name.encode() != feature.key:
+    if not is_utf8(feature.key):
         data["name_hex"] = feature.key.hex()
     return data
 

@@ -13,120 +13,143 @@ from tfrtool.examples.example import (
     classify_payload,
     feature_name,
     feature_values,
-    is_plausible_name,
-    knows_all_fields,
+    holds_features,
 )
 from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.examples.tf_parser import parser_problem
 
-__all__ = ["PayloadCheck"]
+__all__ = ["NO_EXAMPLE", "PayloadCheck", "PayloadVote"]
 
 _PROBATION = 64
-"""Records after which a shard's payload kind is settled, by majority; as inspection does it."""
+"""Records after which a shard's payload kind is settled."""
 
 _FEATURES_KEPT = 10_000
 """Features whose types are remembered: a hostile shard may name new ones in each record."""
 
+NO_EXAMPLE = "no tf.train.Example or SequenceExample"
+
 _parse = pb.SequenceExample.FromString  # an Example is one without feature lists, to the byte
+
+
+class PayloadVote:
+    """What the payloads of a shard are, by the majority of its first records."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[PayloadKind] = Counter()
+        self._left = _PROBATION
+
+    def add(self, payload: bytes) -> PayloadKind | None:
+        """Take in a record, and return what it is; None where the vote is over."""
+        if not self._left:
+            return None
+        self._left -= 1
+        kind = classify_payload(payload)
+        self._kinds[kind] += 1
+        return kind
+
+    @property
+    def holds_examples(self) -> bool:
+        """Whether at least half of the payloads are examples; those that are empty may be."""
+        kinds = self._kinds
+        others = kinds[PayloadKind.EVENT] + kinds[PayloadKind.UNKNOWN]
+        return kinds[PayloadKind.EXAMPLE] + kinds[PayloadKind.SEQUENCE_EXAMPLE] >= others
+
+    @property
+    def rejects_examples(self) -> bool:
+        """Whether the vote is over, and the payloads are something else."""
+        return not self._left and not self.holds_examples
+
+    def kind(self, *, sequences: bool) -> PayloadKind:
+        """Return what the payloads are.
+
+        Args:
+            sequences: whether some of them, the later ones included, have feature lists.
+        """
+        if set(+self._kinds) <= {PayloadKind.EMPTY}:
+            return PayloadKind.EMPTY
+        if self.holds_examples:
+            return PayloadKind.SEQUENCE_EXAMPLE if sequences else PayloadKind.EXAMPLE
+        events = self._kinds[PayloadKind.EVENT] >= self._kinds[PayloadKind.UNKNOWN]
+        return PayloadKind.EVENT if events else PayloadKind.UNKNOWN
 
 
 class PayloadCheck:
     """A fold over the records of one shard; it finds the strangers that inspection finds.
 
-    A record's features are walked once for their names and types, and nothing is asked of their
-    values, so that this costs a fraction of what a schema over all records costs.
+    It finds those, too, that TensorFlow's parser refuses or reads otherwise. A record's features
+    are walked once for their names and types, and nothing is asked of their values, so that this
+    costs a fraction of what a schema over all records costs.
     """
 
     def __init__(self) -> None:
-        self._kinds: Counter[PayloadKind] = Counter()
-        self._probation = _PROBATION  # records until it is known what the shard holds
-        self._strange = False  # after that, whether it holds no examples
+        self._vote = PayloadVote()
+        self._voting = True
+        self._strange = False  # whether the shard holds no examples
         self._sequences = False
+        self._last: list[tuple[bytes, str | None]] | None = None  # names and types of a record
+        self._complete = False  # whether all of these have a type
         self._seen: set[tuple[bytes, str | None]] = set()
-        self._seen_lists: set[bytes] = set()
         self._types: dict[str, dict[DType, int]] = {}
 
-    def fits(self, payload: bytes, index: int) -> bool:
-        """Take in a record; return whether it is an Example, or in a shard that holds none.
+    def problem(self, payload: bytes, index: int) -> str | None:
+        """Take in a record; return why it can't be trained on as an Example, or None.
 
         Before it is known what the shard holds, the answer counts only if it turns out to hold
         examples (`holds_examples`).
         """
-        if self._probation:
-            return self._try(payload, index)
+        if self._voting:
+            self._voting = self._vote.add(payload) is not None
+            self._strange = self._vote.rejects_examples
         if self._strange:
-            return True
-        # The hot path: nothing is asked of a feature whose name and type have been met before.
+            return None
         try:
             message = _parse(payload)
         except DecodeError:
-            return False
-        seen = self._seen
-        for entry in message.context.feature:
-            if (entry.key, entry.value.WhichOneof("kind")) not in seen:
-                return self._learn(message, index, strict=False)
+            return NO_EXAMPLE
+        # The hot path: nothing is asked of features whose names and types have been met before.
+        shape = [(entry.key, entry.value.WhichOneof("kind")) for entry in message.context.feature]
+        if shape != self._last:
+            if not shape or not self._seen.issuperset(shape):
+                return self._learn(payload, message, index)
+            self._last, self._complete = shape, all(kind for _, kind in shape)
         if message.HasField("feature_lists"):
-            return self._learn(message, index, strict=False)
-        return True
-
-    def _try(self, payload: bytes, index: int) -> bool:
-        try:
-            fits = self._learn(_parse(payload), index, strict=True)
-        except DecodeError:
-            fits = False
-        if not payload:
-            kind = PayloadKind.EMPTY
-        else:
-            kind = PayloadKind.EXAMPLE if fits else classify_payload(payload)
-        self._kinds[kind] += 1
-        self._probation -= 1
-        self._strange = not self._probation and not self.holds_examples
-        return fits
+            return self._learn(payload, message, index)
+        return parser_problem(payload, message, complete=self._complete)
 
     @property
     def holds_examples(self) -> bool:
-        """Whether at least half of the payloads are examples; those that are empty may be."""
-        others = self._kinds[PayloadKind.EVENT] + self._kinds[PayloadKind.UNKNOWN]
-        return self._kinds[PayloadKind.EXAMPLE] >= others
+        """Whether at least half of the payloads are examples."""
+        return self._vote.holds_examples
 
     @property
     def payload(self) -> PayloadKind:
         """What the payloads are."""
-        known = +self._kinds
-        if not known or set(known) == {PayloadKind.EMPTY}:
-            return PayloadKind.EMPTY
-        if self.holds_examples:
-            return PayloadKind.SEQUENCE_EXAMPLE if self._sequences else PayloadKind.EXAMPLE
-        events = self._kinds[PayloadKind.EVENT] >= self._kinds[PayloadKind.UNKNOWN]
-        return PayloadKind.EVENT if events else PayloadKind.UNKNOWN
+        return self._vote.kind(sequences=self._sequences)
 
     @property
     def types(self) -> Mapping[str, Mapping[DType, int]]:
         """By feature, the types that its values have had, and the first record with each."""
         return self._types if self.holds_examples else {}
 
-    def _learn(self, message: pb.SequenceExample, index: int, *, strict: bool) -> bool:
-        """Check a message's names, and remember those of a message that passes."""
-        if strict and not knows_all_fields(message):
-            return False
-        # Of a key that comes twice the last value counts, as for every protobuf map.
-        context = {entry.key: entry for entry in message.context.feature}
-        lists = {entry.key: entry for entry in message.feature_lists.feature_list}
-        for key, entry in (*context.items(), *lists.items()):
-            if key not in self._seen_lists and not is_plausible_name(key):
-                return False
-            if strict and not entry.HasField("value"):
-                return False
+    def _learn(self, payload: bytes, message: pb.SequenceExample, index: int) -> str | None:
+        """Look at a message in full, and remember the features of one that is an Example."""
+        if not holds_features(message):
+            return NO_EXAMPLE
         self._sequences |= message.HasField("feature_lists")
-        for key, entry in context.items():
-            if len(self._seen) < _FEATURES_KEPT:
-                self._seen.add((key, entry.value.WhichOneof("kind")))
-            self._note_type(key, entry.value, index)
-        for key, item in lists.items():
-            if len(self._seen_lists) < _FEATURES_KEPT:
-                self._seen_lists.add(key)
-            for step in item.value.feature:
+        problem = parser_problem(payload, message)
+        if problem is not None:
+            return problem
+        # Of a key that comes twice the last value counts, as for every protobuf map.
+        context = {entry.key: entry.value for entry in message.context.feature}
+        lists = {entry.key: entry.value for entry in message.feature_lists.feature_list}
+        for key, value in context.items():
+            if key and len(self._seen) < _FEATURES_KEPT:
+                self._seen.add((key, value.WhichOneof("kind")))
+            self._note_type(key, value, index)
+        for key, steps in lists.items():
+            for step in steps.feature:
                 self._note_type(key, step, index)
-        return True
+        return None
 
     def _note_type(self, key: bytes, feature: pb.Feature, index: int) -> None:
         dtype, _ = feature_values(feature)

@@ -204,10 +204,11 @@ class _Verification:
         self._crcs.append(item.payload_crc)
         if len(self._crcs) == _CRCS_HELD:
             self._drain()
-        if not self._payloads.fits(item.payload, item.index):
+        problem = self._payloads.problem(item.payload, item.index)
+        if problem is not None:
             self._n_strangers += 1
             if len(self._strangers) < self._limit:
-                self._strangers.append(_stranger(item))
+                self._strangers.append(_stranger(item, problem))
         elif self._images is not None:
             self._images.add(item)
 
@@ -246,10 +247,5 @@ class _Verification:
         )
 
 
-def _stranger(record: Record) -> Fault:
-    return Fault(
-        kind=FaultKind.PARSE,
-        offset=record.offset,
-        record=record.index,
-        message="no tf.train.Example or SequenceExample",
-    )
+def _stranger(record: Record, problem: str) -> Fault:
+    return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=problem)
