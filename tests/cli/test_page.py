@@ -54,3 +54,17 @@ def test_a_row_must_fit_its_head() -> None:
     """A table with a cell too many is refused when it is made."""
     with pytest.raises(ValueError, match="as many cells"):
         Table(head=("one",), rows=[("1", "2")])
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_long_cells_are_whole(width: int) -> None:
+    """Names that begin alike are told apart: wrapped on a narrow terminal, whole in a pipe."""
+    from rich.console import Console
+
+    names = [f"{'camera/front/' * 8}{number}" for number in range(3)]
+    page: Page = [Table(head=("name", "type"), rows=[(name, "int64") for name in names])]
+    assert all(name in plain(page) for name in names)
+    file = io.StringIO()
+    Console(file=file, width=width, color_system=None, markup=False).print(styled(page))
+    first_column = "".join(line.split()[0] for line in file.getvalue().splitlines() if line.split())
+    assert all(name in first_column for name in names)

@@ -22,10 +22,7 @@ _LABELS_SHOWN = 20
 _SHARDS_SHOWN = 16
 _NAMES_SHOWN = 8
 _LONG = 24
-"""Columns that a label or a shard's name may take."""
-
-_SHORT = 12
-"""Columns of a label at the head of a column."""
+"""Columns from which on a shard's name is shown without what all of them begin with."""
 
 _PAYLOADS = {
     PayloadKind.EXAMPLE: "tf.train.Example",
@@ -56,7 +53,7 @@ def _head(summary: DatasetSummary) -> Facts:
     size = human_bytes(sum(split.bytes for split in summary.splits))
     version = "" if summary.version is None else f" {printable(summary.version)}"
     rows = [
-        ("name", _fitted(summary.name, 50) + version),
+        ("name", printable(summary.name) + version),
         ("records", f"{summary.records:,} in {human_count(shards, 'shard')}, {size}"),
         ("payload", _PAYLOADS[summary.payload]),
         *_wrapped("label", _label(summary)),
@@ -69,12 +66,12 @@ def _head(summary: DatasetSummary) -> Facts:
 
 def _label(summary: DatasetSummary) -> str:
     if summary.label is None:
-        found = [_fitted(name, _LONG) for name in summary.candidates[:_NAMES_SHOWN]]
+        found = [printable(name) for name in summary.candidates[:_NAMES_SHOWN]]
         if not found:
             return "none"
         more = ", ..." if len(summary.candidates) > _NAMES_SHOWN else ""
         return f"not clear which; name it with --label: {', '.join(found)}{more}"
-    name = _fitted(summary.label, 40)
+    name = printable(summary.label)
     if summary.distinct is None:
         return f"{name}; too many different values for a label, so that no order is told"
     text = f"{name}, {human_count(summary.distinct, 'class').replace('classs', 'classes')}"
@@ -103,7 +100,7 @@ def _faults(summary: DatasetSummary) -> Lines:
 def _fault_lines(located: LocatedFault) -> Iterator[str]:
     fault = located.fault
     where = "" if fault.record is None else f"record {fault.record} at offset {fault.offset}: "
-    yield Toned(f"{fault.kind.value}: {_fitted(located.path.name, 50)}", Tone.BAD)
+    yield Toned(f"{fault.kind.value}: {printable(located.path.name)}", Tone.BAD)
     for line in textwrap.wrap(where + printable(fault.message), _WIDTH - 6):
         yield f"    {line}"
 
@@ -118,7 +115,7 @@ def _splits(summary: DatasetSummary) -> Table:
         missing = f" of {len(split.shards) + split.missing:,}" if split.missing else ""
         rows.append(
             (
-                _fitted(split.name, 14),
+                printable(split.name),
                 f"{split.records:,}",
                 share,
                 f"{len(split.shards):,}{missing}",
@@ -151,10 +148,10 @@ def _labels(summary: DatasetSummary) -> Table:
         if name is None:
             rows.append((f"... {len(names) - _LABELS_SHOWN:,} more", *("" for _ in splits)))
         else:
-            rows.append((_fitted(name, _LONG), *(_share(split, name) for split in splits)))
+            rows.append((printable(name), *(_share(split, name) for split in splits)))
     if any(split.unlabelled for split in splits):
         rows.append(("(none)", *(f"{split.unlabelled:,}" for split in splits)))
-    head = ("label", *(_fitted(split.name, 14) for split in splits))
+    head = ("label", *(printable(split.name) for split in splits))
     if len(splits) < len(summary.splits):
         head = (f"label ({len(splits)} of {len(summary.splits)} splits)", *head[1:])
     return Table(head=head, rows=rows, right=frozenset(range(1, len(head))))
@@ -162,10 +159,10 @@ def _labels(summary: DatasetSummary) -> Table:
 
 def _fitting(summary: DatasetSummary, names: Sequence[str]) -> Sequence[SplitSummary]:
     """Return the first splits whose columns fit beside those of the labels."""
-    room = _WIDTH - 2 - _LONG
+    room = _WIDTH - 2 - max(map(len, names), default=0)
     for number, split in enumerate(summary.splits):
         cells = [_share(split, name) for name in names]
-        room -= 2 + max(len(_fitted(split.name, 14)), *map(len, cells))
+        room -= 2 + max(len(printable(split.name)), *map(len, cells))
         if room < 0:
             return summary.splits[: max(number, 1)]
     return summary.splits
@@ -179,9 +176,9 @@ def _share(split: SplitSummary, name: str) -> str:
 def _order(split: SplitSummary, quality: ShuffleQuality) -> list[Block]:
     good = quality.order in (Order.SHUFFLED, Order.REGULAR)
     verdict = printable(quality.verdict).split("; ")
-    rows = [("balance", _fitted(describe_balance(split.labels), 66))]
+    rows = [("balance", printable(describe_balance(split.labels)))]
     if split.absent:
-        named = [_fitted(name, _LONG) for name in split.absent[:_NAMES_SHOWN]]
+        named = [printable(name) for name in split.absent[:_NAMES_SHOWN]]
         more = len(split.absent) - len(named)
         text = ", ".join(named) + (f" and {more:,} more" if more else "")
         rows += _wrapped("absent", text)
@@ -195,7 +192,7 @@ def _order(split: SplitSummary, quality: ShuffleQuality) -> list[Block]:
     rows += [("", line) for line in verdict[1:]]
     if quality.order not in (Order.ONE_LABEL, Order.TOO_FEW):
         rows += _numbers(split, quality)
-    blocks: list[Block] = [Heading(f"{_fitted(split.name, 60)}"), Facts(rows)]
+    blocks: list[Block] = [Heading(f"{printable(split.name)}"), Facts(rows)]
     if len(split.shards) > 1:
         blocks.append(_shards(split))
     return blocks
@@ -204,7 +201,7 @@ def _order(split: SplitSummary, quality: ShuffleQuality) -> list[Block]:
 def _numbers(split: SplitSummary, quality: ShuffleQuality) -> Iterator[tuple[str, str]]:
     z = "" if quality.runs_z is None else f" (z = {quality.runs_z:.1f})"
     yield "runs", f"{quality.runs:,} of one label; {quality.expected_runs:,.0f} by chance{z}"
-    longest = f"{quality.longest_run:,}, of {_fitted(split.longest_label or '', _LONG)}"
+    longest = f"{quality.longest_run:,}, of {printable(split.longest_label or '')}"
     yield "longest", f"{longest}; {quality.expected_longest_run:,.1f} by chance"
     times = f"{quality.batch_spread:.2f} times as much as by chance"
     yield (
@@ -233,12 +230,16 @@ def _numbers(split: SplitSummary, quality: ShuffleQuality) -> Iterator[tuple[str
 def _shards(split: SplitSummary) -> Table:
     """Show the shards, with as many label columns as there is room for."""
     shards = split.shards[:_SHARDS_SHOWN]
-    names = [_ending(shard.shard.path.name) for shard in shards]
+    names = [printable(shard.shard.path.name) for shard in shards]
+    if max(map(len, names)) > _LONG:  # what all of them begin with need not be said again
+        same = next((n for n, c in enumerate(zip(*names, strict=False)) if len(set(c)) > 1), 0)
+        same = len(names[0][:same].rstrip("0123456789"))
+        names = [f"...{name[same:]}" for name in names] if same > 3 else names
     width = 2 + max(map(len, names)) + 2 + 9 + 2 + 6
     frequent = sorted(split.labels, key=lambda label: -split.labels[label])
     chosen: set[str] = set()
     for label in frequent:
-        width += 2 + max(len(_fitted(label, _SHORT)), 7)
+        width += 2 + max(len(printable(label)), 7)
         if width > _WIDTH or not split.labels[label]:
             break
         chosen.add(label)
@@ -252,24 +253,13 @@ def _shards(split: SplitSummary) -> Table:
         )
         for name, shard in zip(names, shards, strict=True)
     ]
-    head = ("shard", "records", "off", *(_fitted(label, _SHORT) for label in labels))
+    head = ("shard", "records", "off", *(printable(label) for label in labels))
     if len(split.shards) > len(shards):
         more = f"... {len(split.shards) - len(shards):,} more"
         rows.append((more, *("" for _ in head[1:])))
     return Table(head=head, rows=rows, right=frozenset(range(1, len(head))))
 
 
-def _ending(name: str) -> str:
-    """Return the end of a long name: shards differ there."""
-    name = printable(name)
-    return name if len(name) <= _LONG else f"...{name[3 - _LONG :]}"
-
-
 def _wrapped(label: str, text: str) -> Sequence[tuple[str, str]]:
     lines = textwrap.wrap(text, _WIDTH - 14) or [""]
     return [(label if not number else "", line) for number, line in enumerate(lines)]
-
-
-def _fitted(text: str, width: int) -> str:
-    text = printable(text)
-    return text if len(text) <= width else f"{text[: width - 3]}..."

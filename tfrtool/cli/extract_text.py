@@ -14,13 +14,12 @@ __all__ = ["extract_page"]
 
 _FOLDERS_SHOWN = 12
 _LISTED = 5
-_NAME_WIDTH = 34
 
 
 def extract_page(report: ExtractReport) -> Page:
     """Return what ``extract`` prints."""
     facts = [
-        ("files", f"{report.files:,} from feature {printable(report.feature)!r}"),
+        ("files", f"{report.files:,} from feature {report.feature!r}"),
         ("size", human_bytes(report.bytes)),
         ("folders", _by(report)),
         ("names", _names(report.name)),
@@ -38,7 +37,7 @@ def extract_page(report: ExtractReport) -> Page:
             Heading(f"named anew: {report.renamed_count:,}"),
             Lines(
                 [
-                    f"{_fitted(entry.recorded)} -> {_fitted(entry.file)}: {entry.reason}"
+                    f"{printable(entry.recorded)} -> {printable(entry.file)}: {entry.reason}"
                     for entry in report.renamed[:_LISTED]
                 ]
                 + _more(report.renamed_count)
@@ -68,18 +67,18 @@ def extract_page(report: ExtractReport) -> Page:
 def _by(report: ExtractReport) -> str:
     if report.by is None:
         return "none" if set(report.classes) == {"."} else "as in the names"
-    return f"by feature {printable(report.by)!r}"
+    return f"by feature {report.by!r}"
 
 
 def _names(name: str | None) -> str:
     if name is None:
         return "from the shards' names and the records' numbers"
-    return f"from feature {printable(name)!r}"
+    return f"from feature {name!r}"
 
 
 def _folders(classes: Mapping[str, int]) -> Table:
     rows = [
-        (_fitted("(DIR itself)" if name == "." else f"{name}/"), f"{count:,}")
+        ("(DIR itself)" if name == "." else printable(f"{name}/"), f"{count:,}")
         for name, count in list(classes.items())[:_FOLDERS_SHOWN]
     ]
     more = len(classes) - _FOLDERS_SHOWN
@@ -104,8 +103,3 @@ def _reasons(entries: Sequence[LeftOutRecord]) -> list[str]:
 
 def _more(count: int) -> list[str]:
     return [f"... and {count - _LISTED:,} more; --json lists them"] if count > _LISTED else []
-
-
-def _fitted(text: str) -> str:
-    text = printable(text)
-    return text if len(text) <= _NAME_WIDTH else f"{text[: _NAME_WIDTH - 3]}..."

@@ -31,6 +31,8 @@ __all__ = [
 
 _INDENT = "  "
 _GAP = "  "
+_WIDEST = 60
+"""Columns that all cells of a column get; a longer one pushes what follows it to the right."""
 
 
 class Tone(enum.Enum):
@@ -139,6 +141,7 @@ def _plain_lines(block: Block) -> Iterator[str]:
     elif isinstance(block, Table):
         rows = [block.head, *block.rows]
         widths = [max(len(row[column]) for row in rows) for column in range(len(block.head))]
+        widths = [min(width, _WIDEST) for width in widths]
         for row in rows:
             cells = (
                 cell.rjust(width) if column in block.right else cell.ljust(width)

@@ -117,7 +117,7 @@ def _group(group: DuplicateGroup) -> Iterator[str]:
         sign = "=" if number else " "
         text = f"{sign} {printable(copy.path.name)} record {copy.record}"
         if facts:
-            text += f" ({textwrap.shorten(', '.join(facts), 40)})"
+            text += f" ({', '.join(facts)})"
         yield Toned(text, Tone.BAD) if group.is_fault else text
     if group.n_copies > _COPIES_SHOWN:
         yield f"= {group.n_copies - _COPIES_SHOWN:,} more"
@@ -179,7 +179,7 @@ def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
             splits = ", ".join(
                 f"{printable(split.name)} {split.records:,}" for split in found.info.splits
             )
-            yield "metadata", textwrap.shorten(f"dataset_info.json says {splits}", 60)
+            yield "metadata", f"dataset_info.json says {splits}"
     if report.duplicates is not None:
         yield from _image_sums(report)
 
