@@ -111,9 +111,8 @@ def standard_input() -> BinaryIO:
 def dataset_of(argument: str) -> Path:
     """Return the directory that DATASET means, and say what was decided on the way."""
     from tfrtool.records.dataset_folders import find_folders
-    from tfrtool.storage.locations import as_path
 
-    found = find_folders(as_path(argument))
+    found = find_folders(argument)
     for text in found.notes:
         note(f"{printable(argument)}: {text}")
     return found.root

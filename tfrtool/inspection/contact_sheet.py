@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,10 @@ from tfrtool.inspection.pictures import (
 )
 from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import read_records
+from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.appearing import new_file
+from tfrtool.storage.locations import as_path
 
 __all__ = ["BrokenImage", "SheetOptions", "SheetReport", "contact_sheet"]
 
@@ -155,8 +158,8 @@ class SheetReport:
 
 
 def contact_sheet(
-    shards: Sequence[Path],
-    out: Path,
+    shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
     options: SheetOptions = SheetOptions(),
     on_progress: Progress | None = None,
 ) -> SheetReport:
@@ -165,7 +168,8 @@ def contact_sheet(
     Shards are read no farther than is needed; only thumbnails are kept.
 
     Args:
-        shards: the files, in the order in which they are shown.
+        shards: files, patterns and directories, one or several, in the order in which they are
+            shown.
         out: the sheet's file; its end decides the format.
         options: how many pictures, how large, of which feature.
         on_progress: called with the number of pictures so far and the most that there may be.
@@ -175,6 +179,7 @@ def contact_sheet(
         ShardError: a file can't be read, or there is no image in any of them.
         WriteError: the sheet can't be written.
     """
+    shards, out = find_shards(shards), as_path(out)
     format_ = _check_out(out, shards, options.overwrite)
     gathering = _Gathering(options, many=len(shards) > 1)
     taken = 0

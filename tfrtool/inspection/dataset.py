@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -163,7 +164,7 @@ class DatasetSummary:
 
 
 def inspect_dataset(
-    directory: Path,
+    directory: str | os.PathLike[str],
     options: InspectDatasetOptions = InspectDatasetOptions(),
     progress: Progress | None = None,
 ) -> DatasetSummary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,14 @@ from tfrtool.inspection.json_output import shortest_float
 from tfrtool.inspection.safe_names import SafePath, numbered, safe_part, safe_path
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_records
+from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
 
 __all__ = ["ExtractOptions", "ExtractReport", "extract"]
 
 
 def extract(
-    shards: Sequence[Path],
+    shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     options: ExtractOptions,
     on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> ExtractReport:
@@ -52,7 +53,7 @@ def extract(
     nothing behind. Memory is bounded by one record and the number of folders.
 
     Args:
-        shards: the files.
+        shards: files, patterns and directories, one or several.
         options: what to take out, and where to.
         on_progress: called after each record with the bytes of shards that are read, and all.
 
@@ -61,6 +62,7 @@ def extract(
         ShardError: a shard can't be read, or there was nothing to take out.
         WriteError: something can't be written.
     """
+    shards = find_shards(shards)
     if not shards:
         raise UsageError("no shards to take anything out of")
     with staging_files(options.directory) as staging:

@@ -19,6 +19,7 @@ from tfrtool.examples.roles import Roles, find_roles, info_beside
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
+from tfrtool.storage.locations import take_paths
 
 __all__ = ["ExtractOptions", "ExtractPlan", "find_feature", "plan_extract"]
 
@@ -52,6 +53,7 @@ class ExtractOptions:
     limit: int | None = None
 
     def __post_init__(self) -> None:
+        take_paths(self, "directory")
         if self.flat and self.by is not None:
             raise UsageError("folders by a feature and one flat folder exclude each other")
         if self.limit is not None and self.limit < 1:

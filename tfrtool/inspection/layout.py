@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,7 +89,7 @@ class Layout:
     notes: tuple[str, ...]
 
 
-def find_layout(directory: Path) -> Layout:
+def find_layout(directory: str | os.PathLike[str]) -> Layout:
     """Find the splits and shards of a dataset.
 
     DATASET may hold the shards itself; or versions of a dataset (``1.0.0``), of which the newest

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.errors import UsageError
+from tfrtool.storage.locations import take_paths
 
 __all__ = ["BenchOptions"]
 
@@ -34,6 +35,7 @@ class BenchOptions:
     limit: int = 2000
 
     def __post_init__(self) -> None:
+        take_paths(self, "dataset")
         least = {"image_size": 1, "batch_size": 1, "epochs": 2, "rounds": 1, "limit": 1}
         for name, number in least.items():
             if getattr(self, name) < number:

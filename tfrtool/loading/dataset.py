@@ -28,7 +28,6 @@ from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shard_sets import ShardSet, find_rivals, group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.locations import as_path
 from tfrtool.storage.publishing import reading
 from tfrtool.storage.words import as_member
 
@@ -135,7 +134,7 @@ def open_dataset(
         CorruptShardError: the framing of a shard is damaged.
     """
     on_corrupt = as_member(OnCorrupt, on_corrupt, "on_corrupt")
-    root = find_folders(as_path(directory)).root
+    root = find_folders(directory).root
     with reading(root, DATASET_INFO):
         return _open(find_folders(root), on_corrupt)
 

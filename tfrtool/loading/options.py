@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tfrtool.errors import UsageError
 from tfrtool.loading.augment_options import Augment
+from tfrtool.storage.locations import take_paths
 from tfrtool.storage.words import take_words
 
 __all__ = ["Cache", "Holdout", "LoadOptions", "Recipe", "Rescale"]
@@ -146,6 +147,7 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         take_words(self, recipe=Recipe, cache=Cache)
+        take_paths(self, "cache_directory")
         for name in ("image_size", "batch_size", "epochs"):
             self._require(name, 1)
         for name in _NUMBERS:

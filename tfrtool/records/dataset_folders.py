@@ -14,6 +14,7 @@ from tfrtool.errors import DatasetError, TfrtoolError, os_reason, printable
 from tfrtool.records.compression import starts_record
 from tfrtool.records.names import COMPRESSED_NAME, check_version, is_shard_name, natural_order
 from tfrtool.storage.limits import MAX_ENTRIES_WALKED, MAX_FILES_LOOKED_INTO
+from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.publishing import check_settled
 
@@ -45,7 +46,7 @@ class DatasetFolders:
         )
 
 
-def find_folders(directory: Path) -> DatasetFolders:
+def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
     """Find the shards that a directory means.
 
     It may hold the shards itself; or versions of a dataset (``1.0.0``), of which the newest is
@@ -56,6 +57,7 @@ def find_folders(directory: Path) -> DatasetFolders:
         DatasetError: it is no directory, or can't be read; or holds several datasets; or what is
             in it is being replaced.
     """
+    directory = as_path(directory)
     if not directory.is_dir():
         what = "not a directory" if directory.exists() else "no such directory"
         raise DatasetError(what, path=directory, expected="a directory with shards")

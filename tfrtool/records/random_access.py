@@ -20,6 +20,7 @@ from tfrtool.records.index import load_index
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
+from tfrtool.storage.locations import as_paths
 from tfrtool.storage.opening import open_regular
 
 __all__ = ["Records", "open_records"]
@@ -39,7 +40,7 @@ class Records(Sequence[Record]):
     A record's `index` and `offset` are those in its own shard; `shard_of` tells which that is.
     """
 
-    def __init__(self, shards: Sequence[Path]) -> None:
+    def __init__(self, shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> None:
         """Open shards.
 
         Args:
@@ -49,7 +50,7 @@ class Records(Sequence[Record]):
             ShardError: one of them can't be read, or is compressed.
             CorruptShardError: the framing of one is damaged.
         """
-        self._paths = tuple(shards)
+        self._paths = as_paths(shards)
         self._open()
 
     def _open(self) -> None:
@@ -201,5 +202,4 @@ def open_records(
         ShardError: there is no such file, or it can't be read, or is compressed.
         CorruptShardError: the framing of a shard is damaged.
     """
-    arguments = [shards] if isinstance(shards, str | os.PathLike) else shards
-    return Records(find_shards(os.fspath(argument) for argument in arguments))
+    return Records(find_shards(shards))

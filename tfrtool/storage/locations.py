@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from tfrtool.errors import UsageError
 
-__all__ = ["as_path", "as_paths", "check_no_url"]
+__all__ = ["as_path", "as_paths", "check_no_url", "take_paths"]
 
 _URL = re.compile(
     r"[a-z][a-z0-9+.-]+://"
@@ -68,3 +70,20 @@ def as_paths(
         raise UsageError(
             f"paths are str or PathLike, or several of them, not {type(locations).__name__}"
         ) from error
+
+
+def take_paths(options: Any, *names: str) -> None:
+    """Make paths of the locations in a frozen dataclass; for its ``__post_init__``.
+
+    Args:
+        options: the dataclass.
+        *names: of its fields. None stays where it is the field's default.
+
+    Raises:
+        UsageError: one of them is empty, a URL, or nothing that a path can be made of.
+    """
+    defaults = {field.name: field.default for field in fields(options)}
+    for name in names:
+        location = getattr(options, name)
+        if location is not None or defaults[name] is not None:
+            object.__setattr__(options, name, as_path(location))

@@ -10,6 +10,7 @@ from tfrtool.errors import UsageError
 from tfrtool.loading.augment_options import Augment
 from tfrtool.loading.options import Cache, Recipe
 from tfrtool.loading.salvage_report import OnCorrupt
+from tfrtool.storage.locations import as_path, take_paths
 from tfrtool.storage.words import take_words
 from tfrtool.training.features_precision import Precision
 from tfrtool.training.model_choice import IMAGENET, ModelName, Trainable, learning_rate, learns_all
@@ -109,6 +110,9 @@ class TrainOptions:
             precision=Precision,
             on_corrupt=OnCorrupt,
         )
+        take_paths(self, "dataset", "cache_directory", "out", "tensorboard")
+        if self.weights is not None:
+            object.__setattr__(self, "weights", str(as_path(self.weights)))
         if isinstance(self.model, str):
             object.__setattr__(self, "model", ModelName(self.model))
         if isinstance(self.trainable, str):

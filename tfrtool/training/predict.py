@@ -20,8 +20,15 @@ from tfrtool.sources.folder_reader import read_file
 from tfrtool.sources.items import LeftOut
 from tfrtool.sources.walk import file_entry
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
-from tfrtool.training.prediction import ImageFile, Prediction, PredictOptions, Unreadable
-from tfrtool.training.saved_model import SavedModel
+from tfrtool.training.prediction import (
+    ImageFile,
+    Images,
+    Prediction,
+    PredictOptions,
+    Unreadable,
+    find_images,
+)
+from tfrtool.training.saved_model import SavedModel, load_saved
 
 __all__ = ["predict"]
 
@@ -31,7 +38,7 @@ _PIXELS = ImageRecipe(encode=Encode.RAW)
 
 
 def predict(
-    saved: SavedModel, images: Sequence[ImageFile], options: PredictOptions = _DEFAULT
+    saved: SavedModel | str | os.PathLike[str], images: Images, options: PredictOptions = _DEFAULT
 ) -> Iterator[Prediction | Unreadable]:
     """Tell what images show, in their order.
 
@@ -43,20 +50,27 @@ def predict(
     decoded, however many images there are.
 
     Args:
-        saved: the model.
-        images: the files.
+        saved: the model, or its file.
+        images: what `find_images` takes, or returned.
         options: how many at a time, and how much is told.
 
     Yields:
         What the model says of an image, or why it can't be read.
     """
+    given = (images,) if isinstance(images, str | os.PathLike) else images
+    files = [
+        file
+        for image in given
+        for file in ((image,) if isinstance(image, ImageFile) else find_images(image))
+    ]
+    saved = saved if isinstance(saved, SavedModel) else load_saved(saved)
     names, size = saved.facts.class_names, saved.facts.image_size
     run = tf.function(
         lambda pixels: saved.whole(tf.cast(pixels, tf.float32), training=False),
         # One trace for batches of all lengths.
         input_signature=[tf.TensorSpec((None, size, size, 3), tf.uint8)],
     )
-    for batch in _decoded(images, size, options.batch_size):
+    for batch in _decoded(files, size, options.batch_size):
         pixels = [found for _, found in batch if not isinstance(found, Unreadable)]
         rows = iter(run(np.stack(pixels)).numpy() if pixels else ())
         for path, found in batch:
@@ -100,7 +114,10 @@ def _read(image: ImageFile, size: int) -> Any:
     """Return uint8 pixels [size, size, 3], or what is wrong."""
     if image.problem is not None:
         return Unreadable(path=image.path, reason=image.problem)
-    entry = file_entry(image.path, image.path)
+    try:
+        entry = file_entry(image.path, image.path)
+    except OSError as error:
+        return Unreadable(path=image.path, reason=os_reason(error))
     if isinstance(entry, LeftOut):
         return Unreadable(path=image.path, reason=entry.reason)
     if entry.problem is not None:

@@ -14,8 +14,9 @@ from tfrtool.records.names import natural_order
 from tfrtool.sources.globs import is_pattern
 from tfrtool.sources.listing import is_clutter, is_image_name
 from tfrtool.sources.walk import list_directory
+from tfrtool.storage.locations import check_no_url
 
-__all__ = ["ImageFile", "PredictOptions", "Prediction", "Unreadable", "find_images"]
+__all__ = ["ImageFile", "Images", "PredictOptions", "Prediction", "Unreadable", "find_images"]
 
 
 class ImageFile(NamedTuple):
@@ -28,6 +29,10 @@ class ImageFile(NamedTuple):
 
     path: str
     problem: str | None = None
+
+
+Images = str | os.PathLike[str] | Iterable[str | os.PathLike[str] | ImageFile]
+"""Files, directories and patterns, one or several, and what was found by them before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +107,9 @@ class Unreadable:
     reason: str
 
 
-def find_images(arguments: Iterable[str]) -> tuple[ImageFile, ...]:
+def find_images(
+    arguments: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+) -> tuple[ImageFile, ...]:
     """Find the images that a mix of files, directories and patterns means.
 
     A file is taken as it is, whatever its name. A directory means all files below it whose names
@@ -111,8 +118,10 @@ def find_images(arguments: Iterable[str]) -> tuple[ImageFile, ...]:
     in natural order. An argument that means nothing stands for itself, with the reason.
     """
     found: dict[str, ImageFile] = {}
-    for argument in arguments:
-        for image in _expand(argument):
+    for argument in (arguments,) if isinstance(arguments, str | os.PathLike) else arguments:
+        location = os.fspath(argument)
+        check_no_url(location)
+        for image in _expand(location):
             found.setdefault(image.path, image)
     return tuple(found.values())
 

@@ -15,6 +15,7 @@ import keras
 from tfrtool.errors import WeightsError, os_reason
 from tfrtool.loading.options import Rescale
 from tfrtool.storage.limits import MAX_METADATA_BYTES
+from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 
 __all__ = ["CORE", "MODEL_FILE", "ModelFacts", "SavedModel", "load_saved", "save_model"]
@@ -134,7 +135,7 @@ def save_model(path: Path, core: Any, rescale: Rescale, facts: ModelFacts) -> No
         archive.writestr(_MEMBER, json.dumps(facts.to_json()))
 
 
-def load_saved(path: Path) -> SavedModel:
+def load_saved(path: str | os.PathLike[str]) -> SavedModel:
     """Load a model that `save_model` wrote.
 
     Args:
@@ -143,6 +144,7 @@ def load_saved(path: Path) -> SavedModel:
     Raises:
         WeightsError: it isn't there, can't be read, or is no model of tfrtool.
     """
+    path = as_path(path)
     if path.is_dir():
         path = path / MODEL_FILE
     facts = _read_facts(path)

@@ -18,6 +18,7 @@ from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.records.names import check_dataset_name, check_split_name, check_version
 from tfrtool.sources.open import LabelFrom
+from tfrtool.storage.locations import as_path, take_paths
 from tfrtool.storage.words import take_words
 
 __all__ = [
@@ -98,7 +99,7 @@ class WriteOptions:
         workers: how many threads work at a time.
     """
 
-    source: str | Path
+    source: str | os.PathLike[str]
     dataset: Path
     name: str = "dataset"
     version: str = "1.0.0"
@@ -118,6 +119,9 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         take_words(self, compression=Compression, label_from=LabelFrom, existing=Existing)
+        take_paths(self, "dataset")
+        as_path(self.source)  # a pattern, or tfds:NAME, is one, too
+        object.__setattr__(self, "source", os.fspath(self.source))
         check_dataset_name(self.name)
         check_version(self.version)
         names = [split.name for split in self.splits]

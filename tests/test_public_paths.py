@@ -1,0 +1,211 @@
+"""Every public function takes a path as text, as a Path, and as any other PathLike."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfrtool
+from tests.datasets import write_pets
+from tests.photos import write_class_folders
+
+FORMS: dict[str, Callable[[Path], Any]] = {
+    "str": str,
+    "Path": Path,
+    "PathLike": lambda path: _Location(path),
+}
+
+
+class _Location:
+    """A path of some other library."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __fspath__(self) -> str:
+        return str(self._path)
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """What the functions are called with, and a folder to write to."""
+
+    pets: Path
+    shard: Path
+    photos: Path
+    model: Path
+    out: Path
+
+
+Call = Callable[[World, Callable[[Path], Any]], Any]
+
+
+def _predict(world: World, form: Callable[[Path], Any]) -> Any:
+    photo = form(next(world.photos.glob("*/*.jpg")))
+    return [
+        *tfrtool.predict(form(world.model), photo),
+        *tfrtool.predict(form(world.model), [photo]),
+    ]
+
+
+def _salvage(world: World, form: Callable[[Path], Any]) -> Any:
+    dataset, report = tfrtool.salvage(form(world.pets), form(world.out / "scratch"))
+    return dataset, report
+
+
+def _write(world: World, form: Callable[[Path], Any]) -> Any:
+    out = world.out / "pets"
+    tfrtool.write_dataset(
+        tfrtool.WriteOptions(source=form(world.photos), dataset=form(out), name="pets", workers=1)
+    )
+    return sorted((path.name, path.stat().st_size) for path in out.glob("*.tfrecord*"))
+
+
+def _extract(world: World, form: Callable[[Path], Any]) -> Any:
+    out = world.out / "photos"
+    tfrtool.extract(form(world.shard), tfrtool.ExtractOptions(directory=form(out)))
+    files = sorted(path.name for path in out.rglob("*"))
+    shutil.rmtree(out)
+    out.with_name("photos.jsonl").unlink()
+    shards = [form(world.shard), form(world.pets)]
+    report = tfrtool.extract(shards, tfrtool.ExtractOptions(directory=form(out)))
+    return files, report.files
+
+
+def _repair(world: World, form: Callable[[Path], Any]) -> Any:
+    tfrtool.repair_shard(form(world.shard), form(world.out / "saved"))
+    return (world.out / "saved").read_bytes()
+
+
+def _sheet(world: World, form: Callable[[Path], Any]) -> Any:
+    for number, shards in enumerate([form(world.pets), [form(world.shard)]]):
+        tfrtool.contact_sheet(shards, form(world.out / f"{number}.png"))
+    return [path.read_bytes() for path in sorted(world.out.glob("*.png"))]
+
+
+def _load(world: World, form: Callable[[Path], Any]) -> Any:
+    options = tfrtool.LoadOptions(
+        image_size=8,
+        training=False,
+        cache=tfrtool.Cache.DISK,
+        cache_directory=form(world.out / "cache"),
+    )
+    batches = list(tfrtool.load(form(world.pets), options).as_numpy_iterator())
+    assert any((world.out / "cache").iterdir())
+    return [(images.tolist(), labels.tolist()) for images, labels in batches]
+
+
+CALLS: dict[str, Call] = {
+    "Records": lambda w, f: [list(tfrtool.Records(one)) for one in (f(w.shard), [f(w.shard)])],
+    "Shard": lambda w, f: tfrtool.Shard.at(f(w.shard)),
+    "contact_sheet": _sheet,
+    "count_records": lambda w, f: tfrtool.count_records(f(w.shard)),
+    "extract": _extract,
+    "find_images": lambda w, f: [
+        tfrtool.find_images(one) for one in (f(w.photos), [f(w.photos), f(w.shard)])
+    ],
+    "find_shards": lambda w, f: [tfrtool.find_shards(one) for one in (f(w.pets), [f(w.pets)])],
+    "group_shards": lambda w, f: [tfrtool.group_shards(one) for one in (f(w.shard), [f(w.shard)])],
+    "infer_schema": lambda w, f: [tfrtool.infer_schema(one) for one in (f(w.pets), [f(w.shard)])],
+    "inspect_dataset": lambda w, f: tfrtool.inspect_dataset(f(w.pets)),
+    "inspect_shard": lambda w, f: tfrtool.inspect_shard(f(w.shard)),
+    "load": _load,
+    "load_saved": lambda w, f: tfrtool.load_saved(f(w.model)).facts,
+    "open": lambda w, f: [list(tfrtool.open(one)) for one in (f(w.shard), [f(w.shard)])],
+    "open_dataset": lambda w, f: tfrtool.open_dataset(f(w.pets)),
+    "predict": _predict,
+    "repair_shard": _repair,
+    "salvage": _salvage,
+    "verify": lambda w, f: [tfrtool.verify(one) for one in (f(w.pets), [f(w.shard), f(w.pets)])],
+    "verify_shard": lambda w, f: tfrtool.verify_shard(f(w.shard)),
+    "write_dataset": _write,
+}
+
+OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "BenchOptions": lambda path: tfrtool.BenchOptions(dataset=path),
+    "ExtractOptions": lambda path: tfrtool.ExtractOptions(directory=path),
+    "LoadOptions": lambda path: tfrtool.LoadOptions(image_size=8, cache_directory=path),
+    "TrainOptions": lambda path: tfrtool.TrainOptions(
+        dataset=path, out=path, tensorboard=path, cache_directory=path, weights=path
+    ),
+    "WriteOptions": lambda path: tfrtool.WriteOptions(source=path, dataset=path),
+}
+"""What `train`, `train_and_compare` and `bench` take no path but in their options."""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Return a dataset, one of its shards, the photographs that it is of, and a model."""
+    from tfrtool.loading.options import Rescale
+    from tfrtool.training.models import build_model
+    from tfrtool.training.options import ModelName, Trainable
+    from tfrtool.training.saved_model import ModelFacts, save_model
+
+    root = tmp_path_factory.mktemp("world")
+    pets = write_pets(root)
+    core = build_model(ModelName.CNN, 32, 2, "none", Trainable.AUTO)
+    facts = ModelFacts(model="cnn", image_size=32, class_names=("cat", "dog"))
+    save_model(root / "model.keras", core, Rescale(scale=1 / 255, offset=0.0), facts)
+    return World(
+        pets=pets,
+        shard=next(pets.glob("*-train.tfrecord-00000*")),
+        photos=write_class_folders(root / "more", count=2),
+        model=root / "model.keras",
+        out=root / "out",
+    )
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_form_of_a_path_gives_one_result(name: str, world: World) -> None:
+    """Text, Path and PathLike, one or several where several make sense, mean the same."""
+    results = []
+    for form in FORMS.values():
+        shutil.rmtree(world.out, ignore_errors=True)
+        world.out.mkdir()
+        results.append(CALLS[name](world, form))
+    assert str(results[0]) == str(results[1]) == str(results[2])
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_make_a_path_of_every_form(name: str, tmp_path: Path) -> None:
+    """Options are alike, whatever the form of the paths that they were made of."""
+    made = [OPTIONS[name](form(tmp_path)) for form in FORMS.values()]
+    assert made[0] == made[1] == made[2]
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/x", "gs:/bucket/x", "", "a\0b"])
+@pytest.mark.parametrize("name", sorted({*CALLS} - {"predict", "find_images"}))
+def test_what_is_no_path_is_refused(name: str, place: str, world: World) -> None:
+    """A URL is not taken for a folder, nor an empty name for the current one."""
+    with pytest.raises(tfrtool.UsageError):
+        CALLS[name](world, lambda _: place)
+
+
+def test_a_path_alone_is_not_taken_apart(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The characters of a text are no paths: "/" would be searched for "/tmp/ds"."""
+    monkeypatch.chdir(world.pets)
+    assert {shard.path.parent for shard in tfrtool.verify(str(world.pets)).shards} == {world.pets}
+
+
+def test_no_public_function_was_forgotten() -> None:
+    """Whatever takes a path, by its signature, or options that do, is in the tables above."""
+    words = ("Path", "Location", "Images", *(f"{name}'" for name in OPTIONS))
+    for name in tfrtool.__all__:
+        value = getattr(tfrtool, name)
+        if dataclasses.is_dataclass(value):
+            types = str([field.type for field in dataclasses.fields(value)])
+            assert not name.endswith("Options") or "Path" not in types or name in OPTIONS
+        elif inspect.isfunction(value):
+            taken = [
+                str(parameter.annotation)
+                for parameter in inspect.signature(value).parameters.values()
+                if any(word in f"{parameter.annotation}'" for word in words)
+                and "Callable" not in str(parameter.annotation)
+            ]
+            assert not taken or name in CALLS or taken[0] in OPTIONS, name
