@@ -260,8 +260,17 @@ def _run(options: WriteOptions, dry_run: bool) -> WriteReport | PlanReport:
             bars.show(progress.phase, progress.done, progress.total, note)
 
         if dry_run:
-            return plan_dataset(options, show)
-        return write_dataset(options, show, before_writing=_start_tensorflow)
+            return plan_dataset(options, show, before_preparing=_start_devices)
+        return write_dataset(
+            options, show, before_writing=_start_tensorflow, before_preparing=_start_devices
+        )
+
+
+def _start_devices() -> None:
+    with starting_tensorflow():
+        from tfrtool.sources.tfds_download import start_devices
+
+        start_devices()
 
 
 def _start_tensorflow() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_reason
@@ -34,7 +35,11 @@ _EXPECTED = (
 
 
 def open_source(
-    argument: str, label_from: LabelFrom, scratch: Path, root: Path | None = None
+    argument: str,
+    label_from: LabelFrom,
+    scratch: Path,
+    root: Path | None = None,
+    before_preparing: Callable[[], None] = lambda: None,
 ) -> Source:
     """List the items of a source.
 
@@ -46,6 +51,7 @@ def open_source(
         label_from: where the labels of files come from; tables and TFDS say it themselves.
         scratch: a folder for what must be kept while items are read; the caller removes it.
         root: a folder besides a table's own that its paths may lead to.
+        before_preparing: called when TFDS is about to prepare a dataset, which loads TensorFlow.
 
     Raises:
         UsageError: what follows ``tfds:`` is no dataset's name; or there is a root and no table.
@@ -56,7 +62,7 @@ def open_source(
         from tfrtool.sources.tfds import read_tfds
 
         _check_no_root(root, argument)
-        return read_tfds(argument.removeprefix(_TFDS))
+        return read_tfds(argument.removeprefix(_TFDS), before_preparing)
     listing = _list(argument, scratch)
     if listing is None:
         from tfrtool.sources.tables import read_table

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +14,7 @@ from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Feature
 from tfrtool.sources.items import Item, LeftOut, Source
 from tfrtool.sources.listing import size_problem
+from tfrtool.sources.tfds_download import missing_hosts, quiet_tfds
 from tfrtool.sources.tfds_records import TfdsReader, TfdsShard, read_examples, single_value
 
 __all__ = ["read_tfds"]
@@ -58,7 +57,7 @@ class _Dataset:
         return tuple(dict.fromkeys(shard.split for shard in self.shards))
 
 
-def read_tfds(notation: str) -> Source:
+def read_tfds(notation: str, before_preparing: Callable[[], None] = lambda: None) -> Source:
     """List the images of a dataset of TFDS, which downloads and prepares it if need be.
 
     Where prepared data is looked for, and where it is put, is up to TFDS: ``$TFDS_DATA_DIR``, else
@@ -67,10 +66,11 @@ def read_tfds(notation: str) -> Source:
     with the images (``image/filename``), after the split's where they come in several; without
     usable names, split and number of the record.
 
-    What TFDS prints while it prepares a dataset goes to stderr.
+    What TFDS prints while it prepares a dataset goes to stderr, if that is a terminal.
 
     Args:
         notation: ``NAME``, ``NAME/CONFIG``, ``NAME:VERSION`` or ``NAME/CONFIG:VERSION``.
+        before_preparing: called when TFDS is about to prepare it, which loads TensorFlow.
 
     Raises:
         UsageError: the notation is none of these.
@@ -83,7 +83,7 @@ def read_tfds(notation: str) -> Source:
             expected="tfds:NAME[/CONFIG][:VERSION], such as tfds:cats_vs_dogs",
             found=repr(notation),
         )
-    dataset = _describe(_prepared(notation))
+    dataset = _describe(_prepared(notation, before_preparing))
     items, rejected = _named_items(dataset) or _listed(dataset, _numbered_keys(dataset))
     if not items:
         raise SourceError("holds no labelled images", path=dataset.directory)
@@ -101,21 +101,29 @@ def read_tfds(notation: str) -> Source:
     )
 
 
-def _prepared(notation: str) -> Any:
+def _prepared(notation: str, before_preparing: Callable[[], None]) -> Any:
     """Return the builder of a dataset that is on disk, and prepare it first if it isn't."""
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise SourceError(f"tensorflow_datasets can't be imported: {error}") from error
     try:
-        builder = tfds.builder(notation)
+        with quiet_tfds(tfds):
+            builder = tfds.builder(notation)
+            if builder.is_prepared():
+                return builder
     except Exception as error:  # builders are anyone's code
         raise SourceError(f"TFDS can't open {notation}: {_reason(error)}") from error
-    if builder.is_prepared():
-        return builder
+    if hosts := missing_hosts(builder):
+        raise SourceError(
+            f"{notation} is not prepared there, and what TFDS downloads it from can't be reached",
+            path=builder.data_dir,
+            found=hosts,
+            hint="TFDS_DATA_DIR names another place where it is prepared",
+        )
+    before_preparing()
     try:
-        # TFDS prints its plan to stdout, where only results belong.
-        with contextlib.redirect_stdout(sys.stderr):
+        with quiet_tfds(tfds):
             builder.download_and_prepare()
     except Exception as error:
         raise SourceError(

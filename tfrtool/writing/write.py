@@ -71,6 +71,7 @@ def write_dataset(
     on_progress: OnProgress = lambda _: None,
     before_writing: Callable[[], None] = lambda: None,
     engine: Engine | None = None,
+    before_preparing: Callable[[], None] = lambda: None,
 ) -> WriteReport:
     """Write the images of a source as TFRecord shards, with TFDS metadata and a report.
 
@@ -85,6 +86,7 @@ def write_dataset(
         on_progress: called now and then, from the threads that work, one at a time.
         before_writing: called once, when TensorFlow is about to load.
         engine: where shards are written; None uses threads of this process.
+        before_preparing: called when TFDS is about to prepare a dataset, which loads TensorFlow.
 
     Raises:
         UsageError: the dataset's directory may not be written to, or another process does.
@@ -95,7 +97,7 @@ def write_dataset(
     start = time.perf_counter()
     _check_apart(options)
     with staging_directory(options) as staging:
-        source = _opened(options, staging.folder)
+        source = _opened(options, staging.folder, before_preparing)
         work = _Work(
             source=source,
             options=options,
@@ -131,12 +133,17 @@ def write_dataset(
     return report
 
 
-def plan_dataset(options: WriteOptions, on_progress: OnProgress = lambda _: None) -> PlanReport:
+def plan_dataset(
+    options: WriteOptions,
+    on_progress: OnProgress = lambda _: None,
+    before_preparing: Callable[[], None] = lambda: None,
+) -> PlanReport:
     """Look at the images of a source, and tell what would be written; nothing is.
 
     Args:
         options: what to write, and how.
         on_progress: called now and then.
+        before_preparing: called when TFDS is about to prepare a dataset, which loads TensorFlow.
 
     Raises:
         UsageError: the options don't fit the source.
@@ -145,15 +152,17 @@ def plan_dataset(options: WriteOptions, on_progress: OnProgress = lambda _: None
     """
     _check_apart(options)
     with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
-        source = _opened(options, Path(scratch))
+        source = _opened(options, Path(scratch), before_preparing)
         audit = _look(source, options, on_progress, Findings(source.items))
         tasks = plan_shards(source, audit, options, options.dataset)
         return plan_report(options, tasks, _rejected(source, audit), audit, source)
 
 
-def _opened(options: WriteOptions, scratch: Path) -> Source:
+def _opened(options: WriteOptions, scratch: Path, before_preparing: Callable[[], None]) -> Source:
     """List a source, and check that no splits are asked for where it has its own."""
-    source = open_source(os.fspath(options.source), options.label_from, scratch, options.root)
+    source = open_source(
+        os.fspath(options.source), options.label_from, scratch, options.root, before_preparing
+    )
     if source.splits and options.splits:
         raise UsageError(
             "has splits of its own, and can't be split in another way",
