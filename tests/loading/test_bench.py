@@ -330,18 +330,15 @@ def test_process_that_ends_badly(
         measure_apart(task)
 
 
+def _refuse(_task: StageTask | PartsTask) -> None:
+    raise UsageError("no such thing", expected="another")
+
+
 def test_errors_come_out_of_the_process_as_they_are(
-    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error of ours in a measuring process is raised again, with its exit code and facts."""
-    import pickle
-
-    error = UsageError("no such thing", expected="another")
-    (tmp_path / "error").write_bytes(pickle.dumps(error))
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\ncp '{tmp_path}/error' \"$4\"\n")
-    python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr("tfrtool.loading.bench_process.measure_here", _refuse)
     task = StageTask(dataset=dataset, options=_load(), stage=BenchStage.NAIVE, epochs=2)
     with pytest.raises(UsageError, match="no such thing: expected another"):
         measure_apart(task)

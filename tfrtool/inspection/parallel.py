@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
+import queue
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
 from tfrtool.errors import ShardError
+from tfrtool.storage.child import Child, ChildDied
 
 __all__ = ["cores", "map_shards"]
 
@@ -39,11 +39,11 @@ def map_shards(
     """Yield ``function(path)`` for each shard, in the order of ``paths``.
 
     Processes are started afresh rather than forked, so that this is safe in a program with
-    threads; as for every use of `multiprocessing`, such a program's main module must be importable.
+    threads; they don't load its main module.
 
     Args:
-        function: what to do with a shard; with several workers it, its results and its errors
-            must be picklable.
+        function: what to do with a shard; with several workers, it is in a module that can be
+            imported, and it and its results can be pickled.
         paths: the shards.
         workers: how many processes at most; 1 does everything in this one.
         worth: how many bytes of shards make one more process worth its start.
@@ -55,25 +55,28 @@ def map_shards(
     if workers <= 1:
         yield from map(function, paths)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_end_on_interrupt) as pool:
-        futures = [pool.submit(function, path) for path in paths]
+    idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
+
+    def call(path: Source) -> Result:
+        child = idle.get()
+        try:
+            return child.call(function, path)
+        finally:
+            idle.put(child)
+
+    with ThreadPoolExecutor(workers) as threads, ExitStack() as children:
+        for _ in range(workers):
+            idle.put(children.enter_context(Child()))
+        futures = [threads.submit(call, path) for path in paths]
+        children.callback(threads.shutdown, wait=False, cancel_futures=True)
         for path, future in zip(paths, futures, strict=True):
             try:
                 yield future.result()
-            except BrokenProcessPool as error:
+            except ChildDied as error:
                 raise ShardError(
                     "a worker process died", path=str(path), hint="was there enough memory?"
                 ) from error
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
 
 
 def _size(paths: Sequence[object]) -> int:
     return sum(p.stat().st_size for p in paths if isinstance(p, Path) and p.is_file())
-
-
-def _end_on_interrupt() -> None:
-    """Let Ctrl-C end a worker at once and in silence; the main process tells of it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,21 +1,14 @@
-"""Measurements in processes of their own: what one leaves behind would change the next.
-
-``python -m tfrtool.loading.bench_process TASK RESULT`` is such a process: it reads a pickled task
-from one file, and writes what came of it to the other.
-"""
+"""Measurements in processes of their own: what one leaves behind would change the next."""
 
 from __future__ import annotations
 
 import os
-import pickle
-import subprocess
-import sys
 import tempfile
-from pathlib import Path
-from typing import cast, overload
+from typing import overload
 
 from tfrtool.errors import DatasetError, TfrtoolError
 from tfrtool.loading.bench_tasks import PartsRun, PartsTask, StageRun, StageTask
+from tfrtool.storage.child import Child, ChildDied, ChildError
 
 __all__ = ["Killed", "measure_apart", "measure_here"]
 
@@ -36,37 +29,24 @@ def measure_apart(task: StageTask | PartsTask) -> StageRun | PartsRun:
         DatasetError: it failed otherwise, such as for a record that TensorFlow can't read.
         Killed: the system ended the process.
     """
-    with tempfile.TemporaryDirectory(prefix="tfrtool-bench-") as directory:
-        given, taken = Path(directory, "task"), Path(directory, "result")
-        given.write_bytes(pickle.dumps(task))
-        done = subprocess.run(
-            [sys.executable, "-m", __name__, str(given), str(taken)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            env=_environment(),
-        )
-        if done.returncode < 0:
-            raise Killed(f"ended by signal {-done.returncode}")
-        if done.returncode:
-            lines = done.stderr.strip().splitlines()
-            raise DatasetError(
-                "measuring the loader failed",
-                path=task.dataset.directory,
-                found=lines[-1] if lines else f"exit code {done.returncode}",
-            )
-        result = pickle.loads(taken.read_bytes())
-    if isinstance(result, TfrtoolError):
-        raise result
-    return cast("StageRun | PartsRun", result)
-
-
-def _environment() -> dict[str, str]:
-    """Return this process' environment, for one that finds the same modules, and says little."""
-    paths = os.pathsep.join(path or os.curdir for path in sys.path)
-    return {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PYTHONPATH": paths}
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
+    with tempfile.TemporaryFile() as errors, Child(errors, environment) as child:
+        try:
+            return child.call(measure_here, task)
+        except ChildDied as death:
+            if death.code < 0:
+                raise Killed(f"ended by signal {-death.code}") from death
+            errors.seek(0)
+            lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+            found = lines[-1] if lines else f"exit code {death.code}"
+        except TfrtoolError:
+            raise
+        except ChildError as error:  # of TensorFlow, which ends with the names of nodes
+            lines = [line for line in str(error).splitlines() if "[[" not in line]
+            found = lines[-1] if lines else str(error)
+        except Exception as error:  # noqa: BLE001 - whatever else
+            found = f"{type(error).__name__}: {error}"
+    raise DatasetError("measuring the loader failed", path=task.dataset.directory, found=found)
 
 
 def measure_here(task: StageTask | PartsTask) -> StageRun | PartsRun:
@@ -78,16 +58,3 @@ def measure_here(task: StageTask | PartsTask) -> StageRun | PartsRun:
     from tfrtool.loading.bench_parts import measure_parts
 
     return measure_parts(task)
-
-
-def _work(given: Path, taken: Path) -> None:
-    result: StageRun | PartsRun | TfrtoolError
-    try:
-        result = measure_here(pickle.loads(given.read_bytes()))
-    except TfrtoolError as error:
-        result = error
-    taken.write_bytes(pickle.dumps(result))
-
-
-if __name__ == "__main__":
-    _work(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,132 @@
+"""Processes of their own: what they find, what they send back, and when they end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tfrtool.errors import ShardError
+from tfrtool.storage.child import Child, ChildDied, ChildError
+
+
+class Foreign(Exception):  # noqa: N818 - it stands for one of a library's
+    """An error that the parent is not asked to know."""
+
+
+def _path() -> list[str]:
+    return sys.path
+
+
+def _print(text: str) -> str:
+    print(text)  # noqa: T201 - as a library may
+    return text
+
+
+def _fail(error: type[Exception]) -> None:
+    raise error("a", "b") if error is OSError else error("what it was")
+
+
+def _end(code: int) -> None:
+    os._exit(code) if code >= 0 else os.kill(os.getpid(), -code)
+
+
+def _unpicklable() -> object:
+    return lambda: None
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Child]:
+    """Return a child for all that it survives."""
+    with Child() as started:
+        yield started
+
+
+def test_it_calls_one_function_after_the_other(child: Child) -> None:
+    """All calls are done by one process, which is another than this."""
+    pids = {child.call(os.getpid) for _ in range(3)}
+    assert len(pids) == 1
+    assert pids != {os.getpid()}
+
+
+def test_large_values_go_there_and_back(child: Child) -> None:
+    """What is larger than a pipe holds comes back whole."""
+    assert child.call(bytes.upper, b"a" * 10_000_000) == b"A" * 10_000_000
+
+
+def test_what_it_prints_is_no_answer(child: Child) -> None:
+    """A library that prints disturbs nothing."""
+    assert child.call(_print, "disturbing") == "disturbing"
+
+
+@pytest.mark.parametrize("error", [ShardError, MemoryError, OSError, KeyError])
+def test_errors_are_raised_here(child: Child, error: type[Exception]) -> None:
+    """An error of this package, or of Python itself, is raised as what it is."""
+    with pytest.raises(error):
+        child.call(_fail, error)
+
+
+def test_a_foreign_error_comes_as_text(child: Child) -> None:
+    """An error that only a library knows is told with its name."""
+    with pytest.raises(ChildError, match="Foreign: what it was"):
+        child.call(_fail, Foreign)
+
+
+def test_a_result_that_cannot_be_sent_is_an_error(child: Child) -> None:
+    """Nothing hangs where a result can't be pickled."""
+    with pytest.raises((ChildError, AttributeError, TypeError)):
+        child.call(_unpicklable)
+    assert child.call(os.getppid) == os.getpid()
+
+
+@pytest.mark.parametrize("code", [3, 0, -9])
+def test_a_death_is_told_with_its_code(code: int) -> None:
+    """A process that ends in the middle of its work is an error, however it ended."""
+    with Child() as child:
+        with pytest.raises(ChildDied) as caught:
+            child.call(_end, code)
+        with pytest.raises(ChildDied):
+            child.call(os.getpid)
+    assert caught.value.code == code
+
+
+def test_it_finds_what_its_parent_finds_but_not_what_lies_around(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parent's paths are its own, but for those that mean the current directory."""
+    for name in ("pickle", "json", "sitecustomize", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('planted')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "."]))
+    mine = list(sys.path)
+    monkeypatch.setattr(sys, "path", ["", ".", *mine, str(tmp_path / "more")])
+    with Child() as child:
+        assert child.call(_path) == [*mine, str(tmp_path / "more")]
+
+
+PARENT = """
+import os, time
+from tfrtool.storage.child import Child
+child = Child()
+print(child.call(os.getpid), flush=True)
+child.call(time.sleep, 60)
+"""
+
+
+def test_it_ends_when_its_parent_is_killed() -> None:
+    """A child whose parent is gone ends in the middle of its work."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    try:
+        parent.communicate(timeout=20)  # until the child, too, has closed standard error
+    except subprocess.TimeoutExpired:
+        os.kill(pid, 9)
+        pytest.fail("it outlived its parent")

@@ -1,0 +1,152 @@
+"""A process of its own for some work, which finds no module in the current directory.
+
+It lives no longer than the process that started it, however that ends: once nothing more can come
+from there, it ends itself, in the middle of its work if need be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
+
+__all__ = ["Child", "ChildDied", "ChildError", "serve"]
+
+Result = TypeVar("Result")
+
+_START = """
+import json, sys
+from importlib import import_module, machinery, util
+home, sys.path[:] = json.loads(sys.argv[1])
+spec = machinery.PathFinder.find_spec("tfrtool", [home])
+sys.modules["tfrtool"] = package = util.module_from_spec(spec)
+spec.loader.exec_module(package)
+import_module("tfrtool.storage.child").serve()
+"""
+"""The program of a child. It takes this very package, wherever it was found, and for the rest the
+parent's paths; but Python's isolated mode keeps the current directory and the environment out."""
+
+
+class ChildDied(Exception):  # noqa: N818 - it is no error of ours, but what became of a process
+    """The process ended before its work did; mostly the system was out of memory.
+
+    Attributes:
+        code: its exit code, or the negative number of the signal that ended it.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class ChildError(Exception):
+    """An error that was raised in a child, as text."""
+
+
+class Child:
+    """A process that calls functions, one after the other; a context manager that ends it."""
+
+    def __init__(
+        self, stderr: IO[bytes] | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start a process.
+
+        Args:
+            stderr: where its standard error goes; None for that of this process.
+            environment: its environment variables; None for those of this process.
+
+        Raises:
+            OSError: it can't be started.
+        """
+        import subprocess  # the child needs none
+
+        paths = [path for path in sys.path if os.path.isabs(path)]  # noqa: PTH117 - a text
+        home = str(Path(__file__).parents[2])
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-I", "-X", f"utf8={sys.flags.utf8_mode}"),
+                *(["-B"] if sys.dont_write_bytecode else []),
+                *("-c", _START, json.dumps([home, paths])),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the parent, which ends it
+        )
+        if process.stdin is None or process.stdout is None:
+            raise ValueError("both are pipes")
+        self._process, self._tasks, self._answers = process, process.stdin, process.stdout
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Return what a function returns there; it, its arguments and its result are pickled.
+
+        Raises:
+            ChildDied: the process ended.
+            ChildError: the function raised an error that only another library knows.
+            Exception: any other that it raised.
+        """
+        task = pickle.dumps((function, arguments))
+        try:
+            pickle.dump(task, self._tasks)
+            self._tasks.flush()
+            result, error, trace = pickle.load(self._answers)
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+            raise ChildDied(self._process.wait()) from None
+        if error is not None:
+            raise error from ChildError(trace)
+        return cast(Result, result)
+
+    def end(self) -> None:
+        """End the process, at once."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._tasks, self._answers):
+            with contextlib.suppress(OSError):  # of what it didn't read any more
+                pipe.close()
+
+
+def serve() -> None:
+    """Do what comes on standard input, and send what became of it to standard output."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
+    while True:
+        answers.write(_answer(tasks.get()))
+        answers.flush()
+
+
+def _listen(tasks: queue.SimpleQueue[bytes]) -> None:
+    """Take tasks, until the parent closes its end: then there is no one to work for."""
+    try:
+        while True:
+            tasks.put(pickle.load(sys.stdin.buffer))
+    finally:
+        os._exit(0)
+
+
+def _answer(task: bytes) -> bytes:
+    try:
+        function, arguments = pickle.loads(task)
+        return pickle.dumps((function(*arguments), None, ""))
+    except Exception as error:  # noqa: BLE001 - it is raised in the parent
+        kind = type(error)
+        if kind.__module__.partition(".")[0] not in ("builtins", "tfrtool"):
+            # The parent may not have the library, or not want to load it for this.
+            error = ChildError(f"{kind.__name__}: {error}")
+        return pickle.dumps((None, error, traceback.format_exc()))
