@@ -7,9 +7,11 @@ into a shard doesn't start TensorFlow.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as in typing, which takes a while to import
 if TYPE_CHECKING:
+    from typing import Any
+
     from tfrtool.errors import (
         CorruptShardError,
         DatasetError,

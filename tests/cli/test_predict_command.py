@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.photos import image_bytes, write_class_folders
-from tfrtool.cli.app import main
+from tfrtool.cli import main
 from tfrtool.training.models import build_model, rescale_for
 from tfrtool.training.options import ModelName, RescaleTo, Trainable
 from tfrtool.training.saved_model import ModelFacts, save_model

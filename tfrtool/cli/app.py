@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import signal
 import traceback
 from collections.abc import Sequence
 
@@ -18,13 +17,14 @@ from tfrtool.cli.inspect_commands import inspect_group
 from tfrtool.cli.options import DEBUG, debug_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.predict_command import predict_command
+from tfrtool.cli.process import Signals, report_interrupt
 from tfrtool.cli.repair_command import repair_command
 from tfrtool.cli.train_command import train_command
 from tfrtool.cli.verify_command import verify_command
 from tfrtool.cli.write_command import write_command
 from tfrtool.errors import TfrtoolError, printable
 
-__all__ = ["cli", "main"]
+__all__ = ["cli", "run"]
 
 
 @click.group(
@@ -50,33 +50,45 @@ cli.add_command(predict_command)
 cli.add_command(bench_command)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def run(argv: Sequence[str], signals: Signals | None = None) -> int:
     """Run the command line, and return the exit code.
 
     Args:
-        argv: the words after ``tfrtool``; None takes those of the process.
+        argv: the words after ``tfrtool``.
+        signals: those that this process gets; None where it is not the command's own.
     """
-    debug = DEBUG in (sys.argv[1:] if argv is None else argv)
+    debug = DEBUG in argv
     try:
-        result = cli.main(args=argv, prog_name="tfrtool", standalone_mode=False)
-    except click.ClickException as error:
+        result = cli.main(args=argv, prog_name="tfrtool", standalone_mode=False, obj=signals)
+    except BaseException as error:  # noqa: BLE001 - the one place that all of them end in
+        # A library may make another error of the KeyboardInterrupt that a signal raises in it.
+        if signals is not None and signals.number is not None:
+            if debug:
+                traceback.print_exc()
+            return report_interrupt(signals.number)
+        return _report_error(error, debug)
+    return int(result) if isinstance(result, int) else int(Outcome.FINE)
+
+
+def _report_error(error: BaseException, debug: bool) -> int:
+    """Say what ended a command, and return the exit code for it."""
+    if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
+        error = error.__cause__  # click takes it for the end of what a user types
+    if isinstance(error, click.ClickException):
         _report_usage(error)
         return int(Outcome.USAGE)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("tfrtool: interrupted", err=True)
-        return int(Outcome.INTERRUPTED)
-    except TfrtoolError as error:
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return report_interrupt(signal.SIGINT)
+    if isinstance(error, TfrtoolError):
         _report(str(error), debug)
         return error.exit_code
-    except (OSError, MemoryError) as error:
+    if isinstance(error, OSError | MemoryError):
         _report(_system_message(error), debug)
-        return int(Outcome.FAILED)
-    except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the rest on demand
+    elif isinstance(error, Exception):  # a bug: one line for the user, the rest on demand
         _report(f"unexpected {type(error).__name__}: {error} (--debug shows where)", debug)
-        return int(Outcome.FAILED)
-    finally:
-        _flush_stdout()
-    return int(result) if isinstance(result, int) else int(Outcome.FINE)
+    else:
+        raise error
+    return int(Outcome.FAILED)
 
 
 def _report(message: str, debug: bool) -> None:
@@ -102,13 +114,3 @@ def _system_message(error: OSError | MemoryError) -> str:
         return "out of memory"
     name = f"{error.filename}: " if error.filename is not None else ""
     return f"{name}{(error.strerror or str(error)).lower()}"
-
-
-def _flush_stdout() -> None:
-    """Flush what is left, and keep the interpreter from failing on it again at its exit."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        return

@@ -11,7 +11,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page
-from tfrtool.cli.parameters import dataset_of
+from tfrtool.cli.parameters import INPUT, dataset_of
 
 if TYPE_CHECKING:
     from tfrtool.loading.bench import BenchProgress
@@ -24,7 +24,7 @@ __all__ = ["bench_command"]
     epilog="\b\nExamples:\n  tfrtool bench shards\n"
     "  tfrtool bench shards --image-size 160 --rounds 1 --json",
 )
-@click.argument("dataset")
+@click.argument("dataset", type=INPUT)
 @click.option("--split", default="train", show_default=True, help="The split to load.")
 @click.option(
     "--image-size",

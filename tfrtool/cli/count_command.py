@@ -7,7 +7,8 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, warn
-from tfrtool.cli.parameters import sources_of
+from tfrtool.cli.parameters import INPUT, sources_of
+from tfrtool.cli.process import nobody_reads
 
 __all__ = ["count_command"]
 
@@ -18,7 +19,7 @@ __all__ = ["count_command"]
     "  tfrtool count train.tfrecord\n"
     "  tfrtool count 'data/*-train.tfrecord-*'",
 )
-@click.argument("shards", nargs=-1, required=True)
+@click.argument("shards", nargs=-1, required=True, type=INPUT)
 @json_option
 @debug_option
 def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
@@ -49,6 +50,8 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
             emit_json({"path": name, "records": count.records})
         else:
             emit(f"{count.records:>12,}  {name}")
+        if nobody_reads():
+            return outcome
     if len(sources) > 1 and not as_json:
         emit(f"{total:>12,}  in all")
     return outcome

@@ -9,7 +9,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, warn
-from tfrtool.cli.parameters import shards_of
+from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
 from tfrtool.errors import UsageError
 
 __all__ = ["extract_command"]
@@ -21,8 +21,8 @@ __all__ = ["extract_command"]
     "  tfrtool extract shards/pets photos\n"
     "  tfrtool extract 'data/*.tfrecord*' masks --feature image/mask --flat",
 )
-@click.argument("shards", nargs=-1, required=True)
-@click.argument("directory", metavar="DIR")
+@click.argument("shards", nargs=-1, required=True, type=INPUT)
+@click.argument("directory", type=OUTPUT, metavar="DIR")
 @click.option(
     "--feature", metavar="NAME", help="The string feature to take out; the default is the image."
 )

@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.output import emit, emit_json
-from tfrtool.cli.parameters import shards_of
+from tfrtool.cli.parameters import INPUT, shards_of
 
 __all__ = ["index_command"]
 
@@ -15,7 +15,7 @@ __all__ = ["index_command"]
     name="index",
     epilog="\b\nExample:\n  tfrtool index 'data/*-train.tfrecord-*'",
 )
-@click.argument("shards", nargs=-1, required=True)
+@click.argument("shards", nargs=-1, required=True, type=INPUT)
 @json_option
 @debug_option
 def index_command(shards: tuple[str, ...], as_json: bool) -> None:

@@ -9,8 +9,8 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page
+from tfrtool.cli.parameters import INPUT
 from tfrtool.cli.progress import Bars
-from tfrtool.errors import UsageError
 
 __all__ = ["inspect_dataset_command"]
 
@@ -22,7 +22,7 @@ __all__ = ["inspect_dataset_command"]
     "  tfrtool inspect dataset ~/tensorflow_datasets/mnist --json\n"
     "  tfrtool inspect dataset pipeline/examples --label species",
 )
-@click.argument("dataset")
+@click.argument("dataset", type=INPUT)
 @click.option(
     "--label",
     metavar="NAME",
@@ -52,8 +52,6 @@ def inspect_dataset_command(
     from tfrtool.inspection.dataset import InspectDatasetOptions, inspect_dataset
     from tfrtool.inspection.dataset_json import dataset_json
 
-    if not dataset:  # Path would make the current directory of it
-        raise UsageError("an empty name is no directory")
     options = InspectDatasetOptions(label=label, workers=workers)
     with Bars("shard") as bars:
         summary = inspect_dataset(

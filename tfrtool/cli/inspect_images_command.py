@@ -12,7 +12,7 @@ from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, warn
 from tfrtool.cli.page import Facts, Heading, Lines, Page, Table, Tone, Toned
-from tfrtool.cli.parameters import shards_of
+from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
 from tfrtool.errors import printable
 
 if TYPE_CHECKING:
@@ -29,10 +29,11 @@ _LISTED = 10
     "  tfrtool inspect images train.tfrecord --out sheet.png\n"
     "  tfrtool inspect images 'data/*.tfrecord*' --out sheet.jpg --limit 500 --thumb 64",
 )
-@click.argument("shards", nargs=-1, required=True)
+@click.argument("shards", nargs=-1, required=True, type=INPUT)
 @click.option(
     "--out",
     required=True,
+    type=OUTPUT,
     metavar="FILE",
     help="The sheet to write; its end says the format: .png, .jpg, .webp, .gif, .bmp, .tif.",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, emit_page, human_count, warn
-from tfrtool.cli.parameters import sources_of
+from tfrtool.cli.parameters import INPUT, sources_of
 from tfrtool.errors import ShardError, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ _TABLE = "table"
     "  tfrtool inspect schema train.tfrecord --emit python >> input.py\n"
     "  tfrtool inspect schema train.tfrecord --emit json > description.json",
 )
-@click.argument("shards", nargs=-1, required=True)
+@click.argument("shards", nargs=-1, required=True, type=INPUT)
 @click.option(
     "--emit",
     "form",
@@ -86,8 +85,6 @@ def _infer(shards: tuple[str, ...], options: SchemaOptions) -> InferredSchema:
     from tfrtool.inspection.schema import infer_schema
 
     paths = sources_of(shards)
-    if not sys.stderr.isatty():
-        return infer_schema(paths, options)
     from tfrtool.cli.progress import Bars
 
     with Bars("shard") as bars:

@@ -20,11 +20,7 @@ def starting_tensorflow() -> Iterator[None]:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()
-    try:
-        saved = os.dup(2)
-    except OSError:  # stderr is closed: there is nothing to keep clean
-        yield
-        return
+    saved = os.dup(2)
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         failed = True
@@ -37,4 +33,5 @@ def starting_tensorflow() -> Iterator[None]:
             os.close(saved)
             if failed:
                 held.seek(0)
-                os.write(2, held.read())
+                with contextlib.suppress(OSError):  # stderr may be on a full disk
+                    os.write(2, held.read())

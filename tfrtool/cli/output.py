@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -16,16 +15,8 @@ __all__ = ["emit", "emit_json", "emit_page", "human_bytes", "human_count", "note
 
 
 def emit(text: str) -> None:
-    """Print a result. Where nobody reads any more (``| head``), the command ends quietly."""
-    try:
-        click.echo(text)
-    except BrokenPipeError:
-        _end_quietly()
-
-
-def _end_quietly() -> NoReturn:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise click.exceptions.Exit(0) from None
+    """Print a result."""
+    click.echo(text)
 
 
 def emit_page(page: Page) -> None:
@@ -35,11 +26,7 @@ def emit_page(page: Page) -> None:
         return
     from rich.console import Console  # 60 ms that a pipe need not wait for
 
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
-    try:
-        console.print(styled(page))
-    except BrokenPipeError:
-        _end_quietly()
+    Console(highlight=False, markup=False, emoji=False, soft_wrap=False).print(styled(page))
 
 
 def emit_json(data: Mapping[str, Any]) -> None:

@@ -10,17 +10,54 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from tfrtool.cli.output import note
 from tfrtool.errors import ShardError, UsageError, printable
+from tfrtool.storage.locations import as_path
 
 if TYPE_CHECKING:
     from tfrtool.records.stream import Stream
 
-__all__ = ["RESIZE", "SIZE", "dataset_of", "shards_of", "sources_of", "standard_input"]
+__all__ = [
+    "FOLDER",
+    "INPUT",
+    "OUTPUT",
+    "RESIZE",
+    "SIZE",
+    "Location",
+    "dataset_of",
+    "shards_of",
+    "sources_of",
+    "standard_input",
+]
+
+
+class Location(click.Path):
+    """A path on this machine, and no URL; or a word that no file has, such as ``tfds:NAME``."""
+
+    def __init__(self, *, written: bool = False, **checks: Any) -> None:
+        """Take paths of something that is there, or, if it is written, of something to make."""
+        super().__init__(readable=False, **checks)
+        self._written = written
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """Return the path."""
+        as_path(value)
+        if self._written and value == "-":
+            raise UsageError("standard output takes no files", hint="./- is a file named -")
+        return super().convert(value, param, ctx)
+
+
+INPUT, OUTPUT = Location(), Location(written=True)
+FOLDER = Location(exists=True, file_okay=False, path_type=Path)
 
 _SIZE = re.compile(
     r"(?P<number>\d+(?:\.\d+)?)\s*(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE

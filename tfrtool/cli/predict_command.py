@@ -11,7 +11,9 @@ from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, warn
-from tfrtool.errors import SourceError, UsageError, printable
+from tfrtool.cli.parameters import INPUT
+from tfrtool.cli.process import nobody_reads
+from tfrtool.errors import SourceError, printable
 
 __all__ = ["predict_command"]
 
@@ -22,8 +24,8 @@ __all__ = ["predict_command"]
     "  tfrtool predict run photo.jpg\n"
     "  tfrtool predict run/model.keras photos 'more/**/*.jpg' --top 3",
 )
-@click.argument("model")
-@click.argument("images", nargs=-1, required=True)
+@click.argument("model", type=INPUT)
+@click.argument("images", nargs=-1, required=True, type=INPUT)
 @click.option(
     "--top",
     type=click.IntRange(min=1),
@@ -55,8 +57,6 @@ def predict_command(
     from tfrtool.cli.progress import Bars
     from tfrtool.training.prediction import PredictOptions, Unreadable, find_images
 
-    if not model:  # Path would make the current directory of it
-        raise UsageError("an empty name is no model")
     options = PredictOptions(top=top, batch_size=batch_size)
     found = find_images(images)
     with starting_tensorflow():
@@ -79,6 +79,8 @@ def predict_command(
                 emit(line(result))
             if not sys.stdout.isatty():  # there, the lines themselves show how far it is
                 bars.show("predict", done, len(found))
+            if nobody_reads():
+                break
     if unreadable == len(found):
         raise SourceError("none of the images can be read", found=f"{unreadable:,} that can't")
     return Outcome.DAMAGE if unreadable else Outcome.FINE

@@ -126,7 +126,7 @@ def asks_for_sixel() -> bool:
         import tty
     except ImportError:  # not on Windows
         return False
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     reading, writing = sys.stdin.fileno(), sys.stdout.fileno()
     try:

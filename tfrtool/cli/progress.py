@@ -6,6 +6,10 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from tfrtool.cli.process import Signals
+
 if TYPE_CHECKING:
     from tqdm import tqdm
 
@@ -16,6 +20,8 @@ class Bars:
     """One bar for each phase of a piece of work, one after the other; a context manager."""
 
     def __init__(self, unit: str) -> None:
+        context = click.get_current_context(silent=True)
+        self._signals = None if context is None else context.find_object(Signals)
         self._unit = unit
         self._phase: str | None = None
         self._bar: tqdm[Any] | None = None
@@ -39,7 +45,13 @@ class Bars:
             self._phase = None
 
     def show(self, phase: str, done: int, total: int, note: str = "") -> None:
-        """Draw how far a phase has come; a new phase gets a new bar."""
+        """Draw how far a phase has come; a new phase gets a new bar.
+
+        Raises:
+            KeyboardInterrupt: a signal came before, and got lost in a library.
+        """
+        if self._signals is not None:
+            self._signals.heed()
         if not sys.stderr.isatty():
             return
         if phase != self._phase:

@@ -7,7 +7,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page
-from tfrtool.cli.parameters import standard_input
+from tfrtool.cli.parameters import INPUT, OUTPUT, standard_input
 
 __all__ = ["repair_command"]
 
@@ -16,8 +16,8 @@ __all__ = ["repair_command"]
     name="repair",
     epilog="\b\nExample:\n  tfrtool repair damaged.tfrecord saved.tfrecord",
 )
-@click.argument("shard")
-@click.argument("out")
+@click.argument("shard", type=INPUT)
+@click.argument("out", type=OUTPUT)
 @json_option
 @debug_option
 def repair_command(shard: str, out: str, as_json: bool) -> Outcome:

@@ -13,7 +13,7 @@ from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, human_count, warn
-from tfrtool.cli.parameters import dataset_of
+from tfrtool.cli.parameters import INPUT, dataset_of
 from tfrtool.cli.train_options import loader_options, model_options, run_options, split_options
 from tfrtool.errors import UsageError
 
@@ -35,7 +35,7 @@ _LEFT_OUT_SHOWN = 10
     "  tfrtool train shards --model cnn --image-size 150 --validation 0.2 --augment flip\n"
     "  tfrtool train shards --out run --epochs 10 --resume",
 )
-@click.argument("dataset")
+@click.argument("dataset", type=INPUT)
 @split_options
 @model_options
 @loader_options

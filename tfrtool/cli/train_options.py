@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from tfrtool.cli.parameters import INPUT, OUTPUT
+
 __all__ = ["loader_options", "model_options", "run_options", "split_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -83,6 +85,7 @@ def model_options(command: Command) -> Command:
         ),
         click.option(
             "--weights",
+            type=INPUT,
             metavar="imagenet|none|FILE",
             help="What to start from; imagenet (a download), and none for the cnn.",
         ),
@@ -169,6 +172,7 @@ def loader_options(command: Command) -> Command:
         ),
         click.option(
             "--cache-dir",
+            type=OUTPUT,
             metavar="DIR",
             help="Where the cache on disk is, which it asks for; the user's own cache folder.",
         ),
@@ -215,6 +219,7 @@ def run_options(command: Command) -> Command:
     add: Callable[[Command], Command] = _in_turn(
         click.option(
             "--out",
+            type=OUTPUT,
             metavar="DIR",
             help="Save model.keras, history.json, history.png and labels.txt here, and a "
             "checkpoint after each epoch.",
@@ -224,7 +229,9 @@ def run_options(command: Command) -> Command:
             is_flag=True,
             help="Go on from the checkpoint in --out, if there is one; --epochs may be raised.",
         ),
-        click.option("--tensorboard", metavar="DIR", help="Write logs for TensorBoard here."),
+        click.option(
+            "--tensorboard", type=OUTPUT, metavar="DIR", help="Write logs for TensorBoard here."
+        ),
         click.option(
             "--profile",
             is_flag=True,

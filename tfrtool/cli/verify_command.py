@@ -7,7 +7,7 @@ import click
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page
-from tfrtool.cli.parameters import standard_input
+from tfrtool.cli.parameters import INPUT, standard_input
 from tfrtool.cli.progress import Bars
 from tfrtool.errors import ShardError
 
@@ -21,7 +21,7 @@ __all__ = ["verify_command"]
     "  tfrtool verify 'data/train-*.tfrecord' --workers 8\n"
     "  tfrtool verify data/cats_vs_dogs/4.0.1 --images --json",
 )
-@click.argument("shards", nargs=-1, required=True, metavar="SHARDS|DATASET")
+@click.argument("shards", nargs=-1, required=True, type=INPUT, metavar="SHARDS|DATASET")
 @click.option(
     "--images",
     is_flag=True,

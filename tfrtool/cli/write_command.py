@@ -11,7 +11,7 @@ from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, note, warn
-from tfrtool.cli.parameters import RESIZE, SIZE
+from tfrtool.cli.parameters import FOLDER, INPUT, OUTPUT, RESIZE, SIZE
 from tfrtool.errors import UsageError, printable
 from tfrtool.records.compression import Compression
 
@@ -35,8 +35,8 @@ _SHOWN = 5
     "  tfrtool write labels.csv shards --resize 256 --dry-run\n"
     "  tfrtool write tfds:cats_vs_dogs shards --shard-size 100MB",
 )
-@click.argument("source")
-@click.argument("dataset")
+@click.argument("source", type=INPUT)
+@click.argument("dataset", type=OUTPUT)
 @click.option("--name", help="Dataset name; the default is made from DATASET's path.")
 @click.option("--version", metavar="X.Y.Z", help="Dataset version; the default is 1.0.0.")
 @click.option(
@@ -48,7 +48,7 @@ _SHOWN = 5
 )
 @click.option(
     "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=FOLDER,
     metavar="DIR",
     help="Let a table name files below DIR, and not only below its own folder.",
 )
@@ -174,8 +174,6 @@ def write_command(
     from tfrtool.writing.options import WriteOptions, dataset_identity, parse_splits
     from tfrtool.writing.report import WriteReport
 
-    if not dataset:  # Path would make the current directory of it
-        raise UsageError("an empty name is no directory")
     name, version = dataset_identity(Path(dataset), name, version)
     options = WriteOptions(
         source=source,

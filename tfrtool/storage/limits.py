@@ -19,7 +19,6 @@ __all__ = [
     "MAX_IMAGE_PIXELS",
     "MAX_METADATA_BYTES",
     "MAX_METADATA_CHUNKS",
-    "MAX_REPORT_BYTES",
     "MAX_SCANS",
     "MAX_SCAN_PIXELS",
     "MAX_SEGMENTS",
@@ -63,10 +62,6 @@ than that is no photograph, but would be held in memory whole."""
 MAX_METADATA_BYTES = 64 * 1024 * 1024
 """Of a JSON or text file of metadata. TFDS' largest features.json are below 1 MiB, and a
 dataset_info.json with 100,000 shards has 1 MiB."""
-
-MAX_REPORT_BYTES = 512 * 1024 * 1024
-"""Of write_report.json, which has about 100 bytes for each image that was left out or encoded anew:
-those of five million images."""
 
 MAX_STREAM_COPY = 256 * 1024 * 1024
 """Of a stream, what is also written to a temporary file, to tell the cause of a fault from the

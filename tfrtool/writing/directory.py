@@ -13,7 +13,6 @@ from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS
 from tfrtool.examples.written import REPORT
 from tfrtool.records.names import ShardName
 from tfrtool.storage.appearing import new_file
-from tfrtool.storage.limits import MAX_REPORT_BYTES
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.publishing import PUBLISHING, publish_files
 
@@ -59,7 +58,7 @@ def publish(
 def read_report(dataset: Path) -> Mapping[str, Any]:
     """Return what an earlier write reported; nothing where that can't be read."""
     try:
-        report = json.loads(read_bounded(dataset / REPORT, MAX_REPORT_BYTES))
+        report = json.loads(read_bounded(dataset / REPORT))
     except (OSError, ValueError, RecursionError):
         return {}
     return report if isinstance(report, dict) else {}

@@ -36,7 +36,7 @@ of TensorFlow's data-performance guide and of TFX."""
 
 _NAME_AND_VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)", re.ASCII)
 _SEEDS = range(-(2**63), 2**63)
-_WITHOUT_EFFECT = ("source", "root", "dataset", "existing", "workers", "skip_bad")
+_WITHOUT_EFFECT = ("source", "dataset", "existing", "workers", "skip_bad")
 """Options that do not decide what a dataset holds; of a source, its images do."""
 
 

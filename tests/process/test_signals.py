@@ -1,0 +1,198 @@
+"""Signals: whenever they come, a command ends in one line, and its processes with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeShard
+from tests.datasets import image_payload
+from tests.photos import image_bytes
+from tfrtool.cli.app import run
+from tfrtool.cli.process import Signals
+from tfrtool.cli.progress import Bars
+from tfrtool.records.framing import frame
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+
+TOOL = [sys.executable, "-m", "tfrtool"]
+SAID = {
+    signal.SIGINT: "tfrtool: interrupted",
+    signal.SIGTERM: "tfrtool: ended by SIGTERM",
+    signal.SIGHUP: "tfrtool: ended by SIGHUP",
+}
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return shards whose images take two processes half a minute to decode."""
+    directory = tmp_path_factory.mktemp("images")
+    record = frame(image_payload(0, data=image_bytes("PNG", size=(1200, 900))))
+    for index in range(2):
+        (directory / f"x-{index:05d}-of-00002").write_bytes(record * 1200)
+    return directory
+
+
+def start(
+    words: list[str | Path], before: Callable[[], object] | None = None
+) -> subprocess.Popen[str]:
+    """Start a program whose output is read."""
+    return subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before
+    )
+
+
+@pytest.fixture
+def verifying(images: Path) -> Iterator[subprocess.Popen[str]]:
+    """Give a process that verifies images in two more."""
+    process = start([*TOOL, "verify", images, "--images", "--workers", "2"])
+    time.sleep(1.5)
+    assert process.poll() is None, "it ended before anything could come"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("number", SAID)
+def test_workers_end_with_the_command(
+    verifying: subprocess.Popen[str], number: signal.Signals
+) -> None:
+    """Whatever ends a command ends its processes, says so in a line, and gives the shells' code."""
+    verifying.send_signal(number)
+    output, errors = verifying.communicate(timeout=20)  # until all have closed standard error
+    assert verifying.returncode == 128 + number
+    assert output == ""
+    assert errors.strip() == SAID[number]
+
+
+def test_workers_end_with_a_killed_command(verifying: subprocess.Popen[str]) -> None:
+    """Of a command that is killed, no process stays."""
+    verifying.kill()
+    output, errors = verifying.communicate(timeout=20)
+    assert (output, errors) == ("", "")
+
+
+def test_what_nohup_ignores_stays_ignored(make_shard: MakeShard, slow_click: Path) -> None:
+    """A command under nohup outlives its terminal."""
+
+    def ignore() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        os.environ["PYTHONPATH"] = str(slow_click)
+
+    process = start([*TOOL, "count", make_shard([b"x"])], ignore)
+    wait_for(slow_click / "loading")
+    process.send_signal(signal.SIGHUP)
+    (slow_click / "go on").touch()
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    assert output.split()[0] == "1"
+
+
+@pytest.fixture
+def slow_click(tmp_path: Path) -> Path:
+    """Return a folder with a module that commands load first, and that waits for a file."""
+    (tmp_path / "click.py").write_text(
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "here = Path(__file__).parent\n"
+        "(here / 'loading').touch()\n"
+        "while not (here / 'go on').exists():\n"
+        "    time.sleep(0.01)\n"
+        "sys.path.remove(str(here))\n"
+        "del sys.modules['click']\n"
+        "import click\n"
+    )
+    return tmp_path
+
+
+def wait_for(path: Path) -> None:
+    """Wait until a file is there."""
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("number", SAID)
+def test_a_command_that_is_not_loaded_yet(
+    slow_click: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal while modules are being imported gives no traceback."""
+    monkeypatch.setenv("PYTHONPATH", str(slow_click))
+    process = start([*TOOL, "count", "x"])
+    wait_for(slow_click / "loading")
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert errors.strip() == SAID[number]
+
+
+@pytest.fixture
+def signals() -> Iterator[Signals]:
+    """Give what a command does about signals; take it back."""
+    before = {number: signal.getsignal(number) for number in SAID}
+    yield Signals()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_signal_that_a_library_makes_an_error_of(
+    signals: Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A KeyboardInterrupt in TensorFlow may come out as a TypeError; it's still an interruption."""
+
+    def convert(*_: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise TypeError from None
+
+    monkeypatch.setattr("tfrtool.records.shards.locate_shards", convert)
+    assert run(["count", "x"], signals) == 130
+    assert capsys.readouterr().err.strip() == SAID[signal.SIGINT]
+
+
+def test_a_signal_that_a_library_loses(
+    signals: Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A KeyboardInterrupt in a destructor is printed and lost; the next step of work ends it."""
+
+    def lose(*_: object) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        for step in range(1000):
+            Bars("step").show("working", step, 1000)
+        pytest.fail("it went on")
+
+    monkeypatch.setattr("tfrtool.records.shards.locate_shards", lose)
+    assert run(["count", "x"], signals) == 143
+    assert capsys.readouterr().err.strip() == SAID[signal.SIGTERM]
+
+
+def test_the_second_of_two_does_not_disturb(signals: Signals) -> None:
+    """timeout(1) sends a signal to the command and to its group: cleaning up is not interrupted."""
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGHUP)
+    assert signals.number == signal.SIGTERM
+
+
+def test_the_end_of_a_file_is_no_interruption(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Click takes an EOFError for a user who types Ctrl-D; here nobody types."""
+
+    def end(*_: object) -> None:
+        raise EOFError("too short")
+
+    monkeypatch.setattr("tfrtool.records.shards.locate_shards", end)
+    assert run(["count", "x"]) == 1
+    assert "unexpected EOFError: too short" in capsys.readouterr().err

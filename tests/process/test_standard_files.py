@@ -1,0 +1,111 @@
+"""What can't be shown does not change what a command does: closed, full and unread files."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
+
+pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+
+TOOL = [sys.executable, "-m", "tfrtool"]
+QUIET = [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "| head -c 1", "2>/dev/full"]
+QUICK = {
+    "count": "count {shard}",
+    "index": "index {shard}",
+    "verify": "verify {shard}",
+    "damaged": "verify {damaged}",
+    "repair": "repair {damaged} {out}/saved",
+    "extract": "extract {shard} {out}/files",
+    "shard": "inspect shard {shard}",
+    "schema": "inspect schema {shard}",
+    "dataset": "inspect dataset {shards}",
+    "images": "inspect images {shard} --out {out}/sheet.png",
+}
+
+
+def sh(words: str, how: str = "", cwd: Path | None = None) -> tuple[int, str, str]:
+    """Run the command in a shell; return its exit code, and what it printed to a pipe or file."""
+    command = f"{shlex.join(TOOL)} {words} {how}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=300, check=False, cwd=cwd
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def made(directory: Path) -> dict[str, bytes]:
+    """Return what the files are that a command made."""
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return a folder with a good shard, that shard, and a damaged one."""
+    directory = tmp_path_factory.mktemp("places")
+    write_foreign(directory / "good", [[image_payload(n % 2) for n in range(50)]])
+    write_foreign(directory / "bad", [[image_payload(n % 2) for n in range(50)]])
+    name = "part-00000-of-00001.tfrecord"
+    flip_bit(directory / "bad" / name, 40)
+    return {
+        "shards": directory / "good",
+        "shard": directory / "good" / name,
+        "damaged": directory / "bad" / name,
+    }
+
+
+@pytest.mark.parametrize("command", QUICK)
+def test_quick_commands(places: dict[str, Path], tmp_path: Path, command: str) -> None:
+    """With standard files closed, unread or full, files and exit code are those of any run."""
+    found = []
+    for number, how in enumerate(["", *QUIET]):
+        out = tmp_path / str(number)
+        out.mkdir()
+        code, output, errors = sh(QUICK[command].format(out=out, **places), how)
+        found.append((code, made(out)))
+        assert errors == ""
+        assert bool(output) is (">&-" not in how.replace("2>&-", ""))
+    assert found[0][0] in (0, 3)
+    assert all(one == found[0] for one in found[1:])
+
+
+@pytest.mark.parametrize("command", QUICK)
+def test_results_that_are_lost(places: dict[str, Path], tmp_path: Path, command: str) -> None:
+    """Results on a full disk are a failure, in one line; the files that were made are there."""
+    code, _, errors = sh(QUICK[command].format(out=tmp_path, **places), ">/dev/full")
+    (line,) = errors.splitlines()
+    assert code == 1
+    assert line == "tfrtool: error: standard output: no space left on device"
+    assert bool(made(tmp_path)) is (command in ("repair", "extract", "images"))
+
+
+@pytest.mark.parametrize("how", [">&- 2>&-", ">/dev/full 2>/dev/full"])
+@pytest.mark.parametrize("words", ["--help", "--version", "train --help", "inspect", "--bogus"])
+def test_help(words: str, how: str) -> None:
+    """Help and usage errors need no one to read them."""
+    code, _, _ = sh(words, how)
+    usage = words in ("inspect", "--bogus")
+    assert code == (2 if usage else "full" in how)
+
+
+def test_writing_and_training(tmp_path: Path) -> None:
+    """Where TensorFlow is at work, no shard and no model takes what it says to closed files."""
+    pets = write_pets(tmp_path, count=10)
+    shards = {name: data for name, data in made(pets).items() if ".tfrecord" in name}
+    splits = "--split train=0.7 --split validation=0.3 --shards 2"
+    assert sh(f"write photos new/pets {splits}", ">&- 2>&-", tmp_path)[0] == 0
+    again = made(tmp_path / "new" / "pets")
+    assert {name: data for name, data in again.items() if ".tfrecord" in name} == shards
+    train = "train pets --model cnn --image-size 32 --epochs 2 --out run"
+    assert sh(train, ">/dev/full 2>&-", tmp_path)[0] == 1
+    assert {"model.keras", "history.json"} <= set(os.listdir(tmp_path / "run"))  # noqa: PTH208
+    assert sh("predict run photos", "2>&- | head -c 1", tmp_path)[:2] == (0, "p")
