@@ -114,6 +114,19 @@ def test_index(shard: Path, capsys: Capture) -> None:
     assert index.read_text().splitlines()[1] == "21 22"
 
 
+def test_index_elsewhere(shard: Path, tmp_path: Path, capsys: Capture) -> None:
+    """With --out nothing is written beside the shards, and names of two folders don't meet."""
+    other = shard.parent / "more" / shard.name
+    other.parent.mkdir()
+    other.write_bytes(shard_of(PAYLOADS[:1]))
+    out = tmp_path / "indices"
+    assert main(["index", str(shard), str(other), "--out", str(out), "--json"]) == 0
+    places = [Path(line["index"]) for line in lines(capsys)]
+    assert places == [out / f"{shard.name}.idx", out / "more" / f"{shard.name}.idx"]
+    assert [len(place.read_text().splitlines()) for place in places] == [4, 1]
+    assert not [*shard.parent.glob("*.idx"), *other.parent.glob("*.idx")]
+
+
 def test_index_of_gzip(tmp_path: Path, capsys: Capture) -> None:
     """A compressed shard has no index; the error says what to do."""
     path = tmp_path / "a.gz"

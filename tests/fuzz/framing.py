@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 from tests.fuzz.shard_bytes import mutate_shard
 from tests.fuzz.target import Target, fixture_files, scratch
@@ -15,7 +17,7 @@ from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import count_shard
 from tfrtool.records.crc import crc32c
 from tfrtool.records.framing import CRC, FRAME_SIZE, HEADER_SIZE, FaultKind, frame, header
-from tfrtool.records.index import make_index, read_index, save_index
+from tfrtool.records.index import make_index, write_index
 from tfrtool.records.random_access import Records
 from tfrtool.records.reader import ReadOptions, RecordReader
 from tfrtool.records.repair import repair_shard
@@ -136,10 +138,10 @@ def _check_index(shard: Path, data: bytes, compression: Compression, unverified:
     assert damage == []
     assert list(offsets) == [*(record.offset for record in unverified.records), len(data)]
     place = shard.with_name("shard.idx")
-    save_index(offsets, place)
-    assert read_index(place, len(data)) == offsets
-    assert read_index(place, len(data) + 1) is None
-    with Records([shard]) as records:
+    assert write_index(shard, place) == len(offsets) - 1
+    lines = [f"{start} {end - start}\n" for start, end in pairwise(offsets)]
+    assert place.read_text() == "".join(lines)
+    with patch.dict(os.environ, XDG_CACHE_HOME="/dev/null"), Records([shard]) as records:
         assert len(records) == len(unverified.records)
         for number, record in enumerate(unverified.records):
             try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import multiprocessing
+import os
 import pickle
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,8 @@ from hypothesis import strategies as st
 
 import tfrtool
 from tests.records.strategies import offsets_of, payload_lists, shard_of
-from tfrtool.errors import CorruptShardError, ShardError
+from tfrtool.errors import CorruptShardError, ShardError, UsageError
+from tfrtool.records.framing import frame
 from tfrtool.records.random_access import Records, open_records
 
 FIRST = [b"first", b"", b"x" * 1000]
@@ -166,3 +169,96 @@ def test_an_empty_shard_has_no_records(tmp_path: Path) -> None:
     path.write_bytes(b"")
     records = tfrtool.open(path)
     assert (len(records), list(records), records[:]) == (0, [], [])
+
+
+def test_nothing_is_left_beside_the_shards(directory: Path) -> None:
+    """To open and read shards makes no file in their folder, for others' patterns to find."""
+    before = sorted(directory.iterdir())
+    with tfrtool.open(directory) as records:
+        assert records[-1].payload == b"last"
+    assert sorted(directory.iterdir()) == before
+
+
+def write_forged(shard: Path, steps: Sequence[int]) -> None:
+    """Write an index beside a shard, from the offsets that it is to claim, newer than the shard."""
+    lines = [f"{start} {end - start}\n" for start, end in pairwise(steps)]
+    shard.with_name(f"{shard.name}.idx").write_text("".join(lines))
+    os.utime(shard, (1, 1))
+
+
+def test_a_forged_index_gives_no_false_record(tmp_path: Path) -> None:
+    """A frame within a payload is no record, though its CRCs hold and an index points to it."""
+    payloads = [b"first"] * 100
+    payloads[2] = frame(b"inner") * 20
+    shard = tmp_path / "a.tfrecord"
+    shard.write_bytes(shard_of(payloads))
+    steps = offsets_of(payloads)
+    inside = steps[2] + 12 + 21  # where the second of them begins
+    write_forged(shard, [*steps[:3], inside, inside + 21, *steps[3:]])
+    assert [record.payload for record in tfrtool.open(shard)[:]] == payloads
+
+
+def test_a_stale_index_blames_no_good_shard(tmp_path: Path) -> None:
+    """An index of another shard of that size is no reason to call a whole one damaged."""
+    payloads = [b"some"] * 100
+    shard = tmp_path / "a.tfrecord"
+    shard.write_bytes(shard_of([*payloads[:1], b"s", b"longer!", *payloads[3:]]))
+    write_forged(shard, offsets_of(payloads))
+    assert len({record.payload for record in tfrtool.open(shard)[:]}) == 3
+
+
+def test_a_shard_that_was_written_anew(directory: Path) -> None:
+    """After a shard was replaced by one of as many records, these are read; never a false one."""
+    for close in (True, False):
+        records = tfrtool.open(directory)
+        assert records[1].payload == b""
+        if close:
+            records.close()
+        shard = records.shard_of(0)
+        shard.write_bytes(shard_of([b"x" * 1000, b"new", b""]))  # of the same size, but for a byte
+        assert [record.payload for record in records[:3]] == [b"x" * 1000, b"new", b""]
+        shard.write_bytes(shard_of(FIRST[:2]))
+        with pytest.raises(CorruptShardError, match="changed after it was opened"):
+            records[2]
+        shard.write_bytes(shard_of(FIRST))
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """A dataset of two splits."""
+    path = tmp_path / "pets" / "1.0.0"
+    path.mkdir(parents=True)
+    (path / "pets-train.tfrecord-00000-of-00001").write_bytes(shard_of(FIRST))
+    (path / "pets-test.tfrecord-00000-of-00001").write_bytes(shard_of(SECOND))
+    (path / "dataset_info.json").write_text("{}")
+    return path
+
+
+def test_a_split_of_a_dataset(dataset: Path) -> None:
+    """A dataset's directory, or the folder of its versions, is opened split by split."""
+    for named in (dataset, str(dataset.parent)):
+        assert [r.payload for r in tfrtool.open(named, split="train")] == FIRST
+        assert [r.payload for r in tfrtool.open(named, split="test")] == SECOND
+
+
+def test_no_mixture_of_splits(dataset: Path) -> None:
+    """Several splits without a choice are an error that names them; so is one that isn't there."""
+    with pytest.raises(UsageError) as caught:
+        tfrtool.open(dataset)
+    assert "test, train" in str(caught.value)
+    with pytest.raises(UsageError) as missing:
+        tfrtool.open(dataset, split="validation")
+    assert "test, train" in str(missing.value)
+    # What is named file by file is meant so.
+    assert len(tfrtool.open(sorted(dataset.glob("pets-*")))) == 5
+
+
+def test_splits_in_folders(tmp_path: Path) -> None:
+    """A folder for each split, as TFX writes them, says the split."""
+    for folder, payloads in (("Split-train", FIRST), ("Split-eval", SECOND)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "data_tfrecord-00000-of-00001").write_bytes(shard_of(payloads))
+    assert [r.payload for r in tfrtool.open(tmp_path, split="eval")] == SECOND
+    with pytest.raises(UsageError, match="several splits"):
+        tfrtool.open(tmp_path)
+    assert len(tfrtool.open(tmp_path / "Split-train")) == 3

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfrtool.errors import DatasetError, UsageError, os_reason
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.options import LoadOptions
+from tfrtool.storage.locations import user_cache
 
 __all__ = ["DECODING", "CacheKey", "default_cache_directory"]
 
@@ -114,20 +115,15 @@ class CacheKey:
 
 
 def default_cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return where caches are kept unless told otherwise (XDG Base Directory Specification 0.8).
+    """Return where caches are kept unless told otherwise.
 
     Raises:
         UsageError: neither XDG_CACHE_HOME nor a home directory is known.
     """
-    base = Path(environment.get("XDG_CACHE_HOME", ""))
-    if not base.is_absolute():  # the specification has relative paths ignored
-        try:
-            base = Path.home() / ".cache"
-        except RuntimeError as error:
-            raise UsageError(
-                "there is no home directory to keep a cache in", hint="set XDG_CACHE_HOME"
-            ) from error
-    return base / "tfrtool" / "images"
+    path = user_cache("images", environment)
+    if path is None:
+        raise UsageError("there is no home directory to keep a cache in", hint="set XDG_CACHE_HOME")
+    return path
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:

@@ -1,54 +1,51 @@
-"""The index of a shard: where each record starts, in DALI's format, and when it is out of date."""
+"""The index of a shard, where each record starts: as DALI reads it, and as it is kept for us."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import secrets
+import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from tfrtool.errors import CorruptShardError, ShardError, WriteError, os_reason
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import as_error
-from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, Fault, header
-from tfrtool.records.hops import hop, reader_at
+from tfrtool.records.framing import FRAME_SIZE, Fault
+from tfrtool.records.hops import hop
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.opening import open_regular
+from tfrtool.storage.appearing import new_file, private_folder
+from tfrtool.storage.locations import user_cache
+from tfrtool.storage.opening import read_bounded
 
-__all__ = [
-    "cached_index_path",
-    "index_path",
-    "load_index",
-    "make_index",
-    "read_index",
-    "save_index",
-]
+__all__ = ["index_paths", "load_indices", "make_index", "write_index"]
 
 _LINES_AT_ONCE = 10_000
-_PROBES = 16
-_LINE_BYTES = 64
-"""More than any line of an index has: two numbers below 2**63, and a line break."""
+_DIGEST_BYTES = 16
+_KEPT_BYTES = 256 * 1024 * 1024
+"""Of all indices that are kept in the cache: those of 33 million records."""
 
 
-def index_path(shard: Path) -> Path:
-    """Return where a shard's index is: beside it, with ``.idx`` behind its name."""
-    return shard.with_name(shard.name + ".idx")
+def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
+    """Return where the indices of shards are written: ``SHARD.idx`` beside each.
 
-
-def cached_index_path(shard: Path, status: os.stat_result) -> Path:
-    """Return where the index of a shard in a read-only directory is kept.
-
-    That is below ``$XDG_CACHE_HOME`` or ``~/.cache``. The name is made from the shard's path, size
-    and time, so that the index of an earlier file at that path is never found.
+    Args:
+        shards: the files.
+        out: a directory to write to instead, into the shards' folders as they are below the one
+            that all shards are in, so that no two have one name.
     """
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    facts = f"{os.path.realpath(shard)}\n{status.st_size}\n{status.st_mtime_ns}"
-    digest = hashlib.blake2b(facts.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    return Path(cache) / "tfrtool" / f"{digest}.idx"
+    if out is None:
+        return [shard.with_name(f"{shard.name}.idx") for shard in shards]
+    folders = [os.path.abspath(shard.parent) for shard in shards]  # noqa: PTH100 - links stay
+    top = os.path.commonpath(folders) if folders else ""
+    return [
+        out / os.path.relpath(folder, top) / f"{shard.name}.idx"
+        for folder, shard in zip(folders, shards, strict=True)
+    ]
 
 
 def make_index(shard: Path) -> array[int]:
@@ -86,130 +83,102 @@ def _damage(shard: Path) -> CorruptShardError:
     return CorruptShardError("it was changed while it was read", path=shard)
 
 
-def save_index(offsets: Sequence[int], path: Path, *, until: int | None = None) -> None:
-    """Write an index: a line ``offset size`` for each record, the frame's 16 bytes included.
+def write_index(shard: Path, place: Path) -> int:
+    """Write the index of a shard as DALI reads it, and return the number of records.
 
-    It appears under its name when it is whole, and replaces what was there.
+    It has a line ``offset size`` for each record, the frame's 16 bytes included. It appears under
+    its name when it is whole, and replaces what was there.
 
     Args:
-        offsets: what `make_index` returns.
-        path: where to write.
-        until: the time, in nanoseconds since 1970, that the index is said to be from.
-
-    Raises:
-        OSError: it can't be written.
-    """
-    name = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
-    try:
-        with name.open("x", encoding="ascii", newline="\n") as file:
-            for first in range(0, len(offsets) - 1, _LINES_AT_ONCE):
-                some = offsets[first : first + _LINES_AT_ONCE + 1]
-                file.writelines(f"{start} {end - start}\n" for start, end in pairwise(some))
-            file.flush()
-            os.fsync(file.fileno())
-        if until is not None:
-            os.utime(name, ns=(until, until))
-        name.replace(path)
-    except BaseException:
-        name.unlink(missing_ok=True)
-        raise
-
-
-def write_index(shard: Path) -> int:
-    """Write the index of a shard beside it, and return the number of records.
+        shard: the file.
+        place: where to write.
 
     Raises:
         ShardError: the shard can't be read, or is compressed.
         CorruptShardError: its framing is damaged.
         WriteError: the index can't be written.
     """
-    try:
-        status = shard.stat()
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=shard) from error
     offsets = make_index(shard)
-    place = index_path(shard)
     try:
-        save_index(offsets, place, until=status.st_mtime_ns)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(place) as file:
+            for first in range(0, len(offsets) - 1, _LINES_AT_ONCE):
+                some = offsets[first : first + _LINES_AT_ONCE + 1]
+                lines = "".join(f"{start} {end - start}\n" for start, end in pairwise(some))
+                file.write(lines.encode())
     except OSError as error:
         raise WriteError(f"can't be written: {os_reason(error)}", path=place) from error
     return len(offsets) - 1
 
 
-def read_index(path: Path, size: int) -> array[int] | None:
-    """Read an index, and hold it against the size of its shard.
+def load_indices(shards: Iterable[Path]) -> list[array[int]]:
+    """Return what `make_index` returns of each shard, from the user's cache where it is there.
 
-    Args:
-        path: the index.
-        size: the shard's size, in bytes.
-
-    Returns:
-        What `make_index` returns; None if there is no index, or it is of another file: its records
-        don't follow each other from the first byte to the last.
+    An index beside a shard is not believed: to hold all of it against the shard takes as long as
+    to make it anew. Those in the cache are our own, and of a file at that path, of that size and
+    those times. Where there is no place for a cache, none is kept.
 
     Raises:
-        OSError: it is there and can't be read.
+        ShardError: a shard can't be read, or is compressed.
+        CorruptShardError: the framing of one is damaged.
     """
-    offsets = array("Q", (0,))
-    end = 0
+    folder = user_cache("indices")
+    loaded, kept = [], False
+    for shard in shards:
+        with open_shard(shard) as file:
+            status = os.fstat(file.fileno())
+        place = None if folder is None else folder / _cached_name(shard, status)
+        offsets = None if place is None else _read(place, status.st_size)
+        if offsets is None:
+            offsets = make_index(shard)
+            kept |= place is not None and _keep(offsets, place)
+        loaded.append(offsets)
+    if folder is not None and kept:
+        _prune(folder)
+    return loaded
+
+
+def _cached_name(shard: Path, status: os.stat_result) -> str:
+    facts = (os.path.realpath(shard), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    text = "\n".join(map(str, (*facts, sys.byteorder)))
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def _keep(offsets: array[int], place: Path) -> bool:
+    body = offsets.tobytes()
     try:
-        with open_regular(path) as file:
-            while line := file.readline(_LINE_BYTES):
-                start, length = map(int, line.split())
-                if start != end or length < FRAME_SIZE or (end := start + length) > size:
-                    return None
-                offsets.append(end)
-    except (FileNotFoundError, ValueError):
-        return None
-    return offsets if end == size else None
-
-
-def load_index(shard: Path) -> array[int]:
-    """Return the index of a shard: the one that is kept if it is up to date, else a new one.
-
-    One beside the shard counts if it is no older than the shard, covers its size, and names places
-    where headers stand, as far as some of them tell. Else a new one is made, and kept: beside the
-    shard, in the user's cache where that directory is read-only, and nowhere if both are.
-
-    Raises:
-        ShardError: the shard can't be read, or is compressed.
-        CorruptShardError: its framing is damaged.
-    """
-    try:
-        status = shard.stat()
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=shard) from error
-    places = index_path(shard), cached_index_path(shard, status)
-    for place in places:
-        try:
-            if place.stat().st_mtime_ns >= status.st_mtime_ns:
-                offsets = read_index(place, status.st_size)
-                if offsets is not None and _agrees(shard, offsets):
-                    return offsets
-        except OSError:
-            continue
-    offsets = make_index(shard)
-    for place in places:
-        try:
-            if place is places[1]:
-                place.parent.mkdir(parents=True, exist_ok=True)
-            save_index(offsets, place, until=status.st_mtime_ns)
-        except OSError:
-            continue
-        break
-    return offsets
-
-
-def _agrees(shard: Path, offsets: Sequence[int]) -> bool:
-    """Return whether headers stand at some of the places that an index names.
-
-    A shard may have been replaced by one of the same size that is older than the index.
-    """
-    count = len(offsets) - 1
-    with open_regular(shard, buffering=0) as file:
-        read_at = reader_at(file)
-        for index in {count * probe // _PROBES for probe in range(_PROBES)} if count else ():
-            size = offsets[index + 1] - offsets[index]
-            if read_at(HEADER_SIZE, offsets[index]) != header(size - FRAME_SIZE):
-                return False
+        place.parent.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(place.parent)
+        with new_file(place) as file:
+            file.write(hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() + body)
+    except OSError:
+        return False
     return True
+
+
+def _read(place: Path, size: int) -> array[int] | None:
+    """Return a kept index; None if there is none that is whole, and of a file of that size."""
+    offsets = array("Q")
+    longest = _DIGEST_BYTES + offsets.itemsize * (size // FRAME_SIZE + 1)
+    try:
+        private_folder(place.parent)
+        content = read_bounded(place, longest, follow=False)
+        os.utime(place)  # those that were used last are pruned last
+    except OSError:
+        return None
+    body = content[_DIGEST_BYTES:]
+    if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != content[:_DIGEST_BYTES]:
+        return None
+    offsets.frombytes(body)
+    return offsets if offsets[-1:] == array("Q", (size,)) else None
+
+
+def _prune(folder: Path) -> None:
+    """Delete the indices that were not used for longest, if all of them are too large."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        held = [(entry.stat(follow_symlinks=False), entry.path) for entry in entries]
+        total = 0
+        for status, path in sorted(held, key=lambda item: -item[0].st_mtime_ns):
+            total += status.st_size
+            if total > _KEPT_BYTES:
+                os.unlink(path)  # noqa: PTH108 - as scandir gave it

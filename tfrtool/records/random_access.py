@@ -11,16 +11,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, overload
 
-from tfrtool.errors import CorruptShardError, ShardError, os_reason
+from tfrtool.errors import CorruptShardError, ShardError, UsageError, os_reason
 from tfrtool.records.count import as_error
 from tfrtool.records.crc import masked_crc32c
-from tfrtool.records.framing import CRC, FRAME_SIZE, HEADER, HEADER_SIZE, Fault, Record
+from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, Fault, Record, header
 from tfrtool.records.hops import reader_at
-from tfrtool.records.index import load_index
+from tfrtool.records.index import load_indices, make_index
 from tfrtool.records.reader import read_records
-from tfrtool.records.shards import find_shards
+from tfrtool.records.shard_sets import group_shards
+from tfrtool.records.shards import FoundShards, locate_shards
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.locations import as_paths
+from tfrtool.storage.locations import as_path, as_paths
 from tfrtool.storage.opening import open_regular
 
 __all__ = ["Records", "open_records"]
@@ -54,7 +55,7 @@ class Records(Sequence[Record]):
         self._open()
 
     def _open(self) -> None:
-        self._offsets: tuple[array[int], ...] = tuple(load_index(path) for path in self._paths)
+        self._offsets: list[array[int]] = load_indices(self._paths)
         self._ends = list(accumulate(len(offsets) - 1 for offsets in self._offsets))
         self._files: dict[int, BinaryIO] = {}
 
@@ -128,7 +129,7 @@ class Records(Sequence[Record]):
             self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Neither open files nor indices travel: a worker reads the index that was kept.
+        # Neither open files nor indices travel: a worker reads the indices that were kept.
         return {"paths": self._paths}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -150,29 +151,42 @@ class Records(Sequence[Record]):
     def _read(self, number: int) -> Record:
         shard = bisect_right(self._ends, number)
         index = number - (self._ends[shard - 1] if shard else 0)
-        offsets, path = self._offsets[shard], self._paths[shard]
-        offset, size = offsets[index], offsets[index + 1] - offsets[index]
+        path = self._paths[shard]
         try:
-            if len(self._paths) > _FILES_OPEN:
-                with open_regular(path, buffering=0) as file:
-                    frame = reader_at(file)(size, offset)
-            else:
-                frame = reader_at(self._file(shard))(size, offset)
+            record = self._record_at(shard, index)
+            if record is None:  # the shard was written to since: what does its own framing say?
+                offsets = make_index(path)
+                if len(offsets) == len(self._offsets[shard]):
+                    self._offsets[shard] = offsets
+                    record = self._record_at(shard, index)
         except OSError as error:
             raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
-        end = size - (FRAME_SIZE - HEADER_SIZE)
-        payload = frame[HEADER_SIZE:end]
-        if len(frame) == size and HEADER.unpack_from(frame)[0] == size - FRAME_SIZE:
-            (crc,) = CRC.unpack_from(frame, end)
-            if masked_crc32c(payload) == crc:
-                return Record(index=index, offset=offset, payload=payload, payload_crc=crc)
+        if record is not None:
+            return record
         raise CorruptShardError(
             "the record is damaged, or the shard was changed after it was opened",
             path=path,
             record=index,
-            offset=offset,
+            offset=self._offsets[shard][index],
             hint=f"tfrtool verify {path} lists all damage",
         )
+
+    def _record_at(self, shard: int, index: int) -> Record | None:
+        """Read a record where the index says that it is; None where its CRCs don't hold."""
+        offsets, path = self._offsets[shard], self._paths[shard]
+        offset, size = offsets[index], offsets[index + 1] - offsets[index]
+        if len(self._paths) > _FILES_OPEN:
+            with open_regular(path, buffering=0) as file:
+                frame = reader_at(file)(size, offset)
+        else:
+            frame = reader_at(self._file(shard))(size, offset)
+        end = size - FOOTER_SIZE
+        payload = frame[HEADER_SIZE:end]
+        if len(frame) == size and frame.startswith(header(len(payload))):
+            (crc,) = CRC.unpack_from(frame, end)
+            if masked_crc32c(payload) == crc:
+                return Record(index=index, offset=offset, payload=payload, payload_crc=crc)
+        return None
 
     def _file(self, shard: int) -> BinaryIO:
         file = self._files.get(shard)
@@ -187,19 +201,50 @@ class Records(Sequence[Record]):
 
 
 def open_records(
-    shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, split: str | None = None
 ) -> Records:
     """Open one or more uncompressed shards for random access.
 
-    An index is made on first use, and kept for the next time: beside each shard as ``SHARD.idx``
-    (DALI's format), or in the user's cache if that directory is read-only. One that is older than
-    its shard, or does not cover its size, is made anew.
+    An index is made on first use, and kept in the user's cache for the next time.
 
     Args:
-        shards: a file, a directory, or a glob; or several of them, in order.
+        shards: a file, a dataset's directory, or a pattern; or several of them, in order.
+        split: the split to open, as the names of the shards or their folders say it.
 
     Raises:
         ShardError: there is no such file, or it can't be read, or is compressed.
         CorruptShardError: the framing of a shard is damaged.
+        UsageError: there is no such split; or a directory has several, and none is named.
     """
-    return Records(find_shards(shards))
+    paths: dict[Path, None] = {}
+    known: set[str] = set()
+    for argument in [shards] if isinstance(shards, str | os.PathLike) else shards:
+        as_path(argument)  # and no stream, which locate_shards takes
+        found = locate_shards(argument)
+        splits = _by_split(found)
+        names = {name or "shards of no split" for name in splits}
+        if split is None and found.folders and len(splits) > 1:
+            raise UsageError(
+                "has several splits",
+                path=argument,
+                found=", ".join(sorted(names)),
+                hint=f"open one of them: split={min(filter(None, splits))!r}",
+            )
+        known |= names
+        paths.update(dict.fromkeys(found.paths if split is None else splits.get(split, ())))
+    if split is not None and not paths:
+        raise UsageError(
+            "there is no such split", expected=", ".join(sorted(known)), found=repr(split)
+        )
+    return Records(tuple(paths))
+
+
+def _by_split(found: FoundShards) -> dict[str | None, list[Path]]:
+    """Group shards by their splits, as their names say it, or the folders of a dataset."""
+    folders = found.folders
+    root = folders[0] if len(folders) == 1 else folders[0].parent if folders else None
+    splits: dict[str | None, list[Path]] = {}
+    for one in group_shards(found.paths):
+        name = one.split if root is None else one.split_below(root)
+        splits.setdefault(name, []).extend(one.paths)
+    return splits

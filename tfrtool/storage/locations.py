@@ -1,17 +1,17 @@
-"""What users give as a path: text or PathLike, and no URL."""
+"""What users give as a path, and where their caches are."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError
 
-__all__ = ["as_path", "as_paths", "check_no_url", "take_paths"]
+__all__ = ["as_path", "as_paths", "check_no_url", "take_paths", "user_cache"]
 
 _URL = re.compile(
     r"[a-z][a-z0-9+.-]+://"
@@ -87,3 +87,22 @@ def take_paths(options: Any, *names: str) -> None:
         location = getattr(options, name)
         if location is not None or defaults[name] is not None:
             object.__setattr__(options, name, as_path(location))
+
+
+def user_cache(part: str, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return where a part of tfrtool's caches is (XDG Base Directory Specification 0.8).
+
+    Args:
+        part: what is kept there.
+        environment: the environment.
+
+    Returns:
+        A path; None where neither XDG_CACHE_HOME nor a home directory is known.
+    """
+    base = Path(environment.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # the specification has relative paths ignored
+        try:
+            base = Path.home() / ".cache"
+        except RuntimeError:
+            return None
+    return base / "tfrtool" / part
