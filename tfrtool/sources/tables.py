@@ -22,6 +22,7 @@ from tfrtool.sources.table_labels import number_notice, refused_label, sort_labe
 from tfrtool.sources.table_paths import (
     LONGEST_PATH,
     Bounds,
+    OutsideError,
     RefusedRowError,
     TableReader,
     find_reader,
@@ -131,16 +132,15 @@ class _Gathering:
         problem = "no such file"
         for key in spellings(name, self._reader):
             path = self._reader.path_of(key)
-            outside = self._bounds.outside(path)
-            if outside is not None:
+            try:
+                status = self._bounds.look(path)
+            except OutsideError as outside:
                 raise SourceError(
                     f"{where} names a file outside of the table's folder",
                     path=self._table,
-                    found=printable(outside),
+                    found=printable(str(outside)),
                     hint="--root DIR lets it name the files below DIR",
-                )
-            try:
-                status = os.stat(path)  # noqa: PTH116 - costs twice as a Path
+                ) from outside
             except OSError as error:
                 if error.errno not in _NO_SUCH_FILE:
                     raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
