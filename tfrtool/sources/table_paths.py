@@ -15,9 +15,9 @@ from urllib.parse import unquote, urlsplit
 from tfrtool.sources.folder_reader import read_file
 from tfrtool.sources.items import Item
 from tfrtool.sources.table_rows import Row
+from tfrtool.storage.limits import MAX_PATH_LENGTH
 
 __all__ = [
-    "LONGEST_PATH",
     "Bounds",
     "OutsideError",
     "RefusedRowError",
@@ -28,9 +28,6 @@ __all__ = [
 ]
 
 _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://", re.IGNORECASE)
-LONGEST_PATH = 4096
-"""Characters; PATH_MAX of Linux, in bytes."""
-
 _MOST_FOLDERS = 32
 """Leading folders that are tried without; tables are moved with their images, not deep trees."""
 
@@ -183,8 +180,8 @@ def plain_path(path: str) -> str:
     """Return a path of a table in its simplest form."""
     if not path:
         raise RefusedRowError("no path")
-    if len(path) > LONGEST_PATH:
-        raise RefusedRowError(f"its path is longer than {LONGEST_PATH:,} characters")
+    if len(path) > MAX_PATH_LENGTH:
+        raise RefusedRowError(f"its path is longer than {MAX_PATH_LENGTH:,} characters")
     _check_printable(path)
     match = _SCHEME.match(path)
     if match is not None:

@@ -20,7 +20,6 @@ from tfrtool.sources.listing import size_problem
 from tfrtool.sources.split_names import SPLIT_NAMES, SPLIT_ORDER
 from tfrtool.sources.table_labels import number_notice, refused_label, sort_labels
 from tfrtool.sources.table_paths import (
-    LONGEST_PATH,
     Bounds,
     OutsideError,
     RefusedRowError,
@@ -30,6 +29,7 @@ from tfrtool.sources.table_paths import (
     spellings,
 )
 from tfrtool.sources.table_rows import Row
+from tfrtool.storage.limits import MAX_PATH_LENGTH
 from tfrtool.storage.opening import open_regular
 
 __all__ = ["read_table"]
@@ -105,7 +105,7 @@ class _Gathering:
         """Make an item of a row, or say why it can't be one."""
         if len(self._dropped) < _MOST_COLUMNS:
             self._dropped.update(dict.fromkeys(row.dropped))
-        name = row.path[:LONGEST_PATH] or row.where
+        name = row.path[:MAX_PATH_LENGTH] or row.where
         try:
             if row.problem is not None:
                 raise RefusedRowError(row.problem)
