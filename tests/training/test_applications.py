@@ -90,6 +90,19 @@ def test_size_is_the_documented_one(name: str) -> None:
     assert f"`({size}, {size}, 3)`" in str(find_application(ModelName(name)).construct.__doc__)
 
 
+@pytest.mark.parametrize("name", ["MobileNetV2", "MobileNetV3Small", "VGG16", "EfficientNetB0"])
+def test_feature_size_is_that_of_the_base(name: str) -> None:
+    """A model's name tells how many numbers its base makes of an image."""
+    base = build_base(find_application(ModelName(name)), 32, imagenet=False)
+    assert ModelName(name).feature_size == base.output_shape[-1]
+
+
+def test_feature_sizes_are_known_of_all() -> None:
+    """Each model of keras.applications has one, and what has no base has none."""
+    assert all(ModelName(name).feature_size for name in NAMES)
+    assert ModelName.CNN.feature_size is None
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_found_however_it_is_spelt(name: str) -> None:
     """The constructor that is found is the one of that name."""

@@ -15,10 +15,13 @@ from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import write_class_folders
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
 from tfrtool.loading.augment_options import parse_augment
+from tfrtool.loading.cache_plan import CachePlan
 from tfrtool.loading.options import Cache, Recipe
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
+from tfrtool.training.material import find_material
 from tfrtool.training.options import ModelName, Trainable, TrainOptions
+from tfrtool.training.plan import plan_run_cache
 from tfrtool.training.report import EpochReport, TrainPlan
 from tfrtool.training.train import Step, train
 from tfrtool.writing.options import WriteOptions, parse_splits
@@ -137,6 +140,24 @@ def test_cache_that_does_not_fit_is_not_made(pets: Path, monkeypatch: pytest.Mon
     plan = _plan(_options(pets))
     assert plan.cache == "none"
     assert "1.0 MiB are free" in plan.cache_reason
+
+
+def test_features_that_do_not_fit_are_not_kept(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen base's outputs, 1,280 numbers of each of 199 images, are held against memory."""
+    options = TrainOptions(dataset=pets, trainable=Trainable.HEAD, weights="none", image_size=32)
+
+    def planned(free: int, **changes: Any) -> CachePlan:
+        monkeypatch.setattr("tfrtool.training.plan.available_memory", lambda: free)
+        monkeypatch.setattr("tfrtool.training.plan.free_disk", lambda _: 0)
+        chosen = replace(options, **changes)
+        return plan_run_cache(chosen, find_material(chosen, pets, lambda _: None), None)
+
+    needed = 199 * (1280 * 4 + 8)
+    enough = planned(3 * needed)
+    assert (enough.cache, enough.bytes) == (Cache.FEATURES, needed)
+    assert planned(needed).cache is Cache.NONE
+    with pytest.raises(UsageError, match="does not fit"):
+        planned(needed, cache=Cache.FEATURES)
 
 
 def test_out_holds_a_whole_model(pets: Path, tmp_path: Path) -> None:

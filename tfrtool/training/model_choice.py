@@ -43,6 +43,30 @@ They are the ``default_size`` that each constructor of keras.applications (3.15)
 ``obtain_input_shape``; a test asks all of them. The cnn's is that of the horses_or_humans example.
 """
 
+_FEATURES = {
+    **dict.fromkeys(("vgg16", "vgg19"), 512),
+    "mobilenetv3small": 576,
+    **dict.fromkeys(("convnextsmall", "convnexttiny"), 768),
+    "mobilenetv3large": 960,
+    **dict.fromkeys(("convnextbase", "densenet121", "mobilenet"), 1024),
+    "nasnetmobile": 1056,
+    **dict.fromkeys((_MOBILENET_V2, "efficientnetb0", "efficientnetb1"), 1280),
+    **dict.fromkeys((f"efficientnetv2{size}" for size in ("b0", "b1", "s", "m", "l")), 1280),
+    **dict.fromkeys(("efficientnetb2", "efficientnetv2b2"), 1408),
+    **dict.fromkeys(("convnextlarge", "inceptionresnetv2"), 1536),
+    **dict.fromkeys(("efficientnetb3", "efficientnetv2b3"), 1536),
+    "densenet169": 1664,
+    "efficientnetb4": 1792,
+    "densenet201": 1920,
+    **dict.fromkeys(("convnextxlarge", "efficientnetb5", "inceptionv3", "xception"), 2048),
+    **dict.fromkeys((f"resnet{n}{v}" for n in (50, 101, 152) for v in ("", "v2")), 2048),
+    "efficientnetb6": 2304,
+    "efficientnetb7": 2560,
+    "nasnetlarge": 4032,
+}
+"""Numbers that each base makes of an image, averaged over it: the last size of the output shape of
+each constructor of keras.applications (3.15) with ``include_top=False, pooling="avg"``."""
+
 _HEAD_RATE = 1e-3
 """Keras' own default for Adam."""
 
@@ -90,6 +114,11 @@ class ModelName:
     def image_size(self) -> int:
         """The size of images that the model was made for, in pixels both ways."""
         return _SIZES.get(self.key, _USUAL_SIZE)
+
+    @property
+    def feature_size(self) -> int | None:
+        """How many numbers the base makes of an image; None where that is not known."""
+        return _FEATURES.get(self.key)
 
     @property
     def weights(self) -> str:

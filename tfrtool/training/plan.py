@@ -39,6 +39,7 @@ def plan_run_cache(
             recipe=options.recipe,
             base_frozen=options.freezes_base,
             augmented=options.augment is not None,
+            feature_size=options.model.feature_size,
             free_memory=available_memory(),
             free_disk=free_disk(directory or default_cache_directory()) if ours else None,
             on_disk=ours and _is_on_disk(material),
