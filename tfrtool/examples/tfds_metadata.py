@@ -10,6 +10,7 @@ from typing import Any
 
 from tfrtool.errors import DatasetError, os_reason
 from tfrtool.records.shard_sets import ShardSet
+from tfrtool.storage.opening import read_bounded
 
 __all__ = [
     "DATASET_INFO",
@@ -164,7 +165,7 @@ def read_dataset_info(directory: Path) -> DatasetInfo | None:
     """
     path = directory / DATASET_INFO
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(read_bounded(path))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -206,7 +207,7 @@ def read_class_names(directory: Path, label_feature: str) -> tuple[str, ...] | N
     """
     path = directory / f"{label_feature.replace('/', '_')}.labels.txt"
     try:
-        text = path.read_text("utf-8")
+        text = read_bounded(path).decode("utf-8")
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -16,6 +16,7 @@ from tfrtool.errors import DatasetError, os_reason
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Feature
 from tfrtool.examples.tfds_metadata import FEATURES
+from tfrtool.storage.opening import read_bounded
 
 __all__ = ["Described", "ImageEncoding", "ImageForm", "find_image_form", "read_described"]
 
@@ -98,7 +99,7 @@ def read_described(directory: Path, image: str, label: str) -> Described:
     """
     path = directory / FEATURES
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_bounded(path))
     except FileNotFoundError:
         return Described()
     except OSError as error:

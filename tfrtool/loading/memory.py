@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from tfrtool.storage.opening import open_regular
+
 __all__ = ["available_memory", "cache_bytes", "free_disk"]
 
 _IMAGE_OVERHEAD = 512
@@ -185,7 +187,7 @@ def _fields(path: Path, separator: str) -> dict[str, int]:
 def _read(path: Path) -> str:
     """Return the text of a file; none where it can't be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(_LONGEST).decode("utf-8", "surrogateescape")
     except (OSError, ValueError):
         return ""
