@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,20 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.datasets import image_payload, write_foreign
-from tests.photos import image_bytes
 from tfrtool.errors import DatasetError, UsageError, WriteError
-from tfrtool.examples.example import DType
-from tfrtool.loading.cache_key import CacheKey, default_cache_directory
-from tfrtool.loading.dataset import Dataset, open_dataset
+from tfrtool.loading.cache_key import CacheKey
 from tfrtool.loading.disk_cache import (
     DiskCache,
+    holds_disk_cache,
     open_disk_cache,
-    read_disk_cache,
     write_disk_cache,
 )
-from tfrtool.loading.options import Holdout, LoadOptions
-from tfrtool.records.framing import frame
+from tfrtool.storage.appearing import TEMPORARY
 
 SIZE, IMAGES = 5, 70
 
@@ -48,6 +41,10 @@ def _dataset(tf: Any, arrays: tuple[Any, Any]) -> Any:
     return tf.data.Dataset.from_tensor_slices(arrays)
 
 
+def _contents(cache: DiskCache) -> tuple[Any, Any]:
+    return cache.read(np.arange(len(cache.labels))), cache.labels
+
+
 def _same(found: tuple[Any, Any], expected: tuple[Any, Any]) -> bool:
     return all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
 
@@ -58,7 +55,7 @@ def test_what_went_in_comes_out(tf: Any, tmp_path: Path, batch: int | None) -> N
     arrays = _pixels()
     decoded = _dataset(tf, arrays)
     cache = write_disk_cache(tmp_path, _key(), decoded if batch is None else decoded.batch(batch))
-    images, labels = read_disk_cache(cache)
+    images, labels = _contents(cache)
     assert _same((images, labels), arrays)
     assert (images.dtype, labels.dtype) == (np.uint8, np.int64)
 
@@ -70,7 +67,7 @@ def test_round_trip(tf: Any, tmp_path_factory: pytest.TempPathFactory, labels: l
     arrays = (_pixels(len(labels))[0], np.array(labels, np.int64))
     directory = tmp_path_factory.mktemp("caches")
     cache = write_disk_cache(directory, _key(len(labels)), _dataset(tf, arrays))
-    assert _same(read_disk_cache(cache), arrays)
+    assert _same(_contents(cache), arrays)
 
 
 def test_found_again_by_its_key_alone(tf: Any, tmp_path: Path) -> None:
@@ -80,7 +77,7 @@ def test_found_again_by_its_key_alone(tf: Any, tmp_path: Path) -> None:
     write_disk_cache(tmp_path, _key(), _dataset(tf, arrays))
     found = open_disk_cache(tmp_path, _key())
     assert found is not None
-    assert _same(read_disk_cache(found), arrays)
+    assert _same(_contents(found), arrays)
     for other in (_key(IMAGES - 1), _key(size=4), _key(shards=["changed"])):
         assert open_disk_cache(tmp_path, other) is None
     assert open_disk_cache(tmp_path, _key()) is not None
@@ -106,20 +103,14 @@ def test_stale_caches_of_the_same_purpose_go(tf: Any, tmp_path: Path) -> None:
     assert stale.name not in names
 
 
-def test_cache_in_use_is_not_removed(tf: Any, tmp_path: Path) -> None:
-    """A run goes on with its cache when another run finds it stale; later it is removed."""
-    arrays, others = _pixels(), _dataset(tf, _pixels(seed=1))
+@pytest.mark.skipif(sys.platform == "win32", reason="there, a file in use can't be removed")
+def test_a_cache_in_use_outlives_its_name(tf: Any, tmp_path: Path) -> None:
+    """A run goes on with its cache when another run finds it stale, and removes it."""
+    arrays = _pixels()
     cache = write_disk_cache(tmp_path, _key(run=1), _dataset(tf, arrays))
-    path, mapped = cache.path, read_disk_cache(cache)
-    del cache
-    gc.collect()
-    write_disk_cache(tmp_path, _key(run=2), others)
-    assert path.exists()
-    assert _same(mapped, arrays)
-    del mapped
-    gc.collect()
-    write_disk_cache(tmp_path, _key(run=3), others)
-    assert not path.exists()
+    write_disk_cache(tmp_path, _key(run=2), _dataset(tf, _pixels(seed=1)))
+    assert not cache.path.exists()
+    assert _same(_contents(cache), arrays)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists open files")
@@ -131,7 +122,7 @@ def test_no_descriptor_is_left_open(tf: Any, tmp_path: Path) -> None:
     for _ in range(5):
         cache = open_disk_cache(tmp_path, _key())
         assert cache is not None
-        assert read_disk_cache(cache)[0].any()
+        assert _contents(cache)[0].any()
     del cache
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
@@ -142,28 +133,90 @@ def test_no_descriptor_is_left_open(tf: Any, tmp_path: Path) -> None:
 def test_damaged_file_is_not_used(
     tf: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """A file that is cut at either end, longer, or changed behind its pixels is dropped."""
+    """A file that is cut at either end, longer, or changed anywhere is dropped."""
     directory = tmp_path_factory.mktemp("caches")
     arrays = _pixels()
     path = write_disk_cache(directory, _key(), _dataset(tf, arrays)).path
     whole = path.read_bytes()
-    behind = SIZE * SIZE * 3 * IMAGES
-    kind = data.draw(st.sampled_from(["cut", "hole", "longer", "flip", "zeros"]))
+    pixels = SIZE * SIZE * 3 * IMAGES
+    kind = data.draw(st.sampled_from(["cut", "hole", "longer", "flip", "zeros", "black"]))
     if kind == "cut":
         damaged = whole[: data.draw(st.integers(0, len(whole) - 1))]
     elif kind == "hole":
-        damaged = whole[data.draw(st.integers(1, behind)) :]
+        damaged = whole[data.draw(st.integers(1, pixels)) :]
     elif kind == "longer":
         damaged = whole + data.draw(st.binary(min_size=1, max_size=99))
     elif kind == "flip":
-        place = data.draw(st.integers(behind, len(whole) - 1))
+        place = data.draw(st.integers(0, len(whole) - 1))
         flipped = whole[place] ^ 1 << data.draw(st.integers(0, 7))
         damaged = whole[:place] + bytes([flipped]) + whole[place + 1 :]
+    elif kind == "black":
+        damaged = bytes(pixels) + whole[pixels:]
     else:
         damaged = bytes(len(whole))
     path.write_bytes(damaged)
     assert open_disk_cache(directory, _key()) is None
     assert not path.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+@pytest.mark.parametrize("kind", ["fifo", "link", "folder", "device"])
+def test_what_is_no_file_is_not_opened(tf: Any, tmp_path: Path, kind: str) -> None:
+    """A FIFO is not waited for, and a link is not followed; a cache takes their place."""
+    directory, elsewhere = tmp_path / "caches", tmp_path / "elsewhere"
+    written = write_disk_cache(directory, _key(), _dataset(tf, _pixels())).path
+    written.rename(elsewhere)
+    before = elsewhere.read_bytes()
+    if kind == "fifo":
+        os.mkfifo(written)
+    elif kind == "folder":
+        written.mkdir()
+    else:
+        written.symlink_to(elsewhere if kind == "link" else "/dev/zero")
+    assert not holds_disk_cache(directory, _key())
+    assert open_disk_cache(directory, _key()) is None
+    if kind == "folder":
+        with pytest.raises(WriteError):
+            write_disk_cache(directory, _key(), _dataset(tf, _pixels()))
+    else:
+        assert _same(
+            _contents(write_disk_cache(directory, _key(), _dataset(tf, _pixels()))), _pixels()
+        )
+    assert elsewhere.read_bytes() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners")
+def test_another_users_file_is_not_believed(
+    tf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What somebody else has put into the folder is no cache, though all of it fits."""
+    write_disk_cache(tmp_path, _key(), _dataset(tf, _pixels()))
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert not holds_disk_cache(tmp_path, _key())
+    assert open_disk_cache(tmp_path, _key()) is None
+    with pytest.raises(WriteError, match="another user"):
+        write_disk_cache(tmp_path, _key(), _dataset(tf, _pixels()))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions are others there")
+def test_nobody_else_can_look(tf: Any, tmp_path: Path) -> None:
+    """The folder and the file are the user's alone, and the folder is no link."""
+    directory = tmp_path / "new" / "caches"
+    cache = write_disk_cache(directory, _key(), _dataset(tf, _pixels()))
+    assert [path.stat().st_mode & 0o777 for path in (directory, cache.path)] == [0o700, 0o600]
+    (tmp_path / "link").symlink_to(directory)
+    with pytest.raises(WriteError, match="link"):
+        write_disk_cache(tmp_path / "link", _key(run=2), _dataset(tf, _pixels()))
+    assert list(directory.iterdir()) == [cache.path]
+
+
+@pytest.mark.parametrize("damage", ["cut", "emptied"])
+def test_a_cache_that_shrinks_under_its_reader(tf: Any, tmp_path: Path, damage: str) -> None:
+    """A file that is cut while it is in use is an error that names it, and kills nobody."""
+    cache = write_disk_cache(tmp_path, _key(), _dataset(tf, _pixels()))
+    os.truncate(cache.path, 100 if damage == "cut" else 0)
+    with pytest.raises(ValueError, match=str(cache.path)):
+        cache.read(np.array([0, IMAGES - 1]))
 
 
 def test_another_keys_file_under_this_name_is_dropped(tf: Any, tmp_path: Path) -> None:
@@ -268,112 +321,16 @@ def test_two_writers_do_not_hurt_each_other(tf: Any, tmp_path: Path, same: bool)
             inner.append(write_disk_cache(tmp_path, other, _dataset(tf, others)))
 
     outer = write_disk_cache(tmp_path, _key(), _dataset(tf, arrays), meanwhile)
-    assert _same(read_disk_cache(outer), arrays)
-    assert _same(read_disk_cache(inner[0]), others)
+    assert _same(_contents(outer), arrays)
+    assert _same(_contents(inner[0]), others)
     assert all(path.suffix == ".images" for path in tmp_path.iterdir())
 
 
-KILLED = """
-import sys, time
-from pathlib import Path
-from tfrtool.loading.cache_files import new_file
-
-with new_file(Path(sys.argv[1])) as file:
-    file.write(bytes(5000))
-    file.flush()
-    print("writing", flush=True)
-    time.sleep(60)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_killed_writer(tf: Any, tmp_path: Path) -> None:
-    """A killed writer leaves nothing under the final name, and the next writer cleans up.
-
-    While it lives, what it has written is left alone.
-    """
-    path, decoded = tmp_path / _key().file_name, _dataset(tf, _pixels())
-    command = [sys.executable, "-c", KILLED, os.fspath(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"writing\n"
-        other = write_disk_cache(tmp_path, replace(_key(), purpose={}), decoded)
-        assert len(list(tmp_path.iterdir())) == 2
-        process.send_signal(signal.SIGKILL)
-    assert len(list(tmp_path.iterdir())) == 2
-    assert open_disk_cache(tmp_path, _key()) is None
-    cache = write_disk_cache(tmp_path, _key(), decoded)
-    assert set(tmp_path.iterdir()) == {cache.path, other.path}
-
-
-@pytest.fixture
-def shards(tmp_path: Path) -> Dataset:
-    """Return a dataset of two shards, of two and one records."""
-    payloads = [image_payload(number % 2) for number in range(3)]
-    return open_dataset(write_foreign(tmp_path / "shards", [payloads[:2], payloads[2:]]))
-
-
-def _of(dataset: Dataset, extra: dict[str, object] | None = None, **changes: Any) -> CacheKey:
-    options = replace(LoadOptions(image_size=8), **changes)
-    return CacheKey.of(dataset, options, 3, extra)
-
-
-def test_key_is_the_same_for_the_same_images(shards: Dataset) -> None:
-    """What doesn't change the images doesn't change the key."""
-    again = open_dataset(shards.directory)
-    assert _of(again, batch_size=4, seed=3, training=False).digest == _of(shards).digest
-
-
-def test_key_differs_with_anything_that_decides(shards: Dataset) -> None:
-    """Another size, order, part or list of records to leave out is another key."""
-    half = Holdout(fraction=0.5, held_out=True)
-    split = shards.split("train")
-    turned = replace(split, shards=split.shards[::-1])
-    keys = [
-        _of(shards),
-        _of(shards, image_size=9),
-        _of(shards, holdout=half),
-        _of(shards, holdout=replace(half, held_out=False)),
-        _of(shards, holdout=replace(half, fraction=0.4)),
-        _of(shards, cycle_length=1),
-        _of(shards, block_length=2),
-        _of(replace(shards, class_names=shards.class_names[::-1])),
-        _of(replace(shards, label_dtype=DType.STRING)),
-        _of(shards, extra={"left out": [1]}),
-        _of(replace(shards, image_feature="other")),
-        _of(replace(shards, splits={"train": turned})),
-        _of(replace(shards, label_feature="other")),
-    ]
-    assert len({key.digest for key in keys}) == len(keys)
-    assert len({key.slot for key in keys}) == 3
-
-
-@pytest.mark.parametrize("change", ["touch", "grow"])
-def test_changed_shard_makes_a_cache_stale(
-    tf: Any, shards: Dataset, tmp_path: Path, change: str
-) -> None:
-    """When a shard changes, the old cache isn't used, and goes when the new one is written."""
-    directory, decoded = tmp_path / "caches", _dataset(tf, _pixels(3))
-    old = CacheKey.of(shards, LoadOptions(image_size=SIZE), 3)
-    write_disk_cache(directory, old, decoded)
-    path = shards.split("train").shards[1]
-    if change == "touch":
-        os.utime(path, ns=(0, path.stat().st_mtime_ns + 1_000_000))
-    else:
-        before = path.stat().st_mtime_ns
-        path.write_bytes(frame(image_payload(0, data=image_bytes(size=(40, 40)))))
-        os.utime(path, ns=(before, before))
-    new = CacheKey.of(open_dataset(shards.directory), LoadOptions(image_size=SIZE), 3)
-    assert open_disk_cache(directory, new) is None
-    write_disk_cache(directory, new, decoded)
-    assert [path.name for path in directory.iterdir()] == [new.file_name]
-
-
-def test_default_directory_follows_the_specification(monkeypatch: pytest.MonkeyPatch) -> None:
-    """XDG_CACHE_HOME is used if it is an absolute path, and else .cache at home."""
-    monkeypatch.setenv("HOME", "/home/someone")
-    monkeypatch.setenv("USERPROFILE", "/home/someone")
-    at_home = Path.home() / ".cache" / "tfrtool" / "images"
-    assert default_cache_directory({"XDG_CACHE_HOME": "/x"}) == Path("/x/tfrtool/images")
-    for environment in ({}, {"XDG_CACHE_HOME": ""}, {"XDG_CACHE_HOME": "relative"}):
-        assert default_cache_directory(environment) == at_home
+def test_what_killed_writers_left_goes(tf: Any, tmp_path: Path) -> None:
+    """What nobody has written to for long is removed; what may have a writer is left alone."""
+    names = [f"{TEMPORARY}{number:016x}.{_key().file_name}" for number in range(2)]
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(5000))
+    os.utime(tmp_path / names[0], (1, 1))
+    cache = write_disk_cache(tmp_path, _key(), _dataset(tf, _pixels()))
+    assert set(tmp_path.iterdir()) == {cache.path, tmp_path / names[1]}

@@ -1,88 +1,161 @@
 """Decoded images on disk, to be found again by the next epoch and by the next run.
 
 A cache is one file: the pixels of all images, uint8 [images, size, size, 3]; their labels, int64,
-little-endian; and an end that says whose images they are, with a CRC-32C over labels and end. The
-end is written last, so a file without it isn't whole.
+little-endian; and an end that says whose images they are, with a CRC-32C of the pixels, and one of
+labels and end. The end is written last, so a file without it isn't whole.
 
-It is mapped into memory, where images are taken at random; what is not in use, the system drops.
+It is read, and not mapped into memory: where a mapped file is cut, or the disk fails, the system
+ends the whole process.
 """
 
 from __future__ import annotations
 
-import math
+import contextlib
+import os
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, UsageError, WriteError
-from tfrtool.loading.cache_files import (
-    HeldFile,
-    new_file,
-    os_errors_as_write_errors,
-    remove_file,
-    remove_leftovers,
-    remove_unless_held,
-)
+from tfrtool.errors import DatasetError, UsageError, WriteError, os_reason
 from tfrtool.loading.cache_key import CacheKey
 from tfrtool.records.crc import crc32c, extend_crc32c
+from tfrtool.storage.appearing import TEMPORARY, new_file, private_folder
+from tfrtool.storage.opening import open_regular
 
-__all__ = ["DiskCache", "open_disk_cache", "read_disk_cache", "write_disk_cache"]
+__all__ = ["DiskCache", "holds_disk_cache", "open_disk_cache", "write_disk_cache"]
 
 _CHANNELS = 3
 _LABEL = np.dtype("<i8")
-_MAGIC = b"tfrimgs1"
-_END = struct.Struct("<8s16sQQ")
-"""The magic, the key's digest, the number of images, their size in pixels."""
+_MAGIC = b"tfrimgs2"
+_END = struct.Struct("<8s16sQQI")
+"""The magic, the key's digest, the number of images, their size in pixels, the pixels' CRC."""
 _CRC = struct.Struct("<I")
 
 _WRITE_BATCH = 32
+_BLOCK = 2**16
+_ALIGNED = 64
+"""Bytes: memory that starts at a multiple of them TensorFlow takes as it is, without a copy."""
+_ABANDONED = 3600
+"""Seconds. Writers write every second or so; what none has written to for so long has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DiskCache:
-    """A whole cache. No other run removes its file as long as this lives.
+    """A whole cache, whose file is open as long as this lives.
 
     Attributes:
         path: its file.
-        images: how many there are.
-        image_size: in pixels, both ways.
         labels: an array, int64 [images].
-        held: what keeps the file from being removed.
     """
 
-    path: Path
-    images: int
-    image_size: int
-    labels: Any
-    held: HeldFile
+    def __init__(self, directory: Path, key: CacheKey) -> None:
+        """Open the file of a key, and see whether it is whole.
+
+        Raises:
+            OSError: it can't be read, or is no regular file.
+            ValueError: it is another user's, not whole, or not what its name says.
+        """
+        self.path = directory / key.file_name
+        self.image_size = key.image_size
+        self._file = open_regular(self.path, follow=False, buffering=0)
+        self._reading = threading.Lock()
+        weakref.finalize(self, self._file.close)
+        status = os.fstat(self._file.fileno())
+        labels = key.images * _LABEL.itemsize
+        end = bytearray(labels + _END.size + _CRC.size)
+        self._pixels = key.images * key.image_size**2 * _CHANNELS
+        if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+            raise ValueError("belongs to another user")
+        if status.st_size != self._pixels + len(end):
+            raise ValueError("has another size")
+        self._fill(memoryview(end), self._pixels)
+        self._crc = _END.unpack_from(end, labels)[-1]
+        if end != _end(key, bytes(end[:labels]), self._crc):
+            raise ValueError("is not what its name says")
+        self.labels = np.frombuffer(end, _LABEL, key.images).astype(np.int64)
+
+    def check_pixels(self) -> None:
+        """Read all pixels once.
+
+        Raises:
+            OSError: they can't be read.
+            ValueError: they are not those that were written.
+        """
+        crc, left = 0, self._pixels
+        with self._reading:
+            self._file.seek(0)
+            while left and (block := self._file.read(min(_BLOCK, left))):
+                crc, left = extend_crc32c(crc, block), left - len(block)
+        if left or crc != self._crc:
+            raise ValueError("has other pixels than were written")
+
+    def read(self, rows: Any) -> Any:
+        """Return the images of some rows, uint8 [n, image_size, image_size, 3].
+
+        Raises:
+            ValueError: the file was cut since it was opened, or can't be read.
+        """
+        size = self.image_size**2 * _CHANNELS
+        memory = np.empty(len(rows) * size + _ALIGNED, np.uint8)
+        memory = memory[-memory.ctypes.data % _ALIGNED :][: len(rows) * size]
+        try:
+            for place, row in enumerate(rows.tolist()):
+                self._fill(memory[place * size : (place + 1) * size].data, row * size)
+        except OSError as error:
+            raise ValueError(f"{self.path}: the cache can't be read: {os_reason(error)}") from error
+        return memory.reshape(len(rows), self.image_size, self.image_size, _CHANNELS)
+
+    def _fill(self, view: memoryview, offset: int) -> None:
+        while view:
+            if hasattr(os, "preadv"):
+                count = os.preadv(self._file.fileno(), [view], offset)
+            else:
+                with self._reading:
+                    self._file.seek(offset)
+                    block = self._file.read(len(view))
+                count = len(block)
+                view[:count] = block
+            if not count:
+                raise ValueError(
+                    f"{self.path}: the cache was cut while in use; the next run makes another"
+                )
+            view, offset = view[count:], offset + count
+
+
+def holds_disk_cache(directory: Path, key: CacheKey) -> bool:
+    """Tell whether an earlier run has written a whole cache for a key; its pixels are not read."""
+    try:
+        DiskCache(directory, key)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def open_disk_cache(directory: Path, key: CacheKey) -> DiskCache | None:
     """Return the cache that an earlier run has written for a key; None if there is none.
 
-    A file that isn't whole, or isn't what its name says, is removed.
+    What has its name and is no whole cache of this user's is removed, if it can be.
 
     Args:
         directory: where caches are.
         key: of the images wanted.
     """
-    path = directory / key.file_name
     try:
-        held = HeldFile(path)
-        labels = _read_labels(held, key)
+        cache = DiskCache(directory, key)
+        cache.check_pixels()
     except OSError:
         return None
-    if labels is None:
-        remove_file(path)
+    except ValueError:
+        _remove(directory / key.file_name)
         return None
-    return DiskCache(
-        path=path, images=key.images, image_size=key.image_size, labels=labels, held=held
-    )
+    return cache
 
 
 def write_disk_cache(
@@ -93,11 +166,12 @@ def write_disk_cache(
 ) -> DiskCache:
     """Write all images of a dataset to a cache, and open it.
 
-    What the directory holds for the same purpose with another key is stale, and is removed unless
-    another run is reading it; so is what writers that were killed have left there.
+    What the directory holds for the same purpose with another key is stale, and is removed; so is
+    what writers that were killed have left there. Who is reading it goes on with it.
 
     Args:
-        directory: where caches are; it is made if it isn't there.
+        directory: where caches are, a folder of this user's and no link; it is made if it isn't
+            there, and then nobody else can look into it.
         key: of the images.
         decoded: a ``tf.data.Dataset`` of one epoch in the order of reading: pairs of an image,
             uint8 [image_size, image_size, 3], and a label, int64 []; or of batches of them.
@@ -110,46 +184,61 @@ def write_disk_cache(
     """
     batches = _batches(decoded, key)
     path = directory / key.file_name
-    for stale in directory.glob(f"{key.slot}-*.images"):
-        if stale != path:
-            remove_unless_held(stale)
-    remove_leftovers(directory)
-    with new_file(path) as file:
+    with _as_write_errors(directory):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(directory)
+    _make_room(directory, key)
+    with ExitStack() as stack:
+        with _as_write_errors(path):
+            file = stack.enter_context(new_file(path))
+            Path(file.name).chmod(0o600)
         labels = np.empty(key.images, _LABEL)
-        done = 0
+        done, crc = 0, 0
         for images, some in batches:
             more = done + len(some)
             if more > key.images:
                 raise _miscounted(key, f"at least {more}")
             labels[done:more] = some.numpy()
-            with os_errors_as_write_errors(path):
-                file.write(np.ascontiguousarray(images.numpy()).data)
+            pixels = images.numpy().tobytes()
+            crc = extend_crc32c(crc, pixels)
+            with _as_write_errors(path):
+                file.write(pixels)
             done = more
             on_images(done)
         if done != key.images:
             raise _miscounted(key, str(done))
-        with os_errors_as_write_errors(path):
-            file.write(_end(key, labels.tobytes()))
-    cache = open_disk_cache(directory, key)
-    if cache is None:
-        raise WriteError("the cache is gone as soon as it was written", path=path)
-    return cache
+        with _as_write_errors(path):
+            file.write(_end(key, labels.tobytes(), crc))
+            stack.close()
+    try:
+        return DiskCache(directory, key)
+    except (OSError, ValueError) as error:
+        raise WriteError("the cache is gone as soon as it was written", path=path) from error
 
 
-def read_disk_cache(cache: DiskCache) -> tuple[Any, Any]:
-    """Return arrays of a cache's images and labels, in the order in which they were written.
+def _make_room(directory: Path, key: CacheKey) -> None:
+    """Remove stale caches, and files that were never finished."""
+    for path in directory.glob(f"{key.slot}-*.images"):
+        if path.name != key.file_name:
+            _remove(path)
+    for path in directory.glob(f"{TEMPORARY}*.images"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime > _ABANDONED:
+                path.unlink()
 
-    Returns:
-        Images, uint8 [images, image_size, image_size, 3], as they are on disk, and not in memory
-        before they are used; and labels, int64 [images].
 
-    Raises:
-        WriteError: the file can't be mapped.
-    """
-    shape = (cache.images, cache.image_size, cache.image_size, _CHANNELS)
-    with os_errors_as_write_errors(cache.path):
-        mapped = cache.held.map(math.prod(shape))
-    return np.frombuffer(mapped, np.uint8).reshape(shape), cache.labels
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+@contextmanager
+def _as_write_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the system into ours, which name the file."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"the cache can't be written: {os_reason(error)}", path=path) from error
 
 
 def _batches(decoded: Any, key: CacheKey) -> Any:
@@ -192,22 +281,7 @@ def _miscounted(key: CacheKey, found: str) -> DatasetError:
     )
 
 
-def _end(key: CacheKey, labels: bytes) -> bytes:
-    """Return all that follows the pixels."""
-    end = _END.pack(_MAGIC, bytes.fromhex(key.digest), key.images, key.image_size)
+def _end(key: CacheKey, labels: bytes, pixels: int) -> bytes:
+    """Return all that follows the pixels, of which the CRC is given."""
+    end = _END.pack(_MAGIC, bytes.fromhex(key.digest), key.images, key.image_size, pixels)
     return labels + end + _CRC.pack(extend_crc32c(crc32c(labels), end))
-
-
-def _after_pixels(images: int) -> int:
-    """Return how many bytes follow the pixels."""
-    return images * _LABEL.itemsize + _END.size + _CRC.size
-
-
-def _read_labels(held: HeldFile, key: CacheKey) -> Any:
-    """Return the labels of a file if it is the whole cache of a key, and None otherwise."""
-    pixels = key.images * key.image_size * key.image_size * _CHANNELS
-    behind = _after_pixels(key.images)
-    whole, end = held.read_end(behind)
-    if whole != pixels + behind or end != _end(key, end[: key.images * _LABEL.itemsize]):
-        return None
-    return np.frombuffer(end, _LABEL, key.images).astype(np.int64)

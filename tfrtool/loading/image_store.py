@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrtool.loading.disk_cache import DiskCache
 from tfrtool.loading.order import Order
 from tfrtool.loading.reading import plain
 
@@ -22,43 +23,33 @@ _END = -1
 
 
 class ImageStore:
-    """Decoded images and their labels, each in a row of one tensor.
+    """Decoded images and their labels, each in a row of one tensor, or of a file.
 
     tf.data's own cache keeps a tensor for each image, and a batch is copied together from these.
     From one tensor it is gathered in a single operation, in less time; the order of an epoch can
     be any, for no buffer limits it; and the memory is that of the pixels and no more.
 
     The first iterator that comes fills the store on its way, and asks for rows once they are
-    there. TensorFlow is given the memory itself, and so sees what is written to it later.
+    there. TensorFlow is given the memory itself, and so sees what is written to it later. Another
+    iterator that comes meanwhile stores the same images in the same rows.
     """
 
     def __init__(self, images: int, image_size: int) -> None:
         """Make room for some images."""
-        self._hold(
-            _pages((images, image_size, image_size, 3), np.uint8), _pages((images,), np.int64)
-        )
+        self._images = _pages((images, image_size, image_size, 3), np.uint8)
+        self._labels = _pages((images,), np.int64)
+        self._tensors = _as_tensor(self._images), _as_tensor(self._labels)
+        self._count = images
         self._full = False
+        self._cache: DiskCache | None = None
 
     @classmethod
-    def of(cls, images: Any, labels: Any) -> ImageStore:
-        """Return a full store.
-
-        Args:
-            images: an array, uint8 [images, size, size, 3], that can be written to and starts at a
-                multiple of 64 bytes, as TensorFlow wants it.
-            labels: an array, int64 [images].
-        """
-        store = cls.__new__(cls)
-        aligned = _pages(labels.shape, np.int64)
-        aligned[:] = labels
-        store._hold(images, aligned)
-        store._full = True
+    def of(cls, cache: DiskCache) -> ImageStore:
+        """Return a full store of what a file holds."""
+        store = cls(0, cache.image_size)
+        store._tensors = store._tensors[0], tf.constant(cache.labels)
+        store._count, store._full, store._cache = len(cache.labels), True, cache
         return store
-
-    def _hold(self, images: Any, labels: Any) -> None:
-        self._images, self._labels = images, labels
-        self._tensors = _as_tensor(images), _as_tensor(labels)
-        self._count = len(labels)
 
     def missing(self) -> Any:
         """Return whether there are rows to be filled yet, bool [], as a part of a graph."""
@@ -71,7 +62,8 @@ class ImageStore:
 
         Args:
             decoded: a ``tf.data.Dataset`` of pairs of an image, uint8 [size, size, 3], and a
-                label, int64 []; in every iteration the same, or nothing where nothing is missing.
+                label, int64 []; in every iteration the same in the same order, or nothing where
+                nothing is missing.
             order: which rows a step takes.
             epochs: how many an iterator goes through.
             counter: a variable, the number of the first of them.
@@ -101,7 +93,11 @@ class ImageStore:
     def gather(self, rows: Any) -> tuple[Any, Any]:
         """Return the images, uint8 [n, size, size, 3], and labels, int64 [n], of rows."""
         images, labels = self._tensors
-        return tf.gather(images, rows), tf.gather(labels, rows)
+        if self._cache is None:
+            return tf.gather(images, rows), tf.gather(labels, rows)
+        read = tf.numpy_function(_weak(self._read), (rows,), tf.uint8)
+        read.set_shape([None, *images.shape[1:]])
+        return read, tf.gather(labels, rows)
 
     def _stored(self, number: Any, chunk: tuple[Any, Any]) -> Any:
         """Store a chunk, and return how many rows there are, int64 []."""
@@ -114,9 +110,11 @@ class ImageStore:
         end = start + len(labels)
         if end > self._count:
             raise ValueError(f"there are more than the {self._count} images that were counted")
-        self._images[start:end] = images
-        self._labels[start:end] = labels
-        self._full = self._full or end == self._count
+        # When another iterator has filled it midway, this one misses shards, and counts wrongly.
+        if not self._full:
+            self._images[start:end] = images
+            self._labels[start:end] = labels
+            self._full = end == self._count
         return np.int64(end)
 
     def _checked(self, stored: Any) -> Any:
@@ -124,6 +122,11 @@ class ImageStore:
         checked = tf.numpy_function(_weak(self._check), (stored,), tf.int64)
         checked.set_shape([])
         return checked
+
+    def _read(self, rows: Any) -> Any:
+        if self._cache is None:
+            raise ValueError("the images are in memory")
+        return self._cache.read(rows)
 
     def _is_missing(self) -> Any:
         return np.bool_(not self._full)

@@ -15,7 +15,7 @@ from tfrtool.loading.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.cache_key import CacheKey, default_cache_directory
 from tfrtool.loading.dataset import Dataset, Split, open_dataset
 from tfrtool.loading.decode import batch_parser, decoder, features_decoder
-from tfrtool.loading.disk_cache import open_disk_cache, read_disk_cache, write_disk_cache
+from tfrtool.loading.disk_cache import holds_disk_cache, open_disk_cache, write_disk_cache
 from tfrtool.loading.image_store import ImageStore
 from tfrtool.loading.options import Cache, LoadOptions, Recipe
 from tfrtool.loading.order import Order
@@ -195,8 +195,7 @@ def load_decoded(
 def has_disk_cache(dataset: Dataset, options: LoadOptions) -> bool:
     """Tell whether an earlier run has left a whole cache on disk for these options."""
     share = _Share.of(count_images(dataset, options), options, None)
-    directory, key = _disk_cache_key(dataset, options, share)
-    return open_disk_cache(directory, key) is not None
+    return holds_disk_cache(*_disk_cache_key(dataset, options, share))
 
 
 def _ours(
@@ -232,7 +231,10 @@ def _stored(dataset: Dataset, options: LoadOptions, share: _Share, store: ImageS
         seed=options.seed,
     )
     decoded = load_decoded(
-        dataset, options, share, lambda files: files.filter(plain(lambda _: store.missing()))
+        dataset,
+        replace(options, deterministic=True),  # whoever fills it gives each row the same image
+        share,
+        lambda files: files.filter(plain(lambda _: store.missing())),
     )
     counter = epoch_counter(options)
 
@@ -261,7 +263,7 @@ def _disk_store(
         cache = write_disk_cache(
             directory, key, decoded, lambda done: on_cached(done, share.images)
         )
-    return ImageStore.of(*read_disk_cache(cache))
+    return ImageStore.of(cache)
 
 
 def _disk_cache_key(dataset: Dataset, options: LoadOptions, share: _Share) -> tuple[Path, CacheKey]:

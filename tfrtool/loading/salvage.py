@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -66,7 +65,7 @@ def name_damage(dataset: Dataset, splits: Iterable[Split], error: Exception) -> 
         for item in _read(path, compression):
             if isinstance(item, Fault):
                 if item.kind is not FaultKind.EMPTY:
-                    return as_error(path, item, in_dataset=True)
+                    return as_error(path, item)
             elif (problem := check.problem(item.payload)) is not None:
                 return _unusable(path, item, problem)
             else:
@@ -87,8 +86,8 @@ def _unusable(path: Path, record: Record, problem: str) -> DatasetError:
         path=path,
         record=record.index,
         offset=record.offset,
-        hint="tfrtool train --on-corrupt skip leaves out what can't be used, and tfrtool inspect "
-        f"shard {shlex.quote(str(path))} --record {record.index} shows it",
+        hint=f"--on-corrupt skip leaves out what can't be used, tfrtool inspect shard {path} "
+        f"--record {record.index} shows it",
     )
 
 
@@ -344,4 +343,5 @@ def _decoding_problem(dataset: Dataset, record: Record) -> str:
 def _words(error: Exception) -> str:
     """Return the first line of what TensorFlow says, without the names of its graph's nodes."""
     lines = _GRAPH_NODE.sub("", str(error)).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
+    # What comes before an error of Python's names the dataset's stages, and the error's class.
+    return lines[0].rpartition("ValueError: ")[2][:300] if lines else type(error).__name__
