@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
@@ -22,6 +23,7 @@ from tests.sources.trees import contents, labelled, open_tree, write_folder, wri
 from tfrtool.errors import SourceError, WriteError
 from tfrtool.sources.open import LabelFrom, open_source
 from tfrtool.sources.tar_archive import SPOOL
+from tfrtool.sources.tar_headers import read_headers
 
 TREE = {"cat/1.jpg": b"one" * 400, "readme.txt": b"x" * 600, "dog/2.jpg": bytes(range(256)) * 4}
 IMAGES = {key: data for key, data in TREE.items() if key.endswith(".jpg")}
@@ -323,3 +325,37 @@ def test_damage_is_told_or_changes_no_name(
     except SourceError:
         return
     assert [len(data) for data in contents(source).values()] == [i.bytes for i in source.items]
+
+
+def _facts(info: tarfile.TarInfo) -> tuple[str, bytes, str, int, int]:
+    name = info.name.rstrip("/") if info.isdir() else info.name
+    return name, info.type, info.linkname, info.size, info.offset_data
+
+
+_KEYS = st.text("ab/.é \udce9", min_size=1, max_size=150).map(lambda text: f"cat/{text}.jpg")
+_KINDS = st.sampled_from([tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE])
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(_KEYS, _KINDS, _KEYS, st.binary(max_size=600)), max_size=6),
+    st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
+)
+def test_headers_read_as_tarfile_reads_them(
+    members: list[tuple[str, bytes, str, bytes]], form: int
+) -> None:
+    """Names, kinds, targets, sizes and offsets are those that the standard library finds."""
+    file = io.BytesIO()
+    with tarfile.open(
+        fileobj=file, mode="w", format=form, encoding="utf-8", errors="surrogateescape"
+    ) as archive:
+        for name, kind, target, data in members:
+            info = _info(name, kind, target)
+            info.size = len(data) if kind == tarfile.REGTYPE else 0
+            with contextlib.suppress(ValueError):  # too long for USTAR
+                archive.addfile(info, io.BytesIO(data))
+    file.seek(0)
+    with tarfile.open(fileobj=file, encoding="utf-8", errors="surrogateescape") as archive:
+        expected = [_facts(info) for info in archive]
+    file.seek(0)
+    assert [_facts(info) for info in read_headers(file)] == expected

@@ -16,13 +16,10 @@ from tfrtool.errors import UsageError, WriteError
 from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.sources.items import Item, Source
+from tfrtool.writing.cuts import cut_by_number, shard_boundaries
 from tfrtool.writing.findings import Audit
 from tfrtool.writing.options import SplitShare, WriteOptions
-from tfrtool.writing.plan import (
-    ShardTask,
-    plan_shards,
-    shard_boundaries,
-)
+from tfrtool.writing.plan import ShardTask, plan_shards
 
 HALVES = (SplitShare(name="train", fraction=0.5), SplitShare(name="test", fraction=0.5))
 
@@ -72,7 +69,7 @@ def _plan(
         leaders=[first[digest] for digest in numbers],
         digests=numbers,
     )
-    return plan_shards(source, audit, options, Path("out"))
+    return plan_shards(source, audit, options, Path("out"), cut_by_number(options.shards or 1))
 
 
 def _keys(tasks: tuple[ShardTask, ...]) -> list[list[str]]:
@@ -105,14 +102,6 @@ def test_order_is_shuffled_by_the_seed() -> None:
     assert first != second
     (plain,) = _keys(_plan(items, _options(shuffle=False)))
     assert plain == sorted(plain)
-
-
-def test_shards_by_size() -> None:
-    """Without a number of shards, none holds more than the size but for one image."""
-    tasks = _plan(_items(100, size=10), _options(shard_bytes=250))
-    assert len(tasks) == 4
-    assert [len(task.items) for task in tasks] == [25, 25, 25, 25]
-    assert str(tasks[0].name) == "dataset-train.tfrecord-00000-of-00004"
 
 
 @given(st.integers(1, 10_000), st.integers(1, 500))

@@ -120,7 +120,8 @@ def model_options(command: Command) -> Command:
             type=click.Choice(["float32", "bfloat16"]),
             default="float32",
             show_default=True,
-            help="What the model computes in.",
+            help="What a frozen base computes in whose outputs are kept: with --trainable head, "
+            "--cache features or auto, and no --augment.",
         ),
         click.option("--epochs", type=click.IntRange(1), default=5, show_default=True, metavar="N"),
         click.option(

@@ -162,7 +162,7 @@ def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
     yield "read", ", ".join(part for part in (shards, size, compression) if part)
     lost = sum(shard.lost for shard in report.shards)
     text = human_count(report.records, "whole record" if lost else "record")
-    yield "records", f"{text}; the CRCs of lengths and payloads hold"
+    yield "records", f"{text}; the CRCs of lengths and payloads hold" if report.records else text
     payloads = Counter[PayloadKind]()
     for shard in report.shards:
         payloads[shard.payload] += shard.records
@@ -209,12 +209,14 @@ def _next_steps(report: VerifyReport) -> Iterator[str]:
     if mendable:
         what = "it" if len(mendable) == 1 else "each"
         count = human_count(len(mendable), "damaged shard")
-        yield from _wrapped(
-            f"{count}: fetch {what} again from where it is whole, or keep the records whose CRCs "
-            "hold: tfrtool repair SHARD OUT",
-            "",
-            "",
+        described = any(found.info is not None for found in report.directories)
+        rest = (
+            "train without what is damaged: tfrtool train DATASET --on-corrupt skip"
+            if described  # a repaired shard would not have the records that its metadata says
+            else "keep the records whose CRCs hold: tfrtool repair SHARD OUT"
         )
+        text = f"{count}: fetch {what} again from where it is whole, or {rest}"
+        yield from _wrapped(text, "", "")
     else:
         yield "tfrtool verify --json lists all faults for programs"
 

@@ -66,7 +66,7 @@ _SHOWN = 5
     type=SIZE,
     default="128MiB",
     show_default=True,
-    help="Size of a shard, where --shards is not given.",
+    help="Size of a shard before compression, to a tenth or one record; not beside --shards.",
 )
 @click.option(
     "--seed",

@@ -62,15 +62,19 @@ def shared_text(image: Shared) -> str:
 
 def _planned(report: PlanReport) -> list[str]:
     lines = []
+    about = "" if report.estimated_from is None else "about "
     for split, labels in report.labels.items():
         shards = [shard for shard in report.shards if shard.name.split == split]
-        size = f"about {human_bytes(sum(shard.bytes for shard in shards))}"
+        size = f"{about}{human_bytes(sum(shard.bytes for shard in shards))}"
         lines.append(_split(split, labels, len(shards), size))
         for shard in shards[:_SHARDS_SHOWN]:
             size = human_bytes(shard.bytes)
-            lines.append(f"  {shard.name}  {human_count(shard.records, 'record')}, about {size}")
+            lines.append(f"  {shard.name}  {human_count(shard.records, 'record')}, {about}{size}")
         if len(shards) > _SHARDS_SHOWN:
             lines.append(f"  and {len(shards) - _SHARDS_SHOWN:,} more shards")
+    if report.estimated_from is not None:
+        tried = human_count(report.estimated_from, "image")
+        lines.append(f"sizes and numbers of shards are estimated: {tried} of them tried")
     return lines
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tfrtool.errors import ShardError
+from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.inspection.bit_flip import find_bit_flip
 from tfrtool.records.compression import Compression, holds_header
 from tfrtool.records.framing import (
@@ -23,7 +24,7 @@ from tfrtool.records.framing import (
     FaultKind,
 )
 from tfrtool.records.shards import Shard
-from tfrtool.records.stream import Stream, open_shard
+from tfrtool.records.stream import Stream, folder_of, open_shard
 
 __all__ = ["Evidence", "likely_cause"]
 
@@ -90,6 +91,12 @@ class Evidence:
     def is_plain(self) -> bool:
         """Whether offsets of faults are offsets in the file."""
         return self.shard.compression is Compression.NONE
+
+    @property
+    def is_described(self) -> bool:
+        """Whether metadata beside the file says how many records it has."""
+        folder = folder_of(self.source)
+        return folder is not None and (folder / DATASET_INFO).is_file()
 
     @cached_property
     def text_mode(self) -> str | None:
@@ -224,6 +231,8 @@ def _crc(fault: Fault, evidence: Evidence) -> str | None:
 def _keep(evidence: Evidence) -> str:
     if not evidence.records:
         return "write it again"
+    if evidence.is_described:  # a repaired one would not have the records that are said
+        return "tfrtool train --on-corrupt skip leaves out what is damaged"
     noun = "record" if evidence.records == 1 else "records"
     return f"tfrtool repair keeps its {evidence.records:,} whole {noun}"
 

@@ -125,7 +125,7 @@ def _waiting(found: Measured) -> tuple[Bottleneck, str] | None:
         why = (
             "there is one shard to read from, and tfrtool write --shards makes more"
             if found.shards == 1
-            else "--parallel-calls and --cycle-length let more be done at a time"
+            else "--parallel-calls and --cycle-length of tfrtool train let more be done at a time"
         )
         return Bottleneck.WAITING, (
             f"Waiting is the bottleneck: {found.idle:.1f} of {found.cores} cores had nothing to "
@@ -172,14 +172,14 @@ def _help(bottleneck: Bottleneck, found: Measured) -> str:
         Bottleneck.READING: "records hold far more than the images that come out of them, and "
         f"--resize {size} of tfrtool write makes them smaller",
         Bottleneck.INFLATING: "shards written with --compression none need no inflating",
-        Bottleneck.PARSING: "records are small, and batched_parse of LoadOptions parses many of "
-        "them at a time",
+        Bottleneck.PARSING: "records are small, and in Python, LoadOptions(batched_parse=N) parses "
+        "N of them at a time",
         Bottleneck.BATCHING: "copying and rescaling are all that is left, and take less only with "
         "a smaller --image-size",
         Bottleneck.MEMORY: "that is the kernel at work, which clears each page of the cache and of "
         "the batches before it is used, and only a smaller --image-size needs fewer",
         Bottleneck.HANDING_OVER: "handing images from thread to thread costs more than the work "
-        "on them, and batched_parse of LoadOptions hands over fewer",
+        "on them, and in Python, LoadOptions(batched_parse=N) hands over fewer",
     }[bottleneck]
 
 
@@ -193,8 +193,8 @@ def _notes(found: Measured) -> list[str]:
     if found.first_batch > _MOSTLY * found.first_seconds:
         notes.append(
             f"The first batch of a first epoch came after {found.first_batch:.1f} of "
-            f"{found.first_seconds:.1f} s, once there was enough to draw from; a smaller "
-            "--shuffle-buffer starts sooner."
+            f"{found.first_seconds:.1f} s, once there was enough to draw from; tfrtool train "
+            "with a smaller --shuffle-buffer starts sooner."
         )
     if found.shards == 1:
         notes.append("There is one shard, and so nothing to interleave.")

@@ -62,7 +62,7 @@ def find_classes(
         for item in _items(path):
             if isinstance(item, Fault):
                 if on_corrupt is OnCorrupt.STOP and item.kind is not FaultKind.EMPTY:
-                    raise as_error(path, item)
+                    raise as_error(path, item, in_dataset=True)
                 continue
             values = single_values(item.payload, (key, companion or key)) or {}
             value = values.get(key)

@@ -270,7 +270,7 @@ def _count(path: Path) -> int:
         return count_records(path)
     except CorruptShardError as error:
         # Bytes too many or too few show in the header after them; CRCs tell where they are.
-        raise first_fault(path) or error from error
+        raise first_fault(path, in_dataset=True) or error from error
 
 
 def _features(

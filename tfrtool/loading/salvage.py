@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -65,7 +66,7 @@ def name_damage(dataset: Dataset, splits: Iterable[Split], error: Exception) -> 
         for item in _read(path, compression):
             if isinstance(item, Fault):
                 if item.kind is not FaultKind.EMPTY:
-                    return as_error(path, item)
+                    return as_error(path, item, in_dataset=True)
             elif (problem := check.problem(item.payload)) is not None:
                 return _unusable(path, item, problem)
             else:
@@ -86,8 +87,8 @@ def _unusable(path: Path, record: Record, problem: str) -> DatasetError:
         path=path,
         record=record.index,
         offset=record.offset,
-        hint=f"--on-corrupt skip leaves out what can't be used, tfrtool inspect shard {path} "
-        f"--record {record.index} shows it",
+        hint="tfrtool train --on-corrupt skip leaves out what can't be used, and tfrtool inspect "
+        f"shard {shlex.quote(str(path))} --record {record.index} shows it",
     )
 
 

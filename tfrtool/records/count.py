@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def count_records(shard: Location) -> int:
     return count.records
 
 
-def first_fault(path: Path) -> CorruptShardError | None:
+def first_fault(path: Path, *, in_dataset: bool = False) -> CorruptShardError | None:
     """Return the first damage in a shard, CRCs of payloads included, as an error; None if whole.
 
     Raises:
@@ -86,16 +87,31 @@ def first_fault(path: Path) -> CorruptShardError | None:
     with open_shard(path) as file:
         for item in read_records(file):
             if isinstance(item, Fault):
-                return as_error(path, item)
+                return as_error(path, item, in_dataset=in_dataset)
     return None
 
 
-def as_error(path: Path, fault: Fault) -> CorruptShardError:
-    """Return a fault as an error, for callers that can't go on with it."""
+def as_error(path: Path, fault: Fault, *, in_dataset: bool = False) -> CorruptShardError:
+    """Return a fault as an error, for callers that can't go on with it.
+
+    Args:
+        path: the shard.
+        fault: its first fault.
+        in_dataset: whether other files say how many records it has: a repaired one has fewer.
+    """
+    hint = None  # the message says what it is instead of a TFRecord file
+    if in_dataset:
+        hint = "tfrtool train --on-corrupt skip leaves out what is damaged"
+    elif fault.kind is not FaultKind.NOT_TFRECORD:
+        shard = shlex.quote(str(path))
+        hint = (
+            f"tfrtool verify {shard} lists all damage, and tfrtool repair {shard} OUT saves what "
+            "is whole"
+        )
     return CorruptShardError(
         fault.message,
         path=path,
         record=fault.record,
         offset=fault.offset,
-        hint=f"tfrtool verify {path} lists all damage, tfrtool repair saves the rest",
+        hint=hint,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shlex
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
@@ -66,7 +67,9 @@ def make_index(shard: Path) -> array[int]:
             raise ShardError(
                 f"compressed with {compression.value}: its records can't be read at random",
                 path=shard,
-                hint="uncompress it first (gzip -dc SHARD > COPY)",
+                hint=f"uncompress it first: gzip -dc < {shlex.quote(str(shard))} > COPY"
+                if compression is Compression.GZIP
+                else "uncompress it first",
             )
         size = os.fstat(file.fileno()).st_size
         _, end = hop(file, size, offsets)

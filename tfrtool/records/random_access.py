@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -168,7 +169,7 @@ class Records(Sequence[Record]):
             path=path,
             record=index,
             offset=self._offsets[shard][index],
-            hint=f"tfrtool verify {path} lists all damage",
+            hint=f"tfrtool verify {shlex.quote(str(path))} lists all damage",
         )
 
     def _record_at(self, shard: int, index: int) -> Record | None:

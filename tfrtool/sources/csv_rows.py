@@ -11,13 +11,13 @@ from typing import BinaryIO
 from tfrtool.errors import SourceError
 from tfrtool.sources.listing import is_image_name
 from tfrtool.sources.table_rows import (
-    LONGEST_ROW,
     Row,
     check_no_boxes,
     find_columns,
     no_columns,
     other_columns,
 )
+from tfrtool.storage.limits import MAX_ROW_BYTES
 
 __all__ = ["read_csv"]
 
@@ -56,14 +56,14 @@ class _Lines:
         self._file = file
 
     def __iter__(self) -> Iterator[str]:
-        while line := self._file.readline(LONGEST_ROW + 1):
+        while line := self._file.readline(MAX_ROW_BYTES + 1):
             self.number += 1
             self.taken += len(line)
-            if self.taken > LONGEST_ROW:
+            if self.taken > MAX_ROW_BYTES:
                 raise SourceError(
                     f"line {self.number}: the row is too long",
                     path=self.table,
-                    expected=f"at most {LONGEST_ROW:,} bytes",
+                    expected=f"at most {MAX_ROW_BYTES:,} bytes",
                     hint="perhaps a quotation mark lacks the one that ends it",
                 )
             yield _decoded(line, self.number, self.table)

@@ -9,13 +9,13 @@ from typing import BinaryIO
 
 from tfrtool.errors import SourceError
 from tfrtool.sources.table_rows import (
-    LONGEST_ROW,
     Row,
     check_no_boxes,
     find_columns,
     no_columns,
     other_columns,
 )
+from tfrtool.storage.limits import MAX_ROW_BYTES
 
 __all__ = ["read_json_lines"]
 
@@ -51,7 +51,7 @@ def read_json_lines(file: BinaryIO, table: Path) -> Iterator[Row]:
         where = f"line {number}"
         try:
             if line is None:
-                raise ValueError(f"longer than {LONGEST_ROW:,} bytes")
+                raise ValueError(f"longer than {MAX_ROW_BYTES:,} bytes")
             row = _json_row(line, where, number, first=first, table=table)
         except (ValueError, RecursionError) as error:
             problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -72,13 +72,13 @@ def read_json_lines(file: BinaryIO, table: Path) -> Iterator[Row]:
 def _json_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
     """Yield numbered lines; None for one that is too long."""
     number = 0
-    while line := file.readline(LONGEST_ROW + 1):
+    while line := file.readline(MAX_ROW_BYTES + 1):
         number += 1
-        if len(line) <= LONGEST_ROW:
+        if len(line) <= MAX_ROW_BYTES:
             yield number, line
             continue
         while line and not line.endswith(b"\n"):
-            line = file.readline(LONGEST_ROW)
+            line = file.readline(MAX_ROW_BYTES)
         yield number, None
 
 

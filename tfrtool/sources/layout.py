@@ -263,7 +263,7 @@ def _flat_hint(images: Sequence[str]) -> str:
         shown = ", ".join(printable(name) for name in names[:_EXAMPLES])
         more = ", ..." if len(names) > _EXAMPLES else ""
         return f"--label-from name takes the labels from the names ({shown}{more})"
-    return "move them into one folder a class, or try --label-from name"
+    return "move them into one folder a class"
 
 
 def _join(where: str, key: str) -> str:

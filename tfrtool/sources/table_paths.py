@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import stat
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from urllib.parse import unquote, urlsplit
 from tfrtool.sources.folder_reader import read_file
 from tfrtool.sources.items import Item
 from tfrtool.sources.table_rows import Row
+from tfrtool.storage.limits import MAX_PATH_LENGTH
 
 __all__ = [
-    "LONGEST_PATH",
     "Bounds",
+    "OutsideError",
     "RefusedRowError",
     "TableReader",
     "find_reader",
@@ -26,9 +28,6 @@ __all__ = [
 ]
 
 _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://", re.IGNORECASE)
-LONGEST_PATH = 4096
-"""Characters; PATH_MAX of Linux, in bytes."""
-
 _MOST_FOLDERS = 32
 """Leading folders that are tried without; tables are moved with their images, not deep trees."""
 
@@ -66,6 +65,10 @@ class TableReader:
         return os.path.join(self.root, key.removeprefix(self.dropped))  # noqa: PTH118
 
 
+class OutsideError(Exception):
+    """A file is not where a table's files may be; says where it is."""
+
+
 class Bounds:
     """The folders that a table may name files in; links don't lead out of them either.
 
@@ -79,23 +82,33 @@ class Bounds:
             folder: the table's own folder, absolute.
             root: another one that the user gave, absolute.
         """
-        self._folders = [
-            os.path.join(os.path.realpath(place), "")  # noqa: PTH118 - with a slash behind
-            for place in (folder, root)
-            if place is not None
-        ]
-        self._real: dict[str, str] = {}  # of folders: there are fewer than files
+        self._bounds = tuple(_real_folder(place) for place in (folder, root) if place is not None)
+        self._outside: dict[str, bool] = {}  # by folder: there are fewer than files
 
-    def outside(self, path: str) -> str | None:
-        """Return where a path truly leads if that is out of bounds; None where it isn't."""
-        folder, name = os.path.split(path)
-        real = self._real.get(folder)
-        if real is None:
-            real = self._real[folder] = os.path.realpath(folder)
-        real = os.path.join(real, name)  # noqa: PTH118
-        if os.path.islink(path):  # noqa: PTH114
-            real = os.path.realpath(path)
-        return None if real.startswith(tuple(self._folders)) else real
+    def look(self, path: str) -> os.stat_result:
+        """Return the status of a file.
+
+        Raises:
+            OutsideError: it is out of bounds, wherever it seems to be.
+            OSError: it can't be looked at.
+        """
+        folder = path[: max(path.rfind("/"), path.rfind(os.sep)) + 1]
+        outside = self._outside.get(folder)
+        if outside is None:
+            outside = not _real_folder(folder).startswith(self._bounds)
+            self._outside[folder] = outside
+        if outside:
+            raise OutsideError(os.path.realpath(path))
+        status = os.lstat(path)  # a Path costs twice as much
+        if not stat.S_ISLNK(status.st_mode):
+            return status
+        if not (real := os.path.realpath(path)).startswith(self._bounds):
+            raise OutsideError(real)
+        return os.stat(path)  # noqa: PTH116
+
+
+def _real_folder(folder: str) -> str:
+    return os.path.join(os.path.realpath(folder), "")  # noqa: PTH118 - with a slash at its end
 
 
 def find_reader(
@@ -167,8 +180,8 @@ def plain_path(path: str) -> str:
     """Return a path of a table in its simplest form."""
     if not path:
         raise RefusedRowError("no path")
-    if len(path) > LONGEST_PATH:
-        raise RefusedRowError(f"its path is longer than {LONGEST_PATH:,} characters")
+    if len(path) > MAX_PATH_LENGTH:
+        raise RefusedRowError(f"its path is longer than {MAX_PATH_LENGTH:,} characters")
     _check_printable(path)
     match = _SCHEME.match(path)
     if match is not None:

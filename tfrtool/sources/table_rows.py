@@ -10,7 +10,6 @@ from pathlib import Path
 from tfrtool.errors import SourceError, printable
 
 __all__ = [
-    "LONGEST_ROW",
     "Places",
     "Row",
     "check_no_boxes",
@@ -35,9 +34,6 @@ _BOXES = (
     *((name,) for name in ("encodedpixels", "segmentation", "polygon", "mask", "maskpath")),
 )
 """Columns of annotations, without what is no letter or digit in their names."""
-
-LONGEST_ROW = 1024 * 1024
-"""Bytes. A path and a label take a hundred, columns of captions and boxes some thousand."""
 
 _COLUMNS_SHOWN = 10
 _TEXT_SHOWN = 40

@@ -20,8 +20,8 @@ from tfrtool.sources.listing import size_problem
 from tfrtool.sources.split_names import SPLIT_NAMES, SPLIT_ORDER
 from tfrtool.sources.table_labels import number_notice, refused_label, sort_labels
 from tfrtool.sources.table_paths import (
-    LONGEST_PATH,
     Bounds,
+    OutsideError,
     RefusedRowError,
     TableReader,
     find_reader,
@@ -29,6 +29,7 @@ from tfrtool.sources.table_paths import (
     spellings,
 )
 from tfrtool.sources.table_rows import Row
+from tfrtool.storage.limits import MAX_PATH_LENGTH
 from tfrtool.storage.opening import open_regular
 
 __all__ = ["read_table"]
@@ -104,7 +105,7 @@ class _Gathering:
         """Make an item of a row, or say why it can't be one."""
         if len(self._dropped) < _MOST_COLUMNS:
             self._dropped.update(dict.fromkeys(row.dropped))
-        name = row.path[:LONGEST_PATH] or row.where
+        name = row.path[:MAX_PATH_LENGTH] or row.where
         try:
             if row.problem is not None:
                 raise RefusedRowError(row.problem)
@@ -131,16 +132,15 @@ class _Gathering:
         problem = "no such file"
         for key in spellings(name, self._reader):
             path = self._reader.path_of(key)
-            outside = self._bounds.outside(path)
-            if outside is not None:
+            try:
+                status = self._bounds.look(path)
+            except OutsideError as outside:
                 raise SourceError(
                     f"{where} names a file outside of the table's folder",
                     path=self._table,
-                    found=printable(outside),
+                    found=printable(str(outside)),
                     hint="--root DIR lets it name the files below DIR",
-                )
-            try:
-                status = os.stat(path)  # noqa: PTH116 - costs twice as a Path
+                ) from outside
             except OSError as error:
                 if error.errno not in _NO_SUCH_FILE:
                     raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error

@@ -21,6 +21,7 @@ from tfrtool.sources.items import DamagedItemError, Item
 from tfrtool.sources.listing import Listing, size_problem
 from tfrtool.sources.members import Members
 from tfrtool.sources.zip_directory import ZipDamageError, ZipMember, read_directory
+from tfrtool.storage.limits import MAX_LZMA_MEMORY, MAX_PATH_LENGTH
 from tfrtool.storage.opening import open_regular
 
 __all__ = ["ZipReader", "list_zip"]
@@ -32,8 +33,6 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 _SLACK = 512
 """Bytes for a member's name and extra fields that are read together with its data."""
 
-_LONGEST_LINK = 4096
-_LZMA_MEMORY = 256 << 20
 _METHODS = frozenset(
     {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA}
 )
@@ -122,7 +121,7 @@ def _add(members: Members, member: ZipMember, path: str, problem: str | None) ->
         members.add_problem(name, problem)
     elif kind == stat.S_IFLNK:
         target, crc = None, 0
-        if member.size <= _LONGEST_LINK and member.packed <= 2 * _LONGEST_LINK:
+        if member.size <= MAX_PATH_LENGTH and member.packed <= 2 * MAX_PATH_LENGTH:
             target, crc = _read_member(path, _place(member), member.size)
         if target is None or zlib.crc32(target) != crc:
             members.add_problem(name, "a link that can't be read")
@@ -185,7 +184,7 @@ def _unpack(data: bytes, method: int, size: int) -> bytes | None:
         elif method == zipfile.ZIP_BZIP2:
             unpacker = bz2.BZ2Decompressor()
         else:
-            unpacker = lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_LZMA_MEMORY)
+            unpacker = lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=MAX_LZMA_MEMORY)
             # Zip has a version and a length before the properties (5.8.8), and no size behind.
             data = data[4:9] + b"\xff" * 8 + data[9:]
         unpacked = unpacker.decompress(data, size + 1)

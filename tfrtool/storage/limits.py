@@ -17,8 +17,11 @@ __all__ = [
     "MAX_FRAMES",
     "MAX_IMAGE_BYTES",
     "MAX_IMAGE_PIXELS",
+    "MAX_LZMA_MEMORY",
     "MAX_METADATA_BYTES",
     "MAX_METADATA_CHUNKS",
+    "MAX_PATH_LENGTH",
+    "MAX_ROW_BYTES",
     "MAX_SCANS",
     "MAX_SCAN_PIXELS",
     "MAX_SEGMENTS",
@@ -45,6 +48,16 @@ and bitmaps of drawings to a tenth; a hundredth is what bombs are made of."""
 MAX_DEFLATE_RATIO = 1100
 """Of all bytes that a compressed archive unpacks to, those that nobody keeps included, and its own.
 Deflate reaches 1,032 with zeros; bzip2 and LZMA a thousand times that, and take hours."""
+
+MAX_LZMA_MEMORY = 256 * 1024 * 1024
+"""Of one unpacker of LZMA, in bytes; xz' highest preset has a dictionary of 64 MiB."""
+
+MAX_PATH_LENGTH = 4096
+"""Of a path in a table, or that a link in an archive leads to: PATH_MAX of Linux."""
+
+MAX_ROW_BYTES = 1024 * 1024
+"""Of a row of a table. A path and a label take a hundred, columns of captions and boxes some
+thousand."""
 
 MAX_ENTRIES_WALKED = 10_000
 """Of a directory without shards, the files and folders below it among which some are looked for,

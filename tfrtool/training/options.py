@@ -184,7 +184,8 @@ class TrainOptions:
         if not (features and self.freezes_base and self.augment is None):
             raise UsageError(
                 f"{self.precision.value} is for a frozen base whose features are kept",
-                hint="it needs --trainable head, --cache features or auto, and no --augment",
+                hint="it needs a model of keras.applications, --trainable head, --cache features "
+                "or auto, --recipe tfrtool, and no --augment",
             )
 
     def _require_published(self) -> None:

@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError
+from tfrtool.records.names import ShardName
 from tfrtool.storage.opening import open_regular
+from tfrtool.writing.cuts import Cut, cut_as_before
 from tfrtool.writing.directory import METADATA, REPORT, listed_shards, read_report
 from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.plan import ShardResult, ShardTask
@@ -20,13 +22,13 @@ __all__ = ["complete_results", "differences", "noted_result"]
 
 
 def complete_results(
-    tasks: Sequence[ShardTask], plan: str, options: WriteOptions, *, begun: bool
+    planned: Callable[[Cut], Sequence[ShardTask]], plan: str, options: WriteOptions, *, begun: bool
 ) -> list[ShardResult] | None:
     """Return the results of a write that is complete, and of just these tasks.
 
     Args:
-        tasks: the shards that are to be in the dataset's directory.
-        plan: their digest, as `plan_digest` has it.
+        planned: gives the shards that are to be in the dataset's directory, cut as they are there.
+        plan: the digest of those that were planned first, as `plan_digest` has it.
         options: what they are of.
         begun: whether an interrupted write is there to go on with.
 
@@ -41,6 +43,11 @@ def complete_results(
         return None
     report = read_report(dataset)
     listed = listed_shards(report) if report.get("plan") == plan else {}
+    names = sorted(filter(None, map(ShardName.parse, listed)), key=lambda name: name.index)
+    records: dict[str, list[Any]] = {name.split: [] for name in names}
+    for name in names:
+        records[name.split].append(listed[str(name)].get("records"))
+    tasks = planned(cut_as_before(records))
     results = {
         str(task.name): noted_result(
             task, listed.get(str(task.name), {}), dataset / str(task.name), follow=True

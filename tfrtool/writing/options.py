@@ -86,7 +86,8 @@ class WriteOptions:
         splits: the splits; their fractions add up to 1. None means the source's own splits, or
             all in ``train`` where it has none; a source with splits of its own takes no others.
         shards: how many shards each split gets; None goes by `shard_bytes`.
-        shard_bytes: the most payload that a shard should hold, in bytes.
+        shard_bytes: the size of a shard in bytes, before compression; those that are written keep
+            to it within a tenth, or one record.
         seed: decides the splits and the order of records.
         shuffle: whether records are shuffled; else they are in the order of their keys.
         compression: of the shards.

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-from tfrtool.errors import UsageError, WriteError
+from tfrtool.errors import WriteError
 from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.records.names import ShardName
 from tfrtool.sources.items import Item, ItemReader, Source
+from tfrtool.writing.cuts import Cut
 from tfrtool.writing.findings import Audit, ShardFindings
 from tfrtool.writing.options import SplitShare, WriteOptions
 
@@ -24,7 +25,6 @@ __all__ = [
     "plan_digest",
     "plan_shards",
     "plan_unseen",
-    "shard_boundaries",
     "splitter",
     "with_fingerprint",
 ]
@@ -92,7 +92,7 @@ class ShardResult:
 
 
 def plan_shards(
-    source: Source, audit: Audit, options: WriteOptions, directory: Path
+    source: Source, audit: Audit, options: WriteOptions, directory: Path, cut: Cut
 ) -> tuple[ShardTask, ...]:
     """Distribute the items that passed the audit over splits and shards.
 
@@ -102,15 +102,16 @@ def plan_shards(
     Args:
         source: where the items are from.
         audit: which of them are written, and which of these are copies of each other.
-        options: splits, number or size of shards, seed, order.
+        options: splits, seed, order.
         directory: where the shards are to be written.
+        cut: where one shard ends and the next starts.
 
     Raises:
         WriteError: a split would get no image.
         UsageError: a split would get fewer images than shards.
     """
     tasks = []
-    for task in _tasks(source, _by_split(source, audit, options), options, directory):
+    for task in _tasks(source, _by_split(source, audit, options), options, directory, cut):
         convert = frozenset(
             place for place, position in enumerate(task.positions) if position in audit.converted
         )
@@ -121,7 +122,7 @@ def plan_shards(
 
 
 def plan_unseen(
-    source: Source, options: WriteOptions, directory: Path
+    source: Source, options: WriteOptions, directory: Path, cut: Cut
 ) -> tuple[ShardTask, ...] | None:
     """Distribute all items over shards before anybody has looked at them.
 
@@ -142,7 +143,7 @@ def plan_unseen(
         by_split = {shares[0].name: list(range(len(source.items)))}
     else:
         return None
-    return tuple(_tasks(source, by_split, options, directory))
+    return tuple(_tasks(source, by_split, options, directory, cut))
 
 
 def with_fingerprint(
@@ -186,6 +187,7 @@ def _tasks(
     by_split: Mapping[str, list[int]],
     options: WriteOptions,
     directory: Path,
+    cut: Cut,
 ) -> Iterator[ShardTask]:
     """Yield tasks for the positions of items of each split, without any finding."""
     items = source.items
@@ -201,8 +203,7 @@ def _tasks(
             members.sort(key=lambda position: order(items[position].key))
         else:
             members.sort(key=lambda position: items[position].key)
-        size = sum(items[position].bytes for position in members)
-        bounds = shard_boundaries(len(members), _shard_count(split, len(members), size, options))
+        bounds = cut(split, members)
         for index, (start, end) in enumerate(pairwise(bounds)):
             name = ShardName(dataset=options.name, split=split, index=index, count=len(bounds) - 1)
             yield ShardTask(
@@ -260,23 +261,6 @@ def splitter(splits: Sequence[SplitShare], seed: int) -> Callable[[str], str]:
         return splits[bisect_right(ends, place)].name
 
     return split_of
-
-
-def shard_boundaries(records: int, shards: int) -> list[int]:
-    """Return where each shard starts, and the end: ``round(records * i / shards)``, as in TFDS."""
-    return [round(records * index / shards) for index in range(shards + 1)]
-
-
-def _shard_count(split: str, records: int, size: int, options: WriteOptions) -> int:
-    if options.shards is None:
-        return min(max(-(-size // options.shard_bytes), 1), records)
-    if options.shards > records:
-        raise UsageError(
-            f"split {split!r} has too few images for its shards",
-            expected=f"at most {records} shards",
-            found=options.shards,
-        )
-    return options.shards
 
 
 def _hasher(purpose: str, seed: int) -> Callable[[str], bytes]:

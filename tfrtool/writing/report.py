@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,24 +10,34 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import printable
+from tfrtool.examples.tfds_metadata import (
+    DATASET_INFO,
+    FEATURES,
+    LABELS,
+    DatasetInfo,
+    SplitInfo,
+    image_features_json,
+)
+from tfrtool.examples.written import REPORT
+from tfrtool.images.recipe import Encode, ImageRecipe
+from tfrtool.records.compression import Compression
 from tfrtool.records.names import ShardName
 from tfrtool.sources.items import LeftOut, Source
 from tfrtool.writing.copies import Shared, shared_images
 from tfrtool.writing.findings import Audit, Conversion
 from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.plan import ShardResult, ShardTask
+from tfrtool.writing.sizes import RecordSizes
 
 __all__ = [
     "PlanReport",
     "PlannedShard",
     "SplitReport",
     "WriteReport",
+    "metadata_texts",
     "plan_report",
     "split_reports",
 ]
-
-_RECORD_OVERHEAD = 90
-"""Bytes of a record beyond image and name: the frame, and the Example's tags, names and label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +155,7 @@ class PlannedShard:
     Attributes:
         name: its name.
         records: how many records it would have.
-        bytes: its size, about: images that are encoded anew count as they are now.
+        bytes: its size; about, where the plan was estimated.
     """
 
     name: ShardName
@@ -167,6 +178,8 @@ class PlanReport:
         ignored: files that were not taken for images.
         duplicates: how many images are exact copies of another one.
         across_splits: images whose copies are in several of the source's own splits.
+        estimated_from: how many images were tried to estimate the sizes; None where these are
+            known.
         notices: how the source was understood, where that is not plain.
     """
 
@@ -180,6 +193,7 @@ class PlanReport:
     ignored: tuple[LeftOut, ...]
     duplicates: int
     across_splits: tuple[Shared, ...]
+    estimated_from: int | None
     notices: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -189,6 +203,7 @@ class PlanReport:
             "name": self.name,
             "version": self.version,
             "dry_run": True,
+            "bytes_estimated_from": self.estimated_from,
             "splits": {
                 split: {
                     "records": sum(labels.values()),
@@ -217,15 +232,20 @@ def plan_report(
     rejected: tuple[LeftOut, ...],
     audit: Audit,
     source: Source,
+    sizes: RecordSizes,
 ) -> PlanReport:
     """Tell what tasks would write."""
+    known = sizes.exact and not audit.converted and options.compression is Compression.NONE
     labels: dict[str, Counter[str]] = {}
     shards = []
     for task in tasks:
         counts = labels.setdefault(task.name.split, Counter(dict.fromkeys(source.labels, 0)))
         counts.update(item.label for item in task.items)
-        size = sum(item.bytes + len(item.key) + _RECORD_OVERHEAD for item in task.items)
-        shards.append(PlannedShard(name=task.name, records=len(task.items), bytes=size))
+        size = sum(sizes.records[position] for position in task.positions)
+        planned = PlannedShard(
+            name=task.name, records=len(task.items), bytes=round(size * sizes.compressed)
+        )
+        shards.append(planned)
     return PlanReport(
         dataset=options.dataset,
         name=options.name,
@@ -237,6 +257,7 @@ def plan_report(
         ignored=source.ignored,
         duplicates=audit.copies,
         across_splits=shared_images(source, audit),
+        estimated_from=None if known else sizes.tried,
         notices=source.notices,
     )
 
@@ -265,3 +286,39 @@ def split_reports(results: Iterable[ShardResult], labels: Sequence[str]) -> tupl
             counts.update(shard.labels)
         reports.append(SplitReport(name=name, shards=tuple(shards), labels=dict(counts)))
     return tuple(reports)
+
+
+def metadata_texts(
+    report: WriteReport, labels: Sequence[str], recipe: ImageRecipe
+) -> dict[str, str]:
+    """Return the files that make shards a dataset of TFDS, and the report, by their names."""
+    info = DatasetInfo(
+        name=report.name,
+        version=report.version,
+        splits=tuple(
+            SplitInfo(
+                name=split.name,
+                shard_lengths=tuple(shard.records for shard in split.shards),
+                bytes=sum(shard.payload_bytes for shard in split.shards),
+            )
+            for split in report.splits
+        ),
+    )
+    return {
+        FEATURES: _json_text(_features(len(labels), recipe)),
+        DATASET_INFO: _json_text(info.to_json()),
+        LABELS: "".join(f"{label}\n" for label in labels),
+        REPORT: _json_text(report.to_json()),
+    }
+
+
+def _features(class_count: int, recipe: ImageRecipe) -> dict[str, Any]:
+    encoding = "jpeg" if recipe.encode is Encode.KEEP else recipe.encode.value
+    size = recipe.resize
+    if size is None or size.height is None or size.width is None:
+        return image_features_json(class_count, encoding)
+    return image_features_json(class_count, encoding, (size.height, size.width))
+
+
+def _json_text(data: object) -> str:
+    return json.dumps(data, indent=2) + "\n"

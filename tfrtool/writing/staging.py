@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ __all__ = ["Staging", "staging_directory"]
 
 _DONE = ".done.json"
 _OPTIONS = "options.json"
+_CUT = "cut.json"
+_NOTES = (_OPTIONS, _CUT)
 _ELSEWHERE = "choose another directory; --overwrite replaces only what tfrtool wrote"
 
 
@@ -96,7 +98,26 @@ class Staging:
             "payload_bytes": result.payload_bytes,
             "sha256": result.sha256,
         }
-        path = self._note(task)
+        self._write(self._note(task), data)
+
+    def note_cut(self, plan: str, tasks: Iterable[ShardTask]) -> None:
+        """Note the shards that a plan had to be cut into anew.
+
+        Raises:
+            WriteError: the note can't be written.
+        """
+        records: dict[str, list[int]] = {}
+        for task in tasks:
+            records.setdefault(task.name.split, []).append(len(task.items))
+        self._write(self.folder / _CUT, {"plan": plan, "records": records})
+
+    def cut(self, plan: str) -> Mapping[str, Sequence[int]]:
+        """Return the records of the shards that an earlier run cut a plan into anew, by split."""
+        note = _read_json(self.folder / _CUT)
+        records = note.get("records") if note.get("plan") == plan else None
+        return records if isinstance(records, dict) else {}
+
+    def _write(self, path: Path, data: object) -> None:
         try:
             with new_file(path) as file:
                 file.write(json.dumps(data).encode())
@@ -224,7 +245,7 @@ def _sweep(folder: Path) -> bool:
             shard = ShardName.parse(entry.name.removesuffix(_DONE)) is not None
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
-            elif not entry.is_file(follow_symlinks=False) or not (shard or entry.name == _OPTIONS):
+            elif not entry.is_file(follow_symlinks=False) or not (shard or entry.name in _NOTES):
                 os.unlink(entry.path)  # noqa: PTH108
             else:
                 useful |= shard and not entry.name.endswith(_DONE)

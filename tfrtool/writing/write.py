@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tfrtool.errors import SourceError, UsageError
-from tfrtool.examples.tfds_metadata import (
-    DATASET_INFO,
-    FEATURES,
-    LABELS,
-    DatasetInfo,
-    SplitInfo,
-    image_features_json,
-)
-from tfrtool.images.recipe import Encode, ImageRecipe
+from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.sources.items import LeftOut, Source
 from tfrtool.sources.open import open_source
 from tfrtool.writing.audit import audit_source
 from tfrtool.writing.copies import shared_images, without_copies
-from tfrtool.writing.directory import REPORT, publish
+from tfrtool.writing.cuts import Cut, cut_as_before, cut_by_number, cut_by_size, fits
+from tfrtool.writing.directory import publish
 from tfrtool.writing.earlier import complete_results
 from tfrtool.writing.engine import Engine, LocalEngine
 from tfrtool.writing.findings import Audit, BadImage, Findings
@@ -38,7 +30,14 @@ from tfrtool.writing.plan import (
     plan_unseen,
     with_fingerprint,
 )
-from tfrtool.writing.report import PlanReport, SplitReport, WriteReport, plan_report, split_reports
+from tfrtool.writing.report import (
+    PlanReport,
+    WriteReport,
+    metadata_texts,
+    plan_report,
+    split_reports,
+)
+from tfrtool.writing.sizes import RecordSizes, measure, record_sizes
 from tfrtool.writing.staging import Staging, staging_directory
 
 __all__ = ["Progress", "plan_dataset", "write_dataset"]
@@ -107,12 +106,11 @@ def write_dataset(
             before_writing=before_writing,
         )
         written = work.run()
-        splits = split_reports(written.results, source.labels)
         report = WriteReport(
             dataset=options.dataset,
             name=options.name,
             version=options.version,
-            splits=splits,
+            splits=split_reports(written.results, source.labels),
             rejected=_rejected(source, written.audit),
             converted=tuple(written.audit.converted.values()),
             ignored=source.ignored,
@@ -127,7 +125,7 @@ def write_dataset(
             warnings=() if written.resumed or not staging.left else (staging.unused(),),
         )
         if not report.complete:
-            metadata = _metadata(report, splits, source.labels, options)
+            metadata = metadata_texts(report, source.labels, options.recipe)
             names = [result.name for result in written.results]
             publish(options.dataset, staging.folder, names, metadata)
     return report
@@ -153,9 +151,17 @@ def plan_dataset(
     _check_apart(options)
     with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
         source = _opened(options, Path(scratch), before_preparing)
+        sizes = record_sizes(source, options)
         audit = _look(source, options, on_progress, Findings(source.items))
-        tasks = plan_shards(source, audit, options, options.dataset)
-        return plan_report(options, tasks, _rejected(source, audit), audit, source)
+        tasks = plan_shards(source, audit, options, options.dataset, _cut(options, sizes))
+        return plan_report(options, tasks, _rejected(source, audit), audit, source, sizes)
+
+
+def _cut(options: WriteOptions, sizes: RecordSizes | None) -> Cut:
+    """Return what cuts splits into shards, by number or by size."""
+    if sizes is None or options.shards is not None:
+        return cut_by_number(options.shards or 1)
+    return cut_by_size(sizes.records, options.shard_bytes)
 
 
 def _opened(options: WriteOptions, scratch: Path, before_preparing: Callable[[], None]) -> Source:
@@ -247,29 +253,53 @@ class _Work:
 
     def run(self) -> _Written:
         """Write all shards."""
-        findings = Findings(self.source.items)
+        source, options, folder = self.source, self.options, self.staging.folder
+        findings = Findings(source.items)
+        sizes = record_sizes(source, options) if options.shards is None else None
+        cut = _cut(options, sizes)
         # What an interrupted write has left can't be told to be right without looking first.
-        if self.options.existing is not Existing.RESUME:
-            tasks = plan_unseen(self.source, self.options, self.staging.folder)
-            written = None if tasks is None else self._at_once(tasks, findings)
-            if written is not None:
-                return written
-        audit = _look(self.source, self.options, self.on_progress, findings)
-        tasks = plan_shards(self.source, audit, self.options, self.staging.folder)
-        plan = plan_digest(tasks, self.options.version)
-        if self.options.existing is Existing.RESUME:
-            begun = self.staging.resumed
-            results = complete_results(tasks, plan, self.options, begun=begun)
-            if results is not None:
-                return _Written(
-                    audit=audit, results=results, plan=plan, resumed=len(results), complete=True
-                )
-            return self._planned(tasks, audit, plan)
-        # What is whole was written by this very run, before it met a bad image.
-        return replace(self._planned(tasks, audit, plan), resumed=0)
+        if options.existing is not Existing.RESUME:
+            unseen = plan_unseen(source, options, folder, cut)
+            written = None if unseen is None else self._at_once(unseen, findings)
+            if unseen is not None and written is not None:
+                return self._evened(written, unseen, sizes)
+        audit = _look(source, options, self.on_progress, findings)
+        planned = partial(plan_shards, source, audit, options, folder)
+        tasks = planned(cut)
+        plan = plan_digest(tasks, options.version)
+        if options.existing is not Existing.RESUME:
+            # What is whole was written by this very run, before it met a bad image.
+            written = replace(self._planned(tasks, audit, plan), resumed=0)
+            return self._evened(written, tasks, sizes)
+        results = complete_results(planned, plan, options, begun=self.staging.resumed)
+        if results is not None:
+            return _Written(
+                audit=audit, results=results, plan=plan, resumed=len(results), complete=True
+            )
+        if records := self.staging.cut(plan):
+            return self._planned(planned(cut_as_before(records)), audit, plan)
+        return self._evened(self._planned(tasks, audit, plan), tasks, sizes)
+
+    def _evened(
+        self, written: _Written, tasks: Sequence[ShardTask], sizes: RecordSizes | None
+    ) -> _Written:
+        """Write all once more if shards turned out to be too large or too small."""
+        source, options, audit = self.source, self.options, written.audit
+        shards = [(s.name.split, s.payload_bytes + FRAME_SIZE * s.records) for s in written.results]
+        known = sizes is None or (sizes.exact and not audit.converted)
+        if known or fits(shards, options.shard_bytes):
+            return written
+        cut = cut_by_size(measure(tasks, len(source.items)), options.shard_bytes)
+        again = plan_shards(source, audit, options, self.staging.folder, cut)
+        if [task.positions for task in again] == [task.positions for task in tasks]:
+            return written  # the records are as large as shards
+        self.staging.note_cut(written.plan, again)
+        for task in tasks:
+            task.path.unlink(missing_ok=True)
+        return replace(self._planned(again, audit, written.plan), resumed=written.resumed)
 
     def _at_once(self, tasks: Sequence[ShardTask], findings: Findings) -> _Written | None:
-        """Look at each image and write it: all are read once.
+        """Look at each image and write it: all are read once, but those that tell the sizes.
 
         Bad images would take the places of others. At the first one this gives up, and all is
         planned anew without it; what was found up to then need not be looked for again.
@@ -331,41 +361,3 @@ def _rejected(source: Source, audit: Audit) -> tuple[LeftOut, ...]:
         for position, problem in audit.problems.items()
     )
     return tuple(sorted((*source.rejected, *bad), key=lambda entry: entry.key))
-
-
-def _metadata(
-    report: WriteReport,
-    splits: Sequence[SplitReport],
-    labels: Sequence[str],
-    options: WriteOptions,
-) -> dict[str, str]:
-    info = DatasetInfo(
-        name=report.name,
-        version=report.version,
-        splits=tuple(
-            SplitInfo(
-                name=split.name,
-                shard_lengths=tuple(shard.records for shard in split.shards),
-                bytes=sum(shard.payload_bytes for shard in split.shards),
-            )
-            for split in splits
-        ),
-    )
-    return {
-        FEATURES: _json_text(_features(len(labels), options.recipe)),
-        DATASET_INFO: _json_text(info.to_json()),
-        LABELS: "".join(f"{label}\n" for label in labels),
-        REPORT: _json_text(report.to_json()),
-    }
-
-
-def _features(class_count: int, recipe: ImageRecipe) -> dict[str, Any]:
-    encoding = "jpeg" if recipe.encode is Encode.KEEP else recipe.encode.value
-    size = recipe.resize
-    if size is None or size.height is None or size.width is None:
-        return image_features_json(class_count, encoding)
-    return image_features_json(class_count, encoding, (size.height, size.width))
-
-
-def _json_text(data: object) -> str:
-    return json.dumps(data, indent=2) + "\n"

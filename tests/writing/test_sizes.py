@@ -1,0 +1,269 @@
+"""Sizes of shards: what is written keeps to what was asked for, and a plan tells it."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from tfrtool.cli import main
+from tfrtool.images.recipe import Encode, ImageRecipe, Resize
+from tfrtool.records.framing import FRAME_SIZE, Record
+from tfrtool.records.reader import read_records
+from tfrtool.writing import sizes
+from tfrtool.writing import write as write_module
+from tfrtool.writing.cuts import cut_by_size, fits
+from tfrtool.writing.directory import STAGING
+from tfrtool.writing.engine import LocalEngine
+from tfrtool.writing.options import Existing, WriteOptions, parse_splits
+from tfrtool.writing.plan import ShardResult, ShardTask
+from tfrtool.writing.report import WriteReport
+from tfrtool.writing.write import write_dataset
+
+RECIPES = {
+    "as they are": [],
+    "raw": ["--encode", "raw"],
+    "raw of one size": ["--encode", "raw", "--resize", "40x30"],
+    "raw, shorter side": ["--encode", "raw", "--resize", "30"],
+    "png": ["--encode", "png"],
+    "jpeg": ["--encode", "jpeg", "--quality", "30"],
+    "one size": ["--resize", "20x20"],
+    "enlarged": ["--resize", "90"],
+    "compressed": ["--encode", "png", "--compression", "gzip"],
+}
+KNOWN = ("as they are", "raw of one size")
+
+
+def _picture(number: int, format_: str = "JPEG") -> bytes:
+    """Return an image of one of many sizes, some of noise, which takes much more than others."""
+    draw = random.Random(number)
+    size = draw.randrange(24, 80), draw.randrange(24, 80)
+    image = Image.linear_gradient("L").resize(size).rotate(number, fillcolor=number % 251)
+    if number % 3 == 0:
+        image = Image.frombytes("L", size, draw.randbytes(size[0] * size[1]))
+    output = io.BytesIO()
+    image.convert("RGB").save(output, format_)
+    return output.getvalue()
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return 2 x 100 images; those of one class are PNGs, of which JPEGs are made."""
+    source = tmp_path_factory.mktemp("source") / "photos"
+    for number in range(200):
+        label, format_ = (("cat", "JPEG"), ("dog", "PNG"))[number % 2]
+        path = source / label / f"{number:03d}.{format_.lower()}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_picture(number, format_))
+    return source
+
+
+@pytest.fixture(scope="module")
+def jpegs(photos: Path) -> Path:
+    """Return 2 x 50 images that are JPEGs."""
+    source = photos.parent / "jpegs"
+    for number, path in enumerate(sorted(photos.glob("cat/*"))):
+        target = source / ("cat", "dog")[number % 2] / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    return source
+
+
+def _record_sizes(path: Path) -> list[int]:
+    """Return the sizes of a shard's records, frames included, before compression."""
+    with path.open("rb") as file:
+        records = list(read_records(file))
+    return [FRAME_SIZE + len(item.payload) for item in records if isinstance(item, Record)]
+
+
+def _check_sizes(dataset: Path, size: int) -> None:
+    """Check that shards keep to a size to a tenth or one record, and are no more than needed."""
+    shards = [_record_sizes(path) for path in sorted(dataset.glob("*.tfrecord-*"))]
+    whole, record = sum(map(sum, shards)), max(map(max, shards))
+    assert len(shards) > 3
+    assert len(shards) <= -(-whole // (0.9 * size))
+    for shard in shards:
+        assert sum(shard) <= size + max(record, size / 10)
+        assert sum(shard) >= 0.9 * size * (1 - 1 / len(shards)) - max(record, size / 10)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("order", [[], ["--no-shuffle"]])
+def test_shards_keep_to_the_size(
+    photos: Path,
+    tmp_path: Path,
+    recipe: str,
+    order: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whatever is written of the images, shards have the size asked for."""
+    dataset = tmp_path / "dataset"
+    size = 150_000 if "raw" in recipe else 40_000
+    options = ["--shard-size", str(size), *RECIPES[recipe], *order]
+    assert main(["write", str(photos), str(dataset), *options]) == 0
+    capsys.readouterr()
+    _check_sizes(dataset, size)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_plan_tells_the_sizes(
+    photos: Path, jpegs: Path, tmp_path: Path, recipe: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sizes that are known are exact; others are said to be estimated, and nearly right."""
+    source = jpegs if recipe in KNOWN else photos
+    arguments = ["write", str(source), str(tmp_path / "d"), "--shard-size", "100kB", "--json"]
+    arguments += RECIPES[recipe]
+    assert main([*arguments, "--dry-run"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert main(arguments) == 0
+    written = json.loads(capsys.readouterr().out)
+    planned, real = plan["splits"]["train"], written["splits"]["train"]
+    if recipe in KNOWN:
+        assert plan["bytes_estimated_from"] is None
+        sizes = [[shard["bytes"] for shard in split["shards"]] for split in (planned, real)]
+        assert sizes[0] == sizes[1]
+    else:
+        assert 8 <= plan["bytes_estimated_from"] <= 20
+        assert planned["bytes"] == pytest.approx(real["bytes"], rel=0.35)
+    arguments.remove("--json")
+    assert main([*arguments, "--dry-run"]) == 0
+    assert ("estimated" in capsys.readouterr().out) is (recipe not in KNOWN)
+
+
+@given(st.lists(st.integers(17, 5000), min_size=1, max_size=200), st.integers(20, 20_000))
+def test_cut_by_size(records: list[int], size: int) -> None:
+    """Any records are cut into the fewest even shards, each right to one record."""
+    bounds = cut_by_size(records, size)("train", range(len(records)))
+    assert (bounds[0], bounds[-1]) == (0, len(records))
+    shards = [sum(records[start:end]) for start, end in pairwise(bounds)]
+    fewest = -(-sum(records) // size)
+    assert len(shards) <= fewest
+    assert all(0 < shard <= size + max(records) for shard in shards)
+    assert all(shard >= sum(records) / fewest - max(records) for shard in shards)
+    if max(records) < 0.05 * sum(records) / fewest:
+        assert fits([("train", shard) for shard in shards], size)
+
+
+class Counted:
+    """An engine that counts the records that it writes, and may stop as a killed process does."""
+
+    def __init__(self, runs: int = 99, shards: int = 99, kept: Path | None = None) -> None:
+        self.records: list[int] = []
+        self._runs, self._shards, self._kept = runs, shards, kept
+
+    def run(
+        self, tasks: Sequence[ShardTask], on_progress: Callable[[int, int], None]
+    ) -> Iterator[ShardResult]:
+        self.records.append(sum(len(task.items) for task in tasks))
+        last = len(self.records) == self._runs
+        yield from islice(
+            LocalEngine(2).run(tasks, on_progress), self._shards if last else len(tasks)
+        )
+        if last and self._kept:
+            shutil.copytree(tasks[0].path.parent, self._kept)
+            raise KeyboardInterrupt
+
+
+def _options(source: Path, dataset: Path, **changes: Any) -> WriteOptions:
+    return WriteOptions(
+        source=source,
+        dataset=dataset,
+        name="d",
+        shard_bytes=100_000,
+        recipe=ImageRecipe(encode=Encode.RAW),
+        **changes,
+    )
+
+
+def _files(dataset: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in dataset.glob("*.tfrecord-*")}
+
+
+@pytest.fixture
+def misled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sizes be estimated from a single image, the smallest."""
+    monkeypatch.setattr(
+        sizes, "_spread", lambda positions: [min(positions, key=lambda at: (at * 7) % 31)]
+    )
+
+
+@pytest.mark.usefixtures("misled")
+@pytest.mark.parametrize("splits", [(), parse_splits(["train=0.7", "test=0.3"])])
+def test_a_wrong_estimate_is_put_right(photos: Path, tmp_path: Path, splits: Any) -> None:
+    """Where shards turn out too large or too small, all are written again, once."""
+    engine = Counted()
+    write_dataset(_options(photos, tmp_path / "d", splits=splits), engine=engine)
+    assert engine.records == [200, 200]
+    for split in {path.name.partition(".")[0] for path in (tmp_path / "d").glob("*.tfrecord-*")}:
+        folder = tmp_path / split
+        folder.mkdir()
+        for path in (tmp_path / "d").glob(f"{split}.*"):
+            shutil.copy(path, folder)
+        _check_sizes(folder, 100_000)
+
+
+def test_known_sizes_are_written_once(jpegs: Path, tmp_path: Path) -> None:
+    """Of images that are kept, and of pixels of one size, nothing is written twice."""
+    for number, recipe in enumerate(
+        (ImageRecipe(), ImageRecipe(encode=Encode.RAW, resize=Resize(width=40, height=30)))
+    ):
+        engine = Counted()
+        options = WriteOptions(
+            source=jpegs, dataset=tmp_path / str(number), shard_bytes=5000, recipe=recipe
+        )
+        write_dataset(options, engine=engine)
+        assert engine.records == [100]
+
+
+@pytest.mark.usefixtures("misled")
+def test_the_same_on_any_way(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers, bad images and looking first don't change how shards are cut."""
+    source = tmp_path / "photos"
+    shutil.copytree(photos, source)
+    (source / "cat" / "bad.jpg").write_bytes(b"no image")
+    write_dataset(_options(source, tmp_path / "bad"))
+    (source / "cat" / "bad.jpg").unlink()
+    for workers in (1, 3):
+        write_dataset(_options(source, tmp_path / f"w{workers}", workers=workers))
+    monkeypatch.setattr(write_module, "plan_unseen", lambda *_: None)
+    write_dataset(_options(source, tmp_path / "first"))
+    assert len(_files(tmp_path / "w1")) > 10
+    for name in ("w3", "first", "bad"):
+        assert _files(tmp_path / name) == _files(tmp_path / "w1")
+
+
+@pytest.mark.usefixtures("misled")
+@pytest.mark.parametrize("run", [1, 2])
+def test_resuming_goes_on(photos: Path, tmp_path: Path, run: int) -> None:
+    """Killed in the first or the second go, a write is gone on with, to the same end."""
+    write_dataset(_options(photos, tmp_path / "whole"))
+    dataset = tmp_path / "d"
+    with pytest.raises(KeyboardInterrupt):
+        write_dataset(_options(photos, dataset), engine=Counted(run, 5, tmp_path / "kept"))
+    dataset.mkdir()
+    shutil.move(tmp_path / "kept", dataset / STAGING)
+    engine = Counted()
+    report = write_dataset(_options(photos, dataset, existing=Existing.RESUME), engine=engine)
+    assert report.resumed >= 4
+    assert len(engine.records) == 3 - run
+    assert _files(dataset) == _files(tmp_path / "whole")
+    assert [path.name for path in dataset.glob(".*")] == []
+
+
+@pytest.mark.usefixtures("misled")
+def test_a_complete_write_is_known_again(photos: Path, tmp_path: Path) -> None:
+    """Cut anew or not, a dataset that is complete is left as it is, and another one is not."""
+    write_dataset(_options(photos, tmp_path / "d"))
+    again = write_dataset(_options(photos, tmp_path / "d", existing=Existing.RESUME))
+    assert isinstance(again, WriteReport)
+    assert again.complete
