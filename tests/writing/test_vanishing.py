@@ -13,7 +13,10 @@ import pytest
 
 import tfrtool
 from tests.photos import image_bytes, write_class_folders
+from tfrtool.images.recipe import Encode, ImageRecipe
+from tfrtool.sources.items import DamagedItemError, Item
 from tfrtool.sources.walk import file_entry
+from tfrtool.writing.findings import examine
 from tfrtool.writing.options import parse_splits
 from tfrtool.writing.write import Progress, plan_dataset
 
@@ -98,8 +101,6 @@ def test_a_file_that_is_changed(tmp_path: Path, change: str, looked_at_first: bo
 @pytest.mark.parametrize("recipe", ["keep", "png"])
 def test_a_file_that_changes_between_check_and_write(tmp_path: Path, recipe: str) -> None:
     """What is written is what was checked, even where the new bytes are as many."""
-    from tfrtool.images.recipe import Encode, ImageRecipe
-
     source = write_class_folders(tmp_path / "photos", count=20)
     path = source / "dog" / "dog.9.jpg"
     other = bytearray(path.read_bytes())
@@ -168,6 +169,25 @@ def test_a_damaged_member_is_left_out(tmp_path: Path) -> None:
     path.write_bytes(data)
     report = tfrtool.write_dataset(_options(path, looked_at_first=False))
     assert [entry.key for entry in report.rejected] == ["dog/dog.9.jpg"]
+
+
+@pytest.mark.parametrize("error", [tfrtool.SourceError, DamagedItemError])
+def test_records_that_are_not_what_was_listed(error: type[tfrtool.SourceError]) -> None:
+    """A reader tells what was changed from what was damaged before: only this is a bad image."""
+
+    class Reader:
+        def read(self, item: Item) -> bytes:
+            raise error("damaged", path=item.key)
+
+        def describe(self, item: Item) -> str:
+            return item.key
+
+    item = Item(key="a", label="b", bytes=1)
+    if error is DamagedItemError:
+        assert "damaged" in (examine(Reader(), item, ImageRecipe())[1].problem or "")
+        return
+    with pytest.raises(tfrtool.SourceError):
+        examine(Reader(), item, ImageRecipe())
 
 
 def test_what_is_gone_while_it_is_listed(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def _planned(report: PlanReport) -> list[str]:
             lines.append(f"  and {len(shards) - _SHARDS_SHOWN:,} more shards")
     if report.estimated_from is not None:
         tried = human_count(report.estimated_from, "image")
-        lines.append(f"sizes and numbers of shards are estimated: {tried} of them tried")
+        lines.append(f"sizes and numbers of shards are estimated, from {tried}")
     return lines
 
 
