@@ -1,5 +1,6 @@
 # make demo   the tool at work, from photographs to a trained model
 # make test   everything that must hold before a change goes in
+# make docs   the documentation, as a site in site/
 # make fuzz   ten minutes of coverage-guided fuzzing; FUZZ_SECONDS=60 is one
 # They set up .venv first, if it isn't there.
 
@@ -8,9 +9,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_TO_FUZZ := $(VENV)/.ready-to-fuzz
+READY_FOR_DOCS := $(VENV)/.ready-for-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench fuzz fixtures clean
+.PHONY: help demo test check format bench docs pictures fuzz fixtures clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -43,6 +45,18 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.bench
 
+$(READY_FOR_DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(READY_FOR_DOCS)
+	@# What it says otherwise is about another program that its makers have begun.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "the documentation is in site/index.html"
+
+pictures: $(READY)
+	$(BIN)/python fixtures/pictures.py
+
 $(READY_TO_FUZZ): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
@@ -54,4 +68,4 @@ fixtures: $(READY)
 	$(BIN)/python fixtures/make_fixtures.py
 
 clean:
-	rm -rf $(VENV) demo .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo site .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""The README: every command and option is in it, and its examples run as they are shown."""
+"""The documentation: commands, options and links are there, and examples run as they are shown."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.contracts.imports import RANKS
 from tfrtool.cli import main
 from tfrtool.cli.app import cli
 
 REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text("utf-8")
+PAGES = sorted(
+    path.relative_to(REPOSITORY).as_posix()
+    for path in (*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"))
+)
 _BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -59,18 +67,80 @@ def test_every_help_has_an_example(
     assert "  tfrtool " in text
 
 
-def test_options_in_the_readme_exist() -> None:
-    """The tables name no option that isn't there."""
-    known = {"--help"} | {
-        name
-        for path in _commands(cli)
-        for parameter in _find(path).params
-        for name in (*parameter.opts, *parameter.secondary_opts)
-    }
-    tables = "\n".join(line for line in README.splitlines() if line.startswith("| `--"))
-    named = set(re.findall(r"`(--[a-z-]+)", tables))
-    assert named
-    assert named <= known
+def _known(path: tuple[str, ...]) -> set[str]:
+    """Return the options of a command, and those that all have."""
+    names = {name for one in _find(path).params for name in (*one.opts, *one.secondary_opts)}
+    return names | {"--help", "--version"}
+
+
+def _code(page: str) -> Iterator[str]:
+    """Yield what a page shows as code: spans, and the lines of what can be run."""
+    text = (REPOSITORY / page).read_text("utf-8")
+    for block in _BLOCK.finditer(text):
+        if block["language"] in ("sh", "console"):
+            yield from re.sub(r" *\\\n *", " ", block["body"]).splitlines()
+    yield from (span.replace("\n", " ") for span in _SPAN.findall(_BLOCK.sub("", text)))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_and_options_that_are_named_exist(page: str) -> None:
+    """Pages name no command and no option that isn't there."""
+    known = set().union(*(_known(path) for path in _commands(cli)))
+    wrong = []
+    for code in _code(page):
+        if code.startswith("--"):
+            wrong += [word for word in re.findall(r"--[a-z-]+", code) if word not in known]
+        for call in re.findall(r"(?<![\w/\"-])tfrtool ([a-z][^|;&]*)", code):
+            words = call.split()
+            path = tuple(words[: 2 if words[0] == "inspect" else 1])
+            if path == ("inspect",) or words[0] == "--":
+                continue
+            if path not in set(_commands(cli)):
+                wrong.append(call)
+                continue
+            wrong += [
+                f"tfrtool {' '.join(path)} {word}"
+                for word in re.findall(r"(?<=\s)--[a-z-]+", call)
+                if word not in _known(path)
+            ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    """A link within the repository leads to a file that is there, and to a heading of it."""
+    broken = []
+    for link in _LINK.findall(_BLOCK.sub("", (REPOSITORY / page).read_text("utf-8"))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (REPOSITORY / page).parent / name if name else REPOSITORY / page
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return what headings of a page are called in links."""
+    headings = _HEADING.findall(_BLOCK.sub("", page.read_text("utf-8")))
+    return {re.sub(r"[^\w -]", "", one.lower()).strip().replace(" ", "-") for one in headings}
+
+
+def test_every_page_is_in_the_menu() -> None:
+    """The site's menu has every page in docs, and nothing else."""
+    settings = (REPOSITORY / "mkdocs.yml").read_text("utf-8")
+    menu = re.findall(r"(\S+\.md)$", settings.split("\nnav:", 1)[1], re.MULTILINE)
+    pages = [page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")]
+    assert sorted(menu) == pages
+
+
+def test_the_drawing_has_all_rooms() -> None:
+    """The drawing is that of the rooms as they are; `make pictures` draws it anew."""
+    drawing = (REPOSITORY / "docs" / "images" / "rooms.svg").read_text("utf-8")
+    drawn = re.findall(r'class="n" x="[\d.]+" y="(\d+)"[^>]*>([a-z]+)<', drawing)
+    rows = {int(y): RANKS[room] for y, room in drawn}
+    assert [room for _, room in drawn] == list(RANKS)
+    assert [rows[y] for y in sorted(rows)] == sorted(set(RANKS.values()))
 
 
 @pytest.fixture(scope="module")
