@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import PurePosixPath, PureWindowsPath
 
 import pytest
@@ -12,8 +13,10 @@ from tfrtool.inspection.safe_names import NAME_BYTES, numbered, safe_part, safe_
 
 _USUAL = (b"..", b".", b"/", b"\\", b"C:", b"\0", b"\n", b" ", b"CON", b"nul.jpg", b"a", b"b.jpg")
 _RARE = (b"\xff", b"\xc3\xa9", b"\xe2\x80\xae", b"x" * 300, b"\xe2\x82\xac" * 100, b"?", b"a/" * 40)
-pieces = st.sampled_from(_USUAL + _RARE)
-names = st.one_of(st.binary(max_size=60), st.lists(pieces, max_size=8).map(b"".join))
+pieces = st.sampled_from((*_USUAL, *_RARE, b".tfrtool-"))
+texts = st.text(max_size=20).map(str.encode)
+names = st.one_of(st.binary(max_size=60), texts, st.lists(pieces, max_size=8).map(b"".join))
+UNSEEN = {"Cc", "Cf", "Zl", "Zp"}
 
 
 @given(name=names, windows=st.booleans())
@@ -29,6 +32,8 @@ def test_any_name_becomes_a_path_that_stays_inside(name: bytes, windows: bool) -
         assert part not in ("", ".", "..")
         assert 0 < len(part.encode("utf-8")) <= NAME_BYTES
         assert not set(part) & {"/", "\\", "\0", "\n", "\x7f"}
+        assert not {unicodedata.category(mark) for mark in set(part) - {*"\u200c\u200d"}} & UNSEEN
+        assert not part.casefold().startswith(".tfrtool-")
         assert part[-1] not in ". "
         assert PureWindowsPath(part).drive == ""
         assert not _is_reserved(part)
@@ -70,6 +75,8 @@ def test_what_is_safe_is_left_alone(name: bytes, windows: bool) -> None:
         "console.jpg",
         "a" * 251 + ".jpg",
         "👩‍🚀.png",
+        "می‌خواهم.jpg",
+        "a\u00a0b.jpg",
     ],
 )
 def test_usual_names_are_kept(name: str) -> None:
@@ -90,6 +97,10 @@ def test_usual_names_are_kept(name: str) -> None:
         (b"a\0.jpg", "a%00.jpg", "control characters"),
         (b"a\x1b[2J.jpg", "a%1B[2J.jpg", "control characters"),
         (b"a\xc2\x85.jpg", "a%C2%85.jpg", "control characters"),
+        ("a\u202egpj.exe".encode(), "a%E2%80%AEgpj.exe", "invisible characters"),
+        ("\u2066a\u200b\ufeff".encode(), "%E2%81%A6a%E2%80%8B%EF%BB%BF", "invisible characters"),
+        ("a\u2028b\u2029".encode(), "a%E2%80%A8b%E2%80%A9", "invisible characters"),
+        (b".tfrtool-lock/x", "%2Etfrtool-lock/x", "a name of tfrtool's own files"),
         (b"\xff\xfe.jpg", "%FF%FE.jpg", "not UTF-8"),
         (b"con/Aux.jpg", "_con/_Aux.jpg", "a device of Windows"),
         (b"a. /b...", "a%2E%20/b%2E%2E%2E", "dots or spaces at its end"),

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from dataclasses import dataclass
+
+from tfrtool.storage.appearing import TEMPORARY
 
 __all__ = ["NAME_BYTES", "SafePath", "numbered", "numbering_key", "safe_part", "safe_path", "split"]
 
@@ -28,8 +31,14 @@ _SUFFIX_BYTES = 32
 _NUMBER_BYTES = 12
 """Room for what `numbered` adds to a name."""
 
-# Cc is all that a terminal or a line-based program could take for a command.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_UNSEEN = {"Cc": "control characters", "Cf": "invisible characters"}
+_UNSEEN |= {"Zl": _UNSEEN["Cf"], "Zp": _UNSEEN["Cf"]}
+"""Categories of Unicode that steer terminals and programs, turn text around, or can't be seen."""
+
+_JOINERS = "\u200c\u200d"
+"""They are of Cf, and make emoji and the words of many languages what they are."""
+
+_OWN = re.compile(re.escape(TEMPORARY), re.IGNORECASE)
 _SURROGATE = re.compile(r"[\udc80-\udcff]")
 _WINDOWS = re.compile(r'[<>:"|?*]')
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -118,9 +127,15 @@ def _decoded(name: bytes, reasons: dict[str, None]) -> str:
 
 def _cleaned(part: str, reasons: dict[str, None], windows: bool) -> str:
     clean = part
-    if _CONTROL.search(clean):
-        clean = _CONTROL.sub(lambda match: _escaped(match[0]), clean)
-        reasons["control characters"] = None
+    if not clean.isprintable():
+        for mark in sorted(set(clean).difference(_JOINERS)):
+            reason = _UNSEEN.get(unicodedata.category(mark))
+            if reason is not None:
+                clean = clean.replace(mark, _escaped(mark))
+                reasons[reason] = None
+    if _OWN.match(clean):
+        clean = _escaped(clean[0]) + clean[1:]
+        reasons["a name of tfrtool's own files"] = None
     if _DRIVE.match(clean):
         clean = clean.replace(":", "%3A", 1)
         reasons["a drive"] = None
