@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,20 @@ def test_options(shard: Path, tmp_path: Path) -> None:
     words = ("--feature", "image/filename", "--name", "image/filename", "--limit", "1")
     assert run(shard, tmp_path / "c", *words) == 0
     assert files_below(tmp_path / "c") == {"cat/pets-000000.txt": b"cat/1.jpg"}
+
+
+def test_overwrite(shard: Path, tmp_path: Path, capsys: Capture) -> None:
+    """An extract can be run again where only its metadata are left, and where all is."""
+    assert run(shard, tmp_path / "out") == 3
+    shutil.rmtree(tmp_path / "out")
+    capsys.readouterr()
+    assert run(shard, tmp_path / "out") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "out.jsonl" in line
+    assert "--overwrite" in line
+    for _ in range(2):
+        assert run(shard, tmp_path / "out", "--overwrite") == 3
+    assert len(files_below(tmp_path / "out")) == 3
 
 
 def test_a_shard_directory_and_globs(tmp_path: Path) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.inspection.extracting import JPEG, files_below, photo, write_shard
+from tests.inspection.extracting import JPEG, files_below, lines_beside, photo, write_shard
 from tfrtool import ExtractOptions, extract
 from tfrtool.errors import UsageError, WriteError
-from tfrtool.inspection.extract_files import STAGING, FileTree, metadata_beside, staging_files
+from tfrtool.inspection.extract_earlier import metadata_beside
+from tfrtool.inspection.extract_files import FileTree, staging_files
+from tfrtool.storage.appearing import move, temporary_name
 
 
 @pytest.fixture
@@ -35,12 +40,29 @@ def test_what_is_there_is_never_touched(shard: Path, tmp_path: Path) -> None:
     assert (tmp_path / "free.jsonl").read_text() == "mine"
 
 
-def test_an_interrupted_extract_is_named(shard: Path, tmp_path: Path) -> None:
-    """What a killed run left behind is told from files of the user's."""
-    (tmp_path / "out" / f"{STAGING}1234").mkdir(parents=True)
-    with pytest.raises(UsageError) as caught:
+def test_what_a_killed_extract_left_is_taken_away(shard: Path, tmp_path: Path) -> None:
+    """What a killed run left behind is no hindrance; what looks like it, and isn't, stays."""
+    out = tmp_path / "out"
+    left = temporary_name(out / "extract")
+    (left / "new" / "cat").mkdir(parents=True)
+    temporary_name(tmp_path / "out.jsonl").write_text('{"file": "x')
+    others = temporary_name(tmp_path / "other.jsonl")
+    others.touch()
+    extract([shard], ExtractOptions(directory=out))
+    assert sorted(path.name for path in out.iterdir()) == ["0", "1"]
+    names = ["a.tfrecord", "out", "out.jsonl", others.name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+def test_links_to_what_others_have_are_no_leftovers(shard: Path, tmp_path: Path) -> None:
+    """A link with the name of a leftover is refused, and nothing behind it is touched."""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "file").touch()
+    (tmp_path / "out").mkdir()
+    temporary_name(tmp_path / "out" / "extract").symlink_to(tmp_path / "theirs")
+    with pytest.raises(UsageError, match="is not empty"):
         extract([shard], ExtractOptions(directory=tmp_path / "out"))
-    assert "interrupted" in caught.value.what
+    assert (tmp_path / "theirs" / "file").exists()
 
 
 def test_the_current_directory_stays_the_same_one(
@@ -105,11 +127,11 @@ def test_metadata_on_a_full_disk_is_an_error(tmp_path: Path) -> None:
     """Lines that can't be written are an error that names the metadata, and nothing is left."""
 
     def fill() -> None:
-        with staging_files(tmp_path / "out") as staging, open("/dev/full", "w") as full:  # noqa: PTH123
+        with staging_files(tmp_path / "out") as staging, open("/dev/full", "wb") as full:  # noqa: PTH123
             staging.metadata.close()
             staging.metadata = full
             staging.tree.add(("1.jpg",), JPEG)
-            staging.write_line("x" * 100_000)
+            staging.write_line("x" * 1_000_000)
 
     with pytest.raises(WriteError) as caught:
         fill()
@@ -117,22 +139,25 @@ def test_metadata_on_a_full_disk_is_an_error(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def cross(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> None:
+    """Do something as soon as what has this name has got its place."""
+
+    def crossed(source: Path, target: Path, *, replace: bool = True) -> None:
+        move(source, target, replace=replace)
+        if target.name == name:
+            act()
+
+    monkeypatch.setattr("tfrtool.inspection.extract_files.move", crossed)
+
+
 def test_an_error_at_the_end_takes_everything_back(
     shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where something gets in the way while files get their names, none keeps its own."""
     out = tmp_path / "out"
-    rename = os.rename
-
-    def crossed(source: str | Path, target: str | Path) -> None:
-        rename(source, target)
-        if Path(target).name == "0":
-            (tmp_path / "out.jsonl").write_text("somebody else's")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", crossed)
-        with pytest.raises(WriteError) as caught:
-            extract([shard], ExtractOptions(directory=out))
+    cross(monkeypatch, "0", lambda: (tmp_path / "out.jsonl").write_text("somebody else's"))
+    with pytest.raises(WriteError) as caught:
+        extract([shard], ExtractOptions(directory=out))
     assert caught.value.path == str(tmp_path / "out.jsonl")
     assert not out.exists()
     assert (tmp_path / "out.jsonl").read_text() == "somebody else's"
@@ -164,3 +189,105 @@ def test_a_place_that_is_not_ours_is_refused(shard: Path, tmp_path: Path) -> Non
     with pytest.raises(WriteError) as caught:
         extract([shard], ExtractOptions(directory=locked / "out"))
     assert str(locked) in str(caught.value)
+
+
+def again(shard: Path, out: Path) -> None:
+    """Extract with overwrite."""
+    extract([shard], ExtractOptions(directory=out, overwrite=True))
+
+
+def below(directory: Path) -> dict[str, bytes]:
+    """Return all files of a test's folder but the shards, by their path."""
+    found = files_below(directory)
+    return {name: data for name, data in found.items() if not name.endswith(".tfrecord")}
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """Return a shard with other records than the first."""
+    payloads = [photo(JPEG + b"new", b"cat/0.jpg", 0), photo(JPEG, b"owl/2.jpg", 2)]
+    return write_shard(tmp_path / "b.tfrecord", payloads)
+
+
+def test_overwriting_replaces_all_of_an_earlier_extract(
+    shard: Path, other: Path, tmp_path: Path
+) -> None:
+    """What only the earlier one made goes; in the end it is as if there had been none."""
+    extract([other], ExtractOptions(directory=tmp_path / "new" / "out"))
+    extract([shard], ExtractOptions(directory=tmp_path / "out"))
+    again(other, tmp_path / "out")
+    assert files_below(tmp_path / "out") == files_below(tmp_path / "new" / "out")
+    assert lines_beside(tmp_path / "out") == lines_beside(tmp_path / "new" / "out")
+    assert not list(tmp_path.rglob(".tfrtool-*"))
+
+
+@pytest.mark.parametrize("left", ["nothing", "files", "metadata"])
+def test_overwriting_where_half_of_it_is_gone(shard: Path, tmp_path: Path, left: str) -> None:
+    """Where DIR or its metadata were deleted, --overwrite makes them anew, if it knows them."""
+    out, beside = tmp_path / "out", tmp_path / "out.jsonl"
+    extract([shard], ExtractOptions(directory=out))
+    before = below(tmp_path)
+    if left != "files":
+        shutil.rmtree(out)
+    if left != "metadata":
+        beside.unlink()
+    if left == "files":
+        with pytest.raises(UsageError, match="made by no extract"):
+            again(shard, out)
+    else:
+        again(shard, out)
+        assert below(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda out: (out / "mine.txt").touch(), "made by no extract"),
+        (lambda out: (out / "0" / "cat" / "mine").mkdir(), "made by no extract"),
+        (lambda out: (out / "mine").symlink_to("../a.tfrecord"), "made by no extract"),
+        (lambda out: (out / "0" / "cat" / "0.jpg").write_bytes(b"retouched"), "was changed"),
+        (lambda out: Path(f"{out}.jsonl").write_text(""), "made by no extract"),
+        (lambda out: Path(f"{out}.jsonl").write_text('{"a": 1}\n'), "is not what an extract"),
+        (lambda out: Path(f"{out}.jsonl").write_text("[]"), "is not what an extract"),
+        (lambda out: Path(f"{out}.jsonl").write_text("[" * 100_000), "is not what an extract"),
+    ],
+)
+def test_overwriting_spares_what_is_not_known(
+    shard: Path, tmp_path: Path, change: Callable[[Path], object], what: str
+) -> None:
+    """Files that no extract made, or that were changed, are named, and all stays as it is."""
+    out = tmp_path / "out"
+    extract([shard], ExtractOptions(directory=out))
+    time.sleep(0.02)
+    change(out)
+    before = [files_below(out), (tmp_path / "out.jsonl").read_text()]
+    with pytest.raises(UsageError, match=what):
+        again(shard, out)
+    assert [files_below(out), (tmp_path / "out.jsonl").read_text()] == before
+
+
+def test_metadata_of_others_are_never_replaced(shard: Path, tmp_path: Path) -> None:
+    """A JSON Lines file that is no extract's stays, with --overwrite, too."""
+    (tmp_path / "out.jsonl").write_text('{"text": "my own"}\n')
+    with pytest.raises(UsageError, match="is not what an extract writes"):
+        again(shard, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_overwriting_ends_with_the_old_or_the_new(
+    shard: Path, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error between the old files and the new ones brings the old ones back."""
+    out = tmp_path / "out"
+    extract([shard], ExtractOptions(directory=out))
+    before = below(tmp_path)
+
+    def fail() -> None:
+        raise OSError(5, "Input/output error")
+
+    for name in ("out.jsonl", "0", "2"):
+        with monkeypatch.context() as patch:
+            cross(patch, name, fail)
+            with pytest.raises(WriteError):
+                again(other, out)
+        assert below(tmp_path) == before

@@ -13,18 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.inspection.extracting import JPEG, photo, write_shard
-from tfrtool.inspection.extract_files import STAGING
+from tests.inspection.extracting import JPEG, files_below, photo, write_shard
+from tfrtool import ExtractOptions, extract
+from tfrtool.inspection.extract_earlier import STAGING
+from tfrtool.storage.appearing import TEMPORARY
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
 
 def start(
-    shard: Path, out: Path, before: Callable[[], None] | None = None
+    shard: Path, out: Path, *more: str, before: Callable[[], None] | None = None
 ) -> subprocess.Popen[str]:
     """Start the command in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tfrtool", "extract", str(shard), str(out)],
+        [sys.executable, "-m", "tfrtool", "extract", str(shard), str(out), *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -32,21 +34,59 @@ def start(
     )
 
 
-def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
-    """Interrupted while files come out, it ends with 130; neither DIR nor DIR.jsonl is there."""
-    payloads = [photo(JPEG + bytes(100), b"%d.jpg" % n, n % 7) for n in range(60_000)]
-    shard = write_shard(tmp_path / "a.tfrecord", payloads)
-    process = start(shard, tmp_path / "out")
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a shard whose files take seconds to come out."""
+    payloads = [photo(JPEG + bytes(100), b"%d.jpg" % n, n % 7) for n in range(20_000)]
+    return write_shard(tmp_path_factory.mktemp("large") / "a.tfrecord", payloads)
+
+
+def wait_for_files(process: subprocess.Popen[str], out: Path) -> None:
+    """Wait until an extract is in the midst of its work."""
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob(f"out/{STAGING}*/3")):
+    while not list(out.glob(f"{TEMPORARY}*.{STAGING}/new/3")):
         assert process.poll() is None, "it ended before it could be interrupted"
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_nothing(large: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """Ended by a signal while files come out, it leaves neither DIR nor DIR.jsonl."""
+    process = start(large, tmp_path / "out")
+    wait_for_files(process, tmp_path / "out")
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "Traceback" not in errors
-    assert [path.name for path in tmp_path.iterdir()] == ["a.tfrecord"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_one_says_who_is_at_work(large: Path, tmp_path: Path) -> None:
+    """While an extract is at work, another is told so; and what it does is not disturbed."""
+    first = start(large, tmp_path / "out")
+    wait_for_files(first, tmp_path / "out")
+    for more in ([], ["--overwrite"]):
+        second = start(large, tmp_path / "out", *more)
+        _, errors = second.communicate(timeout=60)
+        (line,) = errors.splitlines()
+        assert second.returncode == 2
+        assert f"another tfrtool extract is at work (process {first.pid}) here" in line
+    first.communicate(timeout=60)
+    assert first.returncode == 0
+
+
+def test_a_killed_one_is_cleaned_up_after(large: Path, tmp_path: Path) -> None:
+    """After a kill, the next extract takes away what is left, and comes to its end."""
+    process = start(large, tmp_path / "out")
+    wait_for_files(process, tmp_path / "out")
+    process.kill()
+    process.communicate()
+    assert list(tmp_path.glob(f"{TEMPORARY}*"))
+    again = start(large, tmp_path / "out", "--limit", "7")
+    assert again.communicate(timeout=60)[1] == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.jsonl"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == list("0123456")
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
@@ -59,10 +99,50 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (16 * 1024, 16 * 1024))
 
-    process = start(shard, tmp_path / "out", limit)
+    process = start(shard, tmp_path / "out", before=limit)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert output == ""
     (line,) = errors.splitlines()
     assert f"{tmp_path}/out/0/cat/2.jpg: can't be written: file too large" in line
     assert [path.name for path in tmp_path.iterdir()] == ["a.tfrecord"]
+
+
+KILLED = """
+import os, sys
+import tfrtool
+from tfrtool.inspection import extract_files
+move, left = extract_files.move, int(sys.argv[3])
+def counted(*paths, **options):
+    global left
+    if not left:
+        os._exit(9)
+    left -= 1
+    move(*paths, **options)
+extract_files.move = counted
+tfrtool.extract(sys.argv[1], tfrtool.ExtractOptions(directory=sys.argv[2], overwrite=True))
+"""
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_killed_at_any_step_of_overwriting(tmp_path: Path, steps: int) -> None:
+    """DIR.jsonl is there only where DIR is whole; and --overwrite gets on from anywhere."""
+    out, beside = tmp_path / "out", tmp_path / "out.jsonl"
+    shards = []
+    for data in (b"old", b"new"):
+        payloads = [photo(JPEG + data, name, data) for name in (b"1.jpg", b"2.jpg")]
+        payloads.append(photo(JPEG + data, b"3.jpg", b"both"))
+        shards.append(write_shard(tmp_path / "shards" / f"{data.decode()}.tfrecord", payloads))
+        extract(shards[-1], ExtractOptions(directory=tmp_path / data.decode()))
+    old, new = files_below(tmp_path / "old"), files_below(tmp_path / "new")
+    extract(shards[0], ExtractOptions(directory=out))
+    words = [sys.executable, "-c", KILLED, str(shards[1]), str(out), str(steps)]
+    code = subprocess.run(words, check=False).returncode
+    assert code == (9 if steps < 6 else 0)
+    if beside.exists():
+        found = files_below(out)
+        assert [name for name in found if not name.startswith(TEMPORARY)]
+        assert {k: v for k, v in found.items() if not k.startswith(TEMPORARY)} in (old, new)
+    extract(shards[1], ExtractOptions(directory=out, overwrite=True))
+    assert files_below(out) == new
+    assert not list(tmp_path.rglob(f"{TEMPORARY}*"))

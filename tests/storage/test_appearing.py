@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfrtool.storage.appearing import new_file, private_folder
+from tfrtool.storage.appearing import leftovers, new_file, private_folder, temporary_name
 
 
 def names(folder: Path) -> list[str]:
@@ -95,3 +95,15 @@ def test_longest_names(tmp_path: Path, name: str) -> None:
     with new_file(tmp_path / name) as file:
         file.write(b"new")
     assert names(tmp_path) == [name]
+
+
+def test_leftovers_are_of_one_name(tmp_path: Path) -> None:
+    """What was being made under a name is found again, and nothing else that looks like it."""
+    path = tmp_path / "a.jsonl"
+    mine = temporary_name(path)
+    mine.touch()
+    temporary_name(tmp_path / "aa.jsonl").touch()
+    temporary_name(path).symlink_to(mine)
+    (tmp_path / ".tfrtool-1234.a.jsonl").touch()
+    assert leftovers(path) == [mine]
+    assert leftovers(tmp_path / "nowhere" / "a") == []

@@ -36,6 +36,7 @@ __all__ = ["extract_command"]
 )
 @click.option("--flat", is_flag=True, help="No folders: every file lies in DIR itself.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Take the first N records.")
+@click.option("--overwrite", is_flag=True, help="Replace what an earlier extract made there.")
 @json_option
 @debug_option
 def extract_command(
@@ -46,6 +47,7 @@ def extract_command(
     name: str | None,
     flat: bool,
     limit: int | None,
+    overwrite: bool,
     as_json: bool,
 ) -> Outcome:
     """Take the images out of TFRecord files, back to class folders, byte for byte.
@@ -61,7 +63,13 @@ def extract_command(
     if flat and by is not None:
         raise UsageError("--by and --flat exclude each other")
     options = ExtractOptions(
-        directory=Path(directory), feature=feature, by=by, name=name, flat=flat, limit=limit
+        directory=Path(directory),
+        feature=feature,
+        by=by,
+        name=name,
+        flat=flat,
+        limit=limit,
+        overwrite=overwrite,
     )
     with Bars(unit="MB") as bars:
         report = extract(

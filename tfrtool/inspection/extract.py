@@ -13,7 +13,8 @@ from tfrtool.errors import ShardError, UsageError, printable
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Example, PayloadKind, decode_example
 from tfrtool.examples.roles import LabelNames
-from tfrtool.inspection.extract_files import Staging, metadata_beside, staging_files
+from tfrtool.inspection.extract_earlier import metadata_beside
+from tfrtool.inspection.extract_files import Staging, staging_files
 from tfrtool.inspection.extract_metadata import features_json
 from tfrtool.inspection.extract_names import below_class, is_misnamed, shard_stem, with_suffix
 from tfrtool.inspection.extract_plan import (
@@ -65,7 +66,7 @@ def extract(
     shards = find_shards(shards)
     if not shards:
         raise UsageError("no shards to take anything out of")
-    with staging_files(options.directory) as staging:
+    with staging_files(options.directory, overwrite=options.overwrite) as staging:
         extraction = _Extraction(plan_extract(shards, options), options, staging)
         total, before = sum(_size(path) for path in shards), 0
         for path in shards:

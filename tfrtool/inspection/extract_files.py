@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
-from tfrtool.errors import UsageError, WriteError, os_reason
+from tfrtool.errors import WriteError, os_reason
+from tfrtool.inspection.extract_earlier import STAGING, check_target, metadata_beside
 from tfrtool.inspection.safe_names import numbered, numbering_key
+from tfrtool.storage.appearing import leftovers, move, private_folder, temporary_name
+from tfrtool.storage.lock import LOCK, locked
+from tfrtool.storage.signals import signals_wait
 
-__all__ = ["STAGING", "FileTree", "Staging", "metadata_beside", "staging_files"]
+__all__ = ["FileTree", "Staging", "staging_files"]
 
-STAGING = ".tfrtool-incomplete-"
-"""How the names start that folders and files have until all of them are whole."""
-
-
-def metadata_beside(directory: Path) -> Path:
-    """Return where the other features of the files in a folder are kept: beside it."""
-    named = directory if directory.name not in ("", "..") else directory.resolve()
-    return named.parent / f"{named.name}.jsonl"
+_NEW, _OLD = "new", "replaced"
+"""In the folder that files are in until all of them are whole: what comes, and what goes."""
 
 
 class FileTree:
@@ -108,133 +105,129 @@ class Staging:
 
     Attributes:
         tree: where files are added.
-        metadata: a text file for a line about each record.
+        metadata: a file for a line about each record.
     """
 
-    def __init__(self, directory: Path, files: Path, metadata: TextIO) -> None:
+    def __init__(self, directory: Path, overwrite: bool, files: Path, metadata: BinaryIO) -> None:
         self._directory = directory
+        self._overwrite = overwrite
         self._files = files
-        self.tree = FileTree(files, directory)
+        self.tree = FileTree(files / _NEW, directory)
         self.metadata = metadata
 
     def write_line(self, line: str) -> None:
-        """Add a line to the metadata.
+        """Add a line, in ASCII, to the metadata.
 
         Raises:
             WriteError: the disk is full, or fails otherwise.
         """
         try:
-            self.metadata.write(f"{line}\n")
+            self.metadata.write(f"{line}\n".encode("ascii"))
         except OSError as error:
             raise _write_error(error, metadata_beside(self._directory)) from error
 
     def publish(self) -> None:
-        """Give everything its final name, the metadata last.
+        """Give everything its final name, in place of what an earlier extract made.
 
-        An error or Ctrl-C takes back what was published.
+        The metadata go first and come last: where they are, all files that they name are. An
+        error takes everything back; signals wait.
 
         Raises:
-            WriteError: something can't be written, or has come there in the meantime.
+            UsageError: something else has come there in the meantime.
+            WriteError: something can't be written.
         """
         beside = metadata_beside(self._directory)
-        moved: list[str] = []
-        try:
-            self.metadata.flush()
-            os.fsync(self.metadata.fileno())
-            self.metadata.close()
-            for name in os.listdir(self._files):  # noqa: PTH208
-                _check_free(self._directory / name)
-                moved.append(name)
-                os.rename(self._files / name, self._directory / name)  # noqa: PTH104
-            _check_free(beside)
-            os.rename(self.metadata.name, beside)  # noqa: PTH104
-        except BaseException as error:
-            for name in moved:
-                with contextlib.suppress(OSError):
-                    os.rename(self._directory / name, self._files / name)  # noqa: PTH104
-            if not isinstance(error, OSError):
-                raise
-            raise _write_error(error, error.filename or self._directory) from error
+        moved: list[tuple[Path, Path]] = []
+
+        def give(source: Path, target: Path) -> None:
+            moved.append((source, target))
+            move(source, target, replace=False)
+
+        with signals_wait():
+            try:
+                self.metadata.flush()
+                os.fsync(self.metadata.fileno())
+                lines = Path(self.metadata.name)
+                old = check_target(self._directory, self._overwrite, lines)
+                if os.path.lexists(beside):
+                    give(beside, temporary_name(beside))
+                for name in old:
+                    give(self._directory / name, self._files / _OLD / name)
+                for name in os.listdir(self._files / _NEW):  # noqa: PTH208
+                    give(self._files / _NEW / name, self._directory / name)
+                give(lines, beside)
+            except BaseException as error:
+                for source, target in reversed(moved):
+                    if not os.path.lexists(source):
+                        with contextlib.suppress(OSError):
+                            move(target, source)
+                if not isinstance(error, OSError):
+                    raise
+                raise _write_error(error, error.filename2 or error.filename or beside) from error
+            for path in leftovers(beside):  # of this extract, and of those that were killed
+                _remove(path)
 
 
 @contextlib.contextmanager
-def staging_files(directory: Path) -> Iterator[Staging]:
+def staging_files(directory: Path, *, overwrite: bool = False) -> Iterator[Staging]:
     """Give a place to write files and metadata in; take it away at the end, with what is in it.
+
+    What a killed process left of such a place is taken away, too.
 
     Args:
         directory: the files' final place; it is made if it isn't there, and taken away again if
             nothing came of it.
+        overwrite: whether what an earlier extract made is replaced.
 
     Raises:
-        UsageError: the directory is not empty, or there is metadata already.
+        UsageError: there are other files or metadata already, or another process is at work.
         WriteError: the directory can't be made or written to.
     """
-    made = _check_target(directory)
     beside = metadata_beside(directory)
-    mark = f"{STAGING}{secrets.token_hex(4)}"
-    files, lines = directory / mark, beside.parent / f"{mark}.jsonl"
     with contextlib.ExitStack() as cleanup:
-        cleanup.callback(_remove, files, lines, made)
         try:
+            if not os.path.lexists(directory / LOCK):  # else the lock says who is at work
+                check_target(directory, overwrite)
+            made = [path for path in (directory, *directory.parents) if not path.exists()]
+            cleanup.callback(_remove_empty, made)
             directory.mkdir(parents=True, exist_ok=True)
-            # What lies in here is nobody else's, so that no link can be put in its way.
-            files.mkdir(mode=0o700)
-            metadata = lines.open("x", encoding="ascii", newline="\n")
+            cleanup.enter_context(locked(directory, "extract"))
+            old = check_target(directory, overwrite)
+            for path in (*leftovers(directory / STAGING), *([] if old else leftovers(beside))):
+                _remove(path)
+            files = temporary_name(directory / STAGING)
+            cleanup.callback(_remove, files)
+            for folder in (files, files / _NEW, files / _OLD):
+                private_folder(folder)  # so that no link can be put in the way of what is in it
+            lines = temporary_name(beside)
+            cleanup.callback(_remove, lines)
+            metadata = cleanup.enter_context(_closing(lines.open("xb")))
         except OSError as error:
             raise _write_error(error, error.filename or directory) from error
-        cleanup.callback(_close, metadata)
-        yield Staging(directory, files, metadata)
+        yield Staging(directory, overwrite, files, metadata)
 
 
-def _check_target(directory: Path) -> list[Path]:
-    """Return the directories that have to be made, the innermost first; raise if it is in use."""
-    beside = metadata_beside(directory)
-    try:
-        names = os.listdir(directory)  # noqa: PTH208 - no iterator that an error could hide in
-    except FileNotFoundError:
-        if directory.is_symlink():
-            raise UsageError("is a link that leads nowhere", path=directory) from None
-        names = []
-    except NotADirectoryError:
-        raise UsageError("is a file; files go into a directory", path=directory) from None
-    except OSError as error:
-        raise _write_error(error, directory) from error
-    if names:
-        left = all(name.startswith(STAGING) for name in names)
-        raise UsageError(
-            "an interrupted extract was left here" if left else "is not empty",
-            path=directory,
-            hint="delete it first" if left else "choose a new directory; nothing is overwritten",
-        )
-    try:
-        beside.lstat()
-    except FileNotFoundError:
-        return [path for path in (directory, *directory.parents) if not path.exists()]
-    except OSError as error:
-        raise _write_error(error, beside) from error
-    raise UsageError(
-        "is there already", path=beside, hint="the other features would go there; move it away"
-    )
-
-
-def _check_free(path: Path) -> None:
-    if os.path.lexists(path):
-        raise WriteError("has come there in the meantime; nothing is overwritten", path=path)
-
-
-def _remove(files: Path, lines: Path, made: Sequence[Path]) -> None:
-    shutil.rmtree(files, ignore_errors=True)
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
-        lines.unlink(missing_ok=True)
-    for path in made:  # those that hold something stay
+        path.unlink(missing_ok=True)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for path in folders:  # those that hold something stay
         with contextlib.suppress(OSError):
             path.rmdir()
 
 
-def _close(file: TextIO) -> None:
-    # Where its last lines don't fit on the disk, something else has failed before.
-    with contextlib.suppress(OSError):
-        file.close()
+@contextlib.contextmanager
+def _closing(file: BinaryIO) -> Iterator[BinaryIO]:
+    try:
+        yield file
+    finally:
+        # Where its last lines don't fit on the disk, something else has failed before.
+        with contextlib.suppress(OSError):
+            file.close()
 
 
 def _write_error(error: OSError, path: str | Path) -> WriteError:

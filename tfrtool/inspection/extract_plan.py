@@ -37,12 +37,13 @@ class ExtractOptions:
     """What to take out, and where to.
 
     Attributes:
-        directory: where the files go; it is empty, or not there yet.
+        directory: where the files go; unless ``overwrite``, it is empty, or not there yet.
         feature: the string feature whose values become files; None takes the image.
         by: the feature that decides the class folder; None takes the label, if there is one.
         name: the feature that names the files; None takes what is in common use.
         flat: no folders at all: each file lies in the directory under its base name.
         limit: how many whole records to take at most; None for all.
+        overwrite: whether what an earlier extract made there is replaced.
     """
 
     directory: Path
@@ -51,6 +52,7 @@ class ExtractOptions:
     name: str | None = None
     flat: bool = False
     limit: int | None = None
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         take_paths(self, "directory")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -17,6 +18,7 @@ from tfrtool.storage.opening import open_descriptor
 
 __all__ = [
     "TEMPORARY",
+    "leftovers",
     "move",
     "new_file",
     "new_file_by_name",
@@ -28,14 +30,40 @@ __all__ = [
 TEMPORARY = ".tfrtool-"
 """What the name of a file or folder that is being made starts with."""
 
+_ENDING = 50
+"""Characters of a file's name in its temporary one: that has 255 bytes at most, a character 4."""
+
 _BUFFER = 256 * 1024
 """Bytes: shards are written in small pieces."""
 
 
 def temporary_name(path: Path) -> Path:
     """Return a name beside ``path``, with the same ending, that nobody can guess."""
-    # A name has 255 bytes at most, and a character up to 4.
-    return path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}.{path.name[-50:]}")
+    return path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}.{path.name[-_ENDING:]}")
+
+
+def leftovers(path: Path) -> list[Path]:
+    """Return what killed processes of this user left of making ``path``, and what live ones make.
+
+    Who asks keeps others from making it, as by a lock.
+
+    Raises:
+        OSError: the folder can't be looked into.
+    """
+    if len(path.name) > _ENDING:
+        return []  # another name may have the same ending
+    pattern = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{16}\." + re.escape(path.name))
+    user = os.geteuid() if hasattr(os, "geteuid") else 0
+    try:
+        names = os.listdir(path.parent)  # noqa: PTH208 - errors come out here
+    except FileNotFoundError:
+        return []
+    found = []
+    for one in (path.with_name(name) for name in names if pattern.fullmatch(name)):
+        with contextlib.suppress(FileNotFoundError):  # who made it may have ended
+            if one.lstat().st_uid == user and not one.is_symlink():
+                found.append(one)
+    return found
 
 
 @contextmanager

@@ -1,0 +1,134 @@
+"""What lies in the place that files are taken out to: nothing, or what an earlier extract made."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from tfrtool.errors import UsageError
+from tfrtool.storage.appearing import leftovers
+from tfrtool.storage.limits import MAX_METADATA_BYTES
+from tfrtool.storage.lock import LOCK
+from tfrtool.storage.opening import open_regular
+
+__all__ = ["STAGING", "check_target", "metadata_beside"]
+
+STAGING = "extract"
+"""What the name of the folder ends in that files are in until all of them are whole."""
+
+
+def metadata_beside(directory: Path) -> Path:
+    """Return where the other features of the files in a folder are kept: beside it."""
+    named = directory if directory.name not in ("", "..") else directory.resolve()
+    return named.parent / f"{named.name}.jsonl"
+
+
+def check_target(directory: Path, overwrite: bool, unfinished: Path | None = None) -> list[str]:
+    """Return the names in a directory that an extract replaces; raise if it is in use.
+
+    Args:
+        directory: where files go.
+        overwrite: whether what an earlier extract made is replaced, as its metadata list it.
+        unfinished: metadata that are being written.
+
+    Raises:
+        UsageError: there is something else; or something, and nothing is to be replaced.
+        OSError: it can't be looked into.
+    """
+    beside = metadata_beside(directory)
+    try:
+        found = os.listdir(directory)  # noqa: PTH208 - no iterator that an error could hide in
+    except FileNotFoundError:
+        if directory.is_symlink():
+            raise UsageError("is a link that leads nowhere", path=directory) from None
+        found = []
+    except NotADirectoryError:
+        raise UsageError("is a file; files go into a directory", path=directory) from None
+    staging = {path.name for path in leftovers(directory / STAGING)}
+    names = sorted({*found} - {LOCK} - staging)
+    there = os.path.lexists(beside)
+    if overwrite and (names or there):
+        lists = [path for path in leftovers(beside) if path != unfinished]
+        _check_made(directory, names, [*([beside] if there else []), *lists])
+    elif names:
+        raise UsageError(
+            "an extract was interrupted here" if staging else "is not empty",
+            path=directory,
+            hint="--overwrite replaces what an earlier extract made, and nothing else",
+        )
+    elif there:
+        raise UsageError(
+            "is there already, and the other features go there",
+            path=beside,
+            hint="--overwrite replaces what an earlier extract made",
+        )
+    return names
+
+
+def _check_made(directory: Path, names: Iterable[str], lists: Iterable[Path]) -> None:
+    """Raise if there is anything that no extract made, or that was changed later.
+
+    Args:
+        directory: where the files are.
+        names: what is looked at in it.
+        lists: the metadata of the extracts.
+    """
+    hint = "move it away; --overwrite replaces what an earlier extract made, and nothing else"
+    files: dict[str, float] = {}
+    for path in lists:
+        # Of an extract that was killed, files may be younger than the list is, and lines be cut.
+        finished = path == metadata_beside(directory)
+        last = path.lstat().st_mtime_ns if finished else math.inf
+        try:
+            files |= dict.fromkeys(_listed(path), last)
+        except ValueError as error:
+            if finished:
+                raise UsageError(
+                    "is not what an extract writes", path=path, hint="move it away"
+                ) from error
+    folders = {os.path.dirname(name) for name in files}  # noqa: PTH120 - a text
+    folders |= {str(parent) for folder in folders for parent in PurePosixPath(folder).parents}
+    for path in _below(directory, names):
+        name = path.relative_to(directory).as_posix()
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode):
+            known = name in folders
+        else:
+            known = name in files
+            if known and status.st_mtime_ns > files[name]:
+                raise UsageError("was changed after it was extracted", path=path, hint=hint)
+        if not known:
+            raise UsageError("was made by no extract that is known here", path=path, hint=hint)
+
+
+def _below(directory: Path, names: Iterable[str]) -> Iterator[Path]:
+    """Yield what has these names, and all that is in folders among them; links aren't followed."""
+    for name in names:
+        path = directory / name
+        yield path
+        if path.is_dir() and not path.is_symlink():
+            yield from _below(path, os.listdir(path))  # noqa: PTH208 - errors come out
+
+
+def _listed(path: Path) -> Iterator[str]:
+    """Yield the files that an extract's metadata name.
+
+    Raises:
+        ValueError: a line is none that an extract writes.
+    """
+    with open_regular(path, follow=False) as lines:
+        while line := lines.readline(MAX_METADATA_BYTES):
+            try:
+                entry = json.loads(line)
+                file = entry["file"]
+                entry["shard"], entry["record"]
+            except (TypeError, KeyError, RecursionError) as error:
+                raise ValueError(str(error)) from error
+            files = file if isinstance(file, list) else [] if file is None else [file]
+            if not all(isinstance(name, str) for name in files):
+                raise ValueError("no names of files")
+            yield from files
