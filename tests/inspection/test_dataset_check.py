@@ -285,8 +285,8 @@ def test_metadata_that_cannot_be_read(dataset: Path, text: bytes) -> None:
 
 
 def test_hostile_metadata(dataset: Path) -> None:
-    """Names that are none, and a split of a million shards, cost little and are bounded."""
-    lengths = ["1"] * 1_000_000
+    """Names that are none, and a split of 90,000 shards, cost little and are bounded."""
+    lengths = ["1"] * 90_000
     info = read_info(dataset)
     info["splits"] += [
         {"name": "../../etc", "shardLengths": ["1"]},

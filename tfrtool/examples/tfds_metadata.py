@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 from tfrtool.errors import DatasetError, os_reason
 from tfrtool.records.shard_sets import ShardSet
+from tfrtool.storage.json_files import read_json, text_of, whole_number
+from tfrtool.storage.limits import MAX_CLASSES, MAX_SHARDS
 from tfrtool.storage.opening import read_bounded
 
 __all__ = [
@@ -165,17 +166,18 @@ def read_dataset_info(directory: Path) -> DatasetInfo | None:
     """
     path = directory / DATASET_INFO
     try:
-        data = json.loads(read_bounded(path))
+        data = read_json(path)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"not JSON ({error})", path=path) from error
+    except ValueError as error:
+        raise DatasetError(f"no JSON that can be read: {error}", path=path) from error
     try:
         return _dataset_info(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DatasetError(f"not as TFDS writes it ({error!r})", path=path) from error
+        what = f"no {error}" if isinstance(error, KeyError) else error
+        raise DatasetError(f"not as TFDS writes it: {what}", path=path) from error
 
 
 def _dataset_info(data: Mapping[str, Any]) -> DatasetInfo:
@@ -183,27 +185,38 @@ def _dataset_info(data: Mapping[str, Any]) -> DatasetInfo:
     items = data.get("supervisedKeys", {}).get("tuple", {}).get("items", [])
     if isinstance(items, Sequence) and len(items) == 2:
         keys = [item.get("featureKey") for item in items]
+    splits = _list(data.get("splits", []))
+    lengths = [_list(split.get("shardLengths", [])) for split in splits]
+    shards = len(splits) + sum(map(len, lengths))
+    if shards > MAX_SHARDS:
+        raise ValueError(f"it has {shards:,} shards, and at most {MAX_SHARDS:,} are read")
     return DatasetInfo(
-        name=str(data["name"]),
-        version=str(data.get("version", "1.0.0")),
+        name=text_of(data["name"]),
+        version=text_of(data.get("version", "1.0.0")),
         splits=tuple(
             SplitInfo(
-                name=str(split["name"]),
-                shard_lengths=tuple(int(length) for length in split.get("shardLengths", ())),
-                bytes=int(split.get("numBytes", 0)),
+                name=text_of(split["name"]),
+                shard_lengths=tuple(map(whole_number, some)),
+                bytes=whole_number(split.get("numBytes", 0)),
             )
-            for split in data.get("splits", ())
+            for split, some in zip(splits, lengths, strict=True)
         ),
-        image_feature=keys[0],
-        label_feature=keys[1],
+        image_feature=None if keys[0] is None else text_of(keys[0]),
+        label_feature=None if keys[1] is None else text_of(keys[1]),
     )
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, found {type(value).__name__}")
+    return value
 
 
 def read_class_names(directory: Path, label_feature: str) -> tuple[str, ...] | None:
     """Read the class names of a label feature; None if there is no such file.
 
     Raises:
-        DatasetError: the file can't be read, or is no UTF-8.
+        DatasetError: the file can't be read, is no UTF-8, or has too many lines.
     """
     path = directory / f"{label_feature.replace('/', '_')}.labels.txt"
     try:
@@ -214,4 +227,8 @@ def read_class_names(directory: Path, label_feature: str) -> tuple[str, ...] | N
         raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
     except UnicodeDecodeError as error:
         raise DatasetError("not UTF-8", path=path, offset=error.start) from error
-    return tuple(line.strip() for line in text.splitlines() if line.strip())
+    count = text.count("\n")
+    if count > MAX_CLASSES:
+        raise DatasetError(f"has {count:,} lines, and at most {MAX_CLASSES:,} are read", path=path)
+    # TFDS ends a name at a line feed alone.
+    return tuple(line.strip() for line in text.split("\n") if line.strip())

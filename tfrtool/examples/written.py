@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.errors import DatasetError, os_reason
 from tfrtool.records.names import ShardName
+from tfrtool.storage.json_files import read_member, text_of, whole_number
 
 __all__ = ["REPORT", "WrittenShard", "read_written_shards"]
 
@@ -45,21 +45,21 @@ def read_written_shards(directory: Path) -> Mapping[str, WrittenShard]:
     """
     path = directory / REPORT
     try:
-        data = json.loads(path.read_bytes())
+        splits = read_member(path, "splits")  # what follows may be as long as the source
         return {
-            str(shard["path"]): WrittenShard(
-                records=int(shard["records"]),
-                bytes=int(shard["bytes"]),
-                sha256=str(shard["sha256"]),
+            shard["path"]: WrittenShard(
+                records=whole_number(shard["records"]),
+                bytes=whole_number(shard["bytes"]),
+                sha256=text_of(shard["sha256"]),
             )
-            for split in data["splits"].values()
+            for split in splits.values()
             for shard in split["shards"]
             # It may have been edited: only what is a shard's name, and so no path, is believed.
-            if ShardName.parse(str(shard["path"])) is not None
+            if ShardName.parse(text_of(shard["path"])) is not None
         }
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DatasetError(f"not as tfrtool writes it ({error!r})", path=path) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DatasetError(f"not as tfrtool writes it: {error}", path=path) from error

@@ -17,11 +17,9 @@ from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
+from tfrtool.storage.limits import MAX_CLASSES
 
-__all__ = ["MAX_CLASSES", "Classes", "find_classes", "label_problem", "single_values"]
-
-MAX_CLASSES = 100_000
-"""Class numbers are below this; ImageNet-21k, the largest set in common use, has 21,841."""
+__all__ = ["Classes", "find_classes", "label_problem", "single_values"]
 
 _LONGEST_NAME = 1024
 _NUMBER, _NAME = b"image/class/label", b"image/class/text"

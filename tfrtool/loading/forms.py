@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import binascii
 import enum
-import json
 import math
 from base64 import b64decode
 from collections.abc import Mapping
@@ -16,7 +15,8 @@ from tfrtool.errors import DatasetError, os_reason
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Feature
 from tfrtool.examples.tfds_metadata import FEATURES
-from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.json_files import read_json, text_of, whole_number
+from tfrtool.storage.limits import MAX_CLASSES
 
 __all__ = ["Described", "ImageEncoding", "ImageForm", "find_image_form", "read_described"]
 
@@ -95,35 +95,39 @@ def read_described(directory: Path, image: str, label: str) -> Described:
     Older releases of TFDS wrote it in other forms, and the records tell most of it again.
 
     Raises:
-        DatasetError: the file can't be read, or is no JSON.
+        DatasetError: the file can't be read, is no JSON, or says that there are too many classes.
     """
     path = directory / FEATURES
     try:
-        content = json.loads(read_bounded(path))
+        content = read_json(path)
     except FileNotFoundError:
         return Described()
     except OSError as error:
         raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"not JSON ({error})", path=path) from error
+    except ValueError as error:
+        raise DatasetError(f"no JSON that can be read: {error}", path=path) from error
     try:
         features = content["featuresDict"]["features"]
-        return _described(features.get(image, {}), features.get(label, {}))
+        described = _described(features.get(image, {}), features.get(label, {}))
     except (KeyError, TypeError, ValueError, AttributeError):
         return Described()
+    if described.classes is not None and described.classes > MAX_CLASSES:
+        classes = f"{described.classes:,} classes, and at most {MAX_CLASSES:,} are read"
+        raise DatasetError(f"the label {label!r} has {classes}", path=path)
+    return described
 
 
 def _described(image: Mapping[str, Any], label: Mapping[str, Any]) -> Described:
-    connector = str(image.get("pythonClassName", "")).rpartition(".")[2] or None
+    connector = text_of(image.get("pythonClassName", "")).rpartition(".")[2] or None
     held = image.get("image") or image.get("tensor") or {}
     shape = held.get("shape", {}).get("dimensions", ())
     classes = label.get("classLabel", {}).get("numClasses")
     return Described(
         connector=connector,
-        dtype=str(held.get("dtype", "uint8")),
-        encoding=str(held.get("encoding", "none")),
-        shape=tuple(int(size) for size in shape),
-        classes=None if classes is None else int(classes),
+        dtype=text_of(held.get("dtype", "uint8")),
+        encoding=text_of(held.get("encoding", "none")),
+        shape=tuple(-1 if size in ("-1", -1) else whole_number(size) for size in shape),
+        classes=None if classes is None else whole_number(classes),
     )
 
 

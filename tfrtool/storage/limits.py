@@ -10,6 +10,7 @@ __all__ = [
     "FREE_UNPACKED_BYTES",
     "MAX_ARCHIVE_HEADER_BYTES",
     "MAX_CHUNKS",
+    "MAX_CLASSES",
     "MAX_DEFLATE_RATIO",
     "MAX_ENTRIES_WALKED",
     "MAX_EXIF_BYTES",
@@ -17,7 +18,9 @@ __all__ = [
     "MAX_FRAMES",
     "MAX_IMAGE_BYTES",
     "MAX_IMAGE_PIXELS",
+    "MAX_JSON_VALUES",
     "MAX_LZMA_MEMORY",
+    "MAX_MEMBER_BYTES",
     "MAX_METADATA_BYTES",
     "MAX_METADATA_CHUNKS",
     "MAX_PATH_LENGTH",
@@ -25,6 +28,7 @@ __all__ = [
     "MAX_SCANS",
     "MAX_SCAN_PIXELS",
     "MAX_SEGMENTS",
+    "MAX_SHARDS",
     "MAX_SLOW_BYTES",
     "MAX_STRAY_BYTES",
     "MAX_STREAM_COPY",
@@ -71,6 +75,19 @@ MAX_IMAGE_BYTES = 512 * 1024 * 1024
 """Of one encoded image, wherever it comes from. The most pixels that are decoded (89,478,485, as in
 Pillow) take 256 MiB as a plain bitmap in RGB, 512 MiB with 16 bits a channel; a file that is larger
 than that is no photograph, but would be held in memory whole."""
+
+MAX_CLASSES = 100_000
+"""Classes of a dataset; ImageNet-21k, the largest set in common use, has 21,841."""
+
+MAX_SHARDS = 100_000
+"""Shards that metadata may name: at 64 MiB each, the least that TFDS makes them, 6 TiB."""
+
+MAX_JSON_VALUES = 4_000_000
+"""Of a JSON file of metadata: about 400 MB in Python at worst; a dataset_info.json has some
+hundreds, and one for each shard."""
+
+MAX_MEMBER_BYTES = 16 * 1024 * 1024
+"""Of a report, up to the end of what it says of the shards, of which 100,000 take 16 MB."""
 
 MAX_METADATA_BYTES = 64 * 1024 * 1024
 """Of a JSON or text file of metadata. TFDS' largest features.json are below 1 MiB, and a

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS
 from tfrtool.examples.written import REPORT
 from tfrtool.records.names import ShardName
 from tfrtool.storage.appearing import new_file
-from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.json_files import read_json
 from tfrtool.storage.publishing import PUBLISHING, publish_files
 
 __all__ = ["METADATA", "REPORT", "STAGING", "is_ours", "listed_shards", "publish", "read_report"]
@@ -58,8 +57,8 @@ def publish(
 def read_report(dataset: Path) -> Mapping[str, Any]:
     """Return what an earlier write reported; nothing where that can't be read."""
     try:
-        report = json.loads(read_bounded(dataset / REPORT))
-    except (OSError, ValueError, RecursionError):
+        report = read_json(dataset / REPORT)
+    except (OSError, ValueError):
         return {}
     return report if isinstance(report, dict) else {}
 

@@ -13,8 +13,8 @@ from typing import Any
 from tfrtool.errors import UsageError, WriteError, os_reason
 from tfrtool.records.names import ShardName
 from tfrtool.storage.appearing import new_file, private_folder
+from tfrtool.storage.json_files import read_json
 from tfrtool.storage.lock import LOCK, locked
-from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.publishing import PUBLISHING, finish_publishing
 from tfrtool.storage.signals import signals_wait
 from tfrtool.writing.directory import (
@@ -130,8 +130,8 @@ class Staging:
 
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
-        data = json.loads(read_bounded(path, follow=False))
-    except (OSError, ValueError, RecursionError):
+        data = read_json(path, follow=False)
+    except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}
 

@@ -1,0 +1,97 @@
+"""Reading JSON that somebody else may have written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+from tfrtool.storage.limits import MAX_JSON_VALUES, MAX_MEMBER_BYTES
+from tfrtool.storage.opening import open_regular, read_bounded
+
+__all__ = ["read_json", "read_member", "text_of", "whole_number"]
+
+_INT64_DIGITS = 20
+"""Of a 64-bit integer, with its sign."""
+
+_LONGEST_TEXT = 1024
+"""Characters of a name; most become parts of file names, which have up to 255."""
+
+
+def read_json(path: str | os.PathLike[str], *, follow: bool = True) -> Any:
+    """Return what a JSON file holds.
+
+    Args:
+        path: the file.
+        follow: whether its name may be a link.
+
+    Raises:
+        OSError: it can't be read, is no regular file, or is too large.
+        ValueError: it is no JSON, or has more values, longer numbers or deeper lists than are read.
+    """
+    content = read_bounded(path, follow=follow)
+    values = sum(map(content.count, (b",", b"[", b"{")))
+    if values > MAX_JSON_VALUES:
+        raise ValueError(f"about {values:,} values, and at most {MAX_JSON_VALUES:,} are read")
+    try:
+        return json.loads(content, parse_int=_integer, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("lists in lists, too deep") from error
+
+
+def read_member(path: str | os.PathLike[str], name: str) -> Any:
+    """Return the first member of a name in a JSON file, of which nothing behind it is read.
+
+    Raises:
+        OSError: it can't be read, or is no regular file.
+        ValueError: there is no such member in the first `MAX_MEMBER_BYTES`.
+    """
+    with open_regular(path) as file:
+        text = file.read(MAX_MEMBER_BYTES).decode("utf-8", "replace")
+    found = re.search(rf'"{name}"\s*:\s*', text)
+    if found is None:
+        raise ValueError(f"no {name}")
+    try:
+        decoder = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse)
+        return decoder.raw_decode(text, found.end())[0]
+    except RecursionError as error:
+        raise ValueError("lists in lists, too deep") from error
+
+
+def text_of(value: object) -> str:
+    """Return a value that is a short text, such as a name.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"expected a text, found {type(value).__name__}")
+    if len(value) > _LONGEST_TEXT:
+        raise ValueError(f"a text of {len(value):,} characters")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > _INT64_DIGITS:
+        raise ValueError(f"a number of {len(text):,} digits")
+    return int(text)
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(f"{text} is no number in JSON")
+
+
+def whole_number(value: object) -> int:
+    """Return a number that counts something; in protobuf's JSON, 64-bit integers are strings.
+
+    Raises:
+        ValueError: it is none from 0 to 2**63 - 1.
+    """
+    number = value
+    if isinstance(value, str) and len(value) <= _INT64_DIGITS and value.isdecimal():
+        number = int(value)
+    if type(number) is not int or not 0 <= number < 2**63:
+        found = repr(value)[:40] if isinstance(value, str | int | float) else type(value).__name__
+        raise ValueError(f"expected a number from 0 on, found {found}")
+    return number
