@@ -156,3 +156,14 @@ def test_no_tensorflow(tmp_path: Path) -> None:
     words = ["inspect", "images", str(GOLDEN / "plain.tfrecord"), "--out", str(tmp_path / "s.png")]
     done = subprocess.run([sys.executable, "-c", program, *words], check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("label", ["nosuch", "image"])
+def test_a_label_that_is_none_is_refused(
+    label: str, capsys: Capture, make_shard: MakeShard, tmp_path: Path
+) -> None:
+    """A label that no record has, or that is the image itself, is not passed over."""
+    shard, out = make_shard([image_payload(0)]), tmp_path / "sheet.png"
+    assert run(shard, "--out", out, "--label", label) == 2
+    assert f"no feature {label!r}" in capsys.readouterr().err
+    assert not out.exists()

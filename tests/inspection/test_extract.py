@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import MakeShard
-from tests.datasets import flip_bit
+from tests.datasets import flip_bit, image_payload
 from tests.examples.strategies import UNSET, float32, int64, string
 from tests.inspection.extracting import (
     JPEG,
@@ -308,3 +308,14 @@ def test_refusals_come_before_anything_is_written(make_shard: MakeShard, tmp_pat
         take(table, out)
     assert caught.value.found == "x (int64)"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tfrecord", "table.tfrecord"]
+
+
+@pytest.mark.parametrize("name", ["label", "image"])
+def test_a_feature_that_can_not_name_files_is_refused(
+    name: str, make_shard: MakeShard, tmp_path: Path
+) -> None:
+    """Numbers name no files, nor does what is taken out itself; neither is passed over."""
+    shard = make_shard([image_payload(1)])
+    with pytest.raises(UsageError, match="can't name the files"):
+        extract([shard], ExtractOptions(directory=tmp_path / "out", name=name))
+    assert not (tmp_path / "out").exists()

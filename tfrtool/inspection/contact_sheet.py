@@ -175,7 +175,7 @@ def contact_sheet(
         on_progress: called with the number of pictures so far and the most that there may be.
 
     Raises:
-        UsageError: ``out`` can't be a sheet, or is there already.
+        UsageError: ``out`` can't be a sheet, or is there already; or no record has the label.
         ShardError: a file can't be read, or there is no image in any of them.
         WriteError: the sheet can't be written.
     """
@@ -192,6 +192,7 @@ def contact_sheet(
                 on_progress(taken, options.limit)
     if not gathering.tiles:
         raise gathering.nothing(shards)
+    gathering.check_label(shards)
     layout = options.layout(len(gathering.tiles), _title(shards, gathering))
     _save(out, encode_sheet(draw_sheet(gathering.tiles, layout), format_), options.overwrite)
     return SheetReport(
@@ -217,6 +218,7 @@ class _Gathering:
         self.faults: list[tuple[Path, Fault]] = []
         self.without: list[tuple[Path, Casting]] = []
         self.guessed = 0
+        self._others: dict[str, None] = {}
 
     def add_shard(self, number: int, path: Path, limit: int) -> Iterator[None]:
         """Add up to ``limit`` tiles; yields after each."""
@@ -232,6 +234,9 @@ class _Gathering:
             if casting.features or not casting.faults:
                 self.without.append((path, casting))
             return
+        # One of them may be the label that was asked for, and not be found in another shard.
+        self._others.update(dict.fromkeys(casting.features))
+        self._others.pop(casting.image, None)
         before = len(self.tiles)
         with open_shard(path) as file:
             for item in read_records(file):
@@ -279,6 +284,16 @@ class _Gathering:
             )
         )
 
+    def check_label(self, shards: Sequence[Path]) -> None:
+        """Raise UsageError if a label was asked for, and nothing on the sheet can have it."""
+        label = self._options.label
+        if label is not None and label not in self._others:
+            raise UsageError(
+                f"no feature {label!r} that could label an image",
+                path=shards[0],
+                expected=f"one of {_listed(self._others)}",
+            )
+
     def _number(self, shard: int, record: int | None) -> str:
         index = "?" if record is None else str(record)
         return f"{shard}:{index}" if self._many else f"#{index}"
@@ -291,16 +306,18 @@ class _Gathering:
         wanted = self._options.image
         what = "no feature holds an image" if wanted is None else f"no feature {wanted!r}"
         path, casting = self.without[0] if self.without else (shards[0], Casting())
-        names = [printable(name) for name in casting.features]
-        listed = ", ".join(names[:_FEATURES_NAMED]) + (
-            ", ..." if len(names) > _FEATURES_NAMED else ""
-        )
+        listed = _listed(casting.features)
         return ShardError(
             what,
             path=path,
             found=f"the features {listed}" if listed else "no tf.train.Example",
             hint="--feature names the one that does" if listed else None,
         )
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [printable(name) for name in names]
+    return ", ".join(shown[:_FEATURES_NAMED]) + (", ..." if len(shown) > _FEATURES_NAMED else "")
 
 
 def _title(shards: Sequence[Path], gathering: _Gathering) -> str:

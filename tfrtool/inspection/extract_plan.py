@@ -147,6 +147,15 @@ def plan_extract(shards: Sequence[Path], options: ExtractOptions) -> ExtractPlan
             expected="string",
             found=_dtype(seen[feature_name]),
         )
+    if options.name is not None:
+        dtype = seen[options.name].dtype
+        if options.name == feature_name or dtype not in (DType.STRING, None):
+            raise UsageError(
+                f"feature {options.name!r} can't name the files",
+                path=shards[0],
+                expected="a string feature beside the one that is taken out",
+                found=_dtype(seen[options.name]),
+            )
     by = None if options.flat else options.by or roles.label
     name_from = options.name or roles.name
     return ExtractPlan(
