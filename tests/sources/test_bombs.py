@@ -130,6 +130,15 @@ def test_a_tar_bomb_is_refused(
     assert sum(path.stat().st_size for path in (tmp_path / "scratch").iterdir()) <= 20_000_000
 
 
+def test_too_many_headers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty files that pack to a few bytes each would fill the memory with their names."""
+    monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 1_000_000)
+    empty = [_header(f"cat/{number}.jpg", 0) for number in range(5000)]
+    (tmp_path / "a.tar.bz2").write_bytes(bz2.compress(b"".join([*empty, bytes(1024)])))
+    with pytest.raises(SourceError, match="names included"):
+        open_tree(tmp_path / "a.tar.bz2")
+
+
 def test_what_nobody_keeps_is_not_unpacked_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +234,17 @@ def test_a_sparse_file_is_one_bad_image(tmp_path: Path) -> None:
     source = open_tree(table)
     assert [item.key for item in source.items] == ["cat/1.jpg"]
     assert "3,298,534,883,328" in source.rejected[0].reason
+
+
+@pytest.mark.parametrize("name", ["table.jsonl", "table.csv"])
+def test_a_sparse_table_is_an_error(name: str, tmp_path: Path) -> None:
+    """A line of 3 TiB is not read to its end."""
+    rows = {"table.jsonl": b'{"path": "a.jpg", "label": "x"}\n', "table.csv": b"path,label\n"}
+    (tmp_path / name).write_bytes(rows[name])
+    os.truncate(tmp_path / name, 3 << 40)
+    with pytest.raises(SourceError) as caught:
+        open_tree(tmp_path / name)
+    assert caught.value.path == str(tmp_path / name)
 
 
 def test_a_file_that_grows_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,10 @@ from tfrtool.storage.limits import MAX_ROW_BYTES
 __all__ = ["read_json_lines"]
 
 
+_MOST_PIECES = 1024
+"""Times `MAX_ROW_BYTES` that a line may have to be passed over: a sparse file has no end."""
+
+
 class _Number(str):
     """An integer of JSON as it is written, so that it can be told from a string."""
 
@@ -47,7 +51,7 @@ def read_json_lines(file: BinaryIO, table: Path) -> Iterator[Row]:
         OSError: it can't be read.
     """
     first = True
-    for number, line in _json_lines(file):
+    for number, line in _json_lines(file, table):
         where = f"line {number}"
         try:
             if line is None:
@@ -69,7 +73,7 @@ def read_json_lines(file: BinaryIO, table: Path) -> Iterator[Row]:
         raise SourceError("is empty", path=table, expected="an object on each line")
 
 
-def _json_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+def _json_lines(file: BinaryIO, table: Path) -> Iterator[tuple[int, bytes | None]]:
     """Yield numbered lines; None for one that is too long."""
     number = 0
     while line := file.readline(MAX_ROW_BYTES + 1):
@@ -77,8 +81,13 @@ def _json_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
         if len(line) <= MAX_ROW_BYTES:
             yield number, line
             continue
-        while line and not line.endswith(b"\n"):
+        for _ in range(_MOST_PIECES):
             line = file.readline(MAX_ROW_BYTES)
+            if not line or line.endswith(b"\n"):
+                break
+        else:
+            most = _MOST_PIECES * MAX_ROW_BYTES
+            raise SourceError(f"line {number}: longer than {most:,} bytes", path=table)
         yield number, None
 
 

@@ -35,6 +35,9 @@ SPOOL = "unpacked-images"
 
 _BLOCK = tarfile.BLOCKSIZE
 _CHUNK = 256 * 1024
+_MEMBER_COST = 4096
+"""Bytes that a member counts for besides its own: its name is kept, and its header costs time."""
+
 _LONGEST_PADDING = 16 * 1024 * 1024
 """Bytes behind the end mark that are looked at: tapes want whole megabytes."""
 
@@ -91,6 +94,7 @@ class _Spool:
         self.path = path
         self._archive = archive
         self._most = unpacked_limit(packed)
+        self._kept = 0
         self._end = 0
         self._file = self._do(archive, self._make)
 
@@ -103,8 +107,7 @@ class _Spool:
     def copy(self, file: TarFile, name: str, size: int) -> int:
         """Copy a member, whose bytes are the next of a file, and return where they are."""
         member, start = f"{self._archive}/{name}", self._end
-        if start + size > self._most:
-            raise _TooMuchError(f"images of {start + size:,} bytes, more than {self._most:,}")
+        self.keep(size)
         if (free := self._do(member, shutil.disk_usage, self.path.parent).free) < size:
             raise self._failure(member, f"{size:,} bytes are needed, and {free:,} are free")
         while self._end < start + size:
@@ -116,6 +119,14 @@ class _Spool:
                 self._end += written
                 data = data[written:]
         return start
+
+    def keep(self, size: int) -> None:
+        """Count bytes that an archive costs."""
+        self._kept += size
+        if self._kept > self._most:
+            raise _TooMuchError(
+                f"images of {self._kept:,} bytes, names included, more than {self._most:,}"
+            )
 
     def _make(self) -> io.FileIO:
         self.path.unlink(missing_ok=True)
@@ -207,6 +218,8 @@ def _scan(file: TarFile, path: str, spool: _Spool | None) -> Members:
     try:
         for member in read_headers(file):
             offset, last = member.offset, f" in or after {printable(member.name)}"
+            if spool is not None:
+                spool.keep(_MEMBER_COST)
             _add(members, member, file, spool)
         _read_rest(file, path, None if spool else _LONGEST_PADDING)
     except _TooMuchError as error:
