@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,17 +44,26 @@ def _find(path: tuple[str, ...]) -> click.Command:
     return command
 
 
+def _section(path: tuple[str, ...]) -> str:
+    """Return what the reference says of a command."""
+    pages = [page for page in PAGES if page.startswith("docs/commands/")]
+    reference = "\n".join((REPOSITORY / page).read_text("utf-8") for page in pages)
+    found = re.split(rf"^#+ tfrtool {' '.join(path)} .*\n", reference, flags=re.MULTILINE)
+    assert len(found) == 2
+    return re.split(r"^#+ tfrtool", found[1], flags=re.MULTILINE)[0]
+
+
 @pytest.mark.parametrize("path", list(_commands(cli)), ids=" ".join)
-def test_every_command_and_option_is_in_the_readme(path: tuple[str, ...]) -> None:
-    """Each command has a heading, and each of its options stands below it."""
-    heading = f"### tfrtool {' '.join(path)} "
-    assert heading in README
-    section = README.split(heading, 1)[1].split("\n## ", 1)[0].split("\n### ", 1)[0]
-    general = README.split("## Commands", 1)[1].split("### ", 1)[0]
+def test_every_command_and_option_is_in_the_reference(path: tuple[str, ...]) -> None:
+    """Each command has a heading, and each of its options and their choices stand below it."""
+    section = _section(path)
+    general = (REPOSITORY / "docs" / "commands" / "overview.md").read_text("utf-8")
     for parameter in _find(path).params:
         if isinstance(parameter, click.Option):
             for name in (*parameter.opts, *parameter.secondary_opts):
-                assert f"`{name}" in section or f"`{name}`" in general, name
+                assert re.search(rf"`{name}[` =\[]", section) or f"`{name}`" in general, name
+            if isinstance(parameter.type, click.Choice) and not parameter.is_bool_flag:
+                assert "\\|".join(map(str, parameter.type.choices)) in section, parameter.opts
 
 
 @pytest.mark.parametrize("path", [(), ("inspect",), *_commands(cli)], ids=" ".join)
@@ -145,36 +155,47 @@ def test_the_drawing_has_all_rooms() -> None:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory that has what the README's examples use."""
+    """Return a directory that has what the examples use."""
     directory = tmp_path_factory.mktemp("clone")
     (directory / "fixtures").symlink_to(REPOSITORY / "fixtures")
     return directory
 
 
-def test_the_tour_runs_as_it_is_shown(
+def test_examples_run_as_they_are_shown(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each command prints what stands below it; `...` stands for anything."""
+    """Each command prints what stands below it, on every page; `...` stands for anything."""
     monkeypatch.chdir(clone)
-    commands = 0
-    for block in _BLOCK.finditer(README):
-        if block["language"] == "python":
-            exec(compile(block["body"], "README.md", "exec"), {})
-            capfd.readouterr()
-        if block["language"] != "console":
-            continue
-        prompt, _, shown = block["body"].partition("\n")
-        words = shlex.split(prompt.removeprefix("$ tfrtool "))
-        assert main(words) in (0, 3), prompt
-        pattern = re.sub(r"([\[\]?*])", r"[\1]", shown).replace("...", "*")
-        printed = capfd.readouterr().out
-        assert fnmatch.fnmatchcase(printed, pattern + "*"), f"{prompt}\n{printed}"
-        commands += 1
-    assert commands == 11
+    printed: dict[str, str] = {}
+    shown: Counter[str] = Counter()
+    for page in dict.fromkeys(("README.md", "docs/tour.md", *PAGES)):
+        for block in _BLOCK.finditer((REPOSITORY / page).read_text("utf-8")):
+            if block["language"] == "python":
+                exec(compile(block["body"], page, "exec"), {})
+                capfd.readouterr()
+            if block["language"] != "console":
+                continue
+            prompt, _, expected = block["body"].partition("\n")
+            if prompt not in printed:
+                assert main(shlex.split(prompt.removeprefix("$ tfrtool "))) in (0, 3), prompt
+                printed[prompt] = capfd.readouterr().out
+            pattern = re.sub(r"([\[\]?*])", r"[\1]", expected).replace("...", "*")
+            text = printed[prompt]
+            assert fnmatch.fnmatchcase(text, pattern + "*"), f"{page}: {prompt}\n{text}"
+            shown[page] += 1
+    assert shown["README.md"] >= 5
+    assert shown["docs/tour.md"] >= 11
 
 
-def test_the_makefile_has_what_the_readme_promises() -> None:
-    """`make demo` and `make test` are there."""
+def test_the_readme_is_short() -> None:
+    """Who has never heard of it reads it to its end: the reference is in docs."""
+    assert len(README.splitlines()) <= 200
+
+
+def test_the_makefile_has_what_the_pages_promise() -> None:
+    """`make demo`, `make test` and all the others that are named are there."""
     makefile = (REPOSITORY / "Makefile").read_text("utf-8")
-    for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
+    assert {"demo", "test"} <= set(re.findall(r"^make (\w+)", README, re.MULTILINE))
+    promised = "\n".join((REPOSITORY / page).read_text("utf-8") for page in PAGES)
+    for target in re.findall(r"(?:^|`)make (?:PYTHON=\S+ )?([a-z]+)", promised, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
