@@ -170,7 +170,6 @@ def _verdict(
             images=split.records,
             first_seconds=ours.first.seconds.median,
             first_cpu=ours.first.cpu_ms.median / 1e3,
-            first_system=ours.first.system_ms.median / 1e3,
             first_batch=ours.first.first_batch.median,
             starting=starting,
             idle=ours.first.idle,

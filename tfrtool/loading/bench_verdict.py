@@ -18,11 +18,10 @@ class Bottleneck(enum.Enum):
     """What limits a loader; the values are those of the JSON output.
 
     STARTING: the data are over before the pipeline is at work. DISK: records come from the disk
-    more slowly than the pipeline could take them. WAITING: cores are idle, but not for the disk.
-    The others are the largest part of the first epoch's CPU time. DECODING is resizing, too: the
-    same option saves both. BATCHING is what comes after
-    the cache. The last two are no work on a record: MEMORY is the kernel's, mostly giving out
-    fresh pages, and HANDING_OVER that of threads and queues.
+    more slowly than the pipeline could take them. The others are the largest part of the cores'
+    time in a first epoch. WAITING: cores are idle, but not for the disk. STORING and BATCHING are
+    all that is done with images once they are decoded and resized: copying them from thread to
+    thread, into the cache where there is one, and into batches.
     """
 
     STARTING = "starting"
@@ -32,9 +31,9 @@ class Bottleneck(enum.Enum):
     INFLATING = "inflating"
     PARSING = "parsing"
     DECODING = "decoding"
+    RESIZING = "resizing"
+    STORING = "storing"
     BATCHING = "batching"
-    MEMORY = "fresh memory"
-    HANDING_OVER = "handing over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,6 @@ class Measured:
         images: in an epoch.
         first_seconds: of our first epoch.
         first_cpu: CPU seconds of an image in it.
-        first_system: how many of them the kernel took.
         first_batch: seconds until its first batch.
         starting: seconds that the naive pipeline took before it was at work; None if unknown.
         idle: how many cores nobody used in our first epoch; None if unknown.
@@ -65,7 +63,6 @@ class Measured:
     images: int
     first_seconds: float
     first_cpu: float
-    first_system: float
     first_batch: float
     starting: float | None
     idle: float | None
@@ -101,12 +98,12 @@ class Verdict:
 
 def judge(measured: Measured) -> Verdict:
     """Tell what limits the first epoch of our pipeline."""
-    bottleneck, sentence = _waiting(measured) or _working(measured)
+    bottleneck, sentence = _before_work(measured) or _largest(measured)
     return Verdict(bottleneck=bottleneck, sentence=sentence, notes=tuple(_notes(measured)))
 
 
-def _waiting(found: Measured) -> tuple[Bottleneck, str] | None:
-    """Tell whether the first epoch waits rather than works."""
+def _before_work(found: Measured) -> tuple[Bottleneck, str] | None:
+    """Tell whether something keeps the pipeline from being at work at all."""
     per_image = found.first_seconds / found.images
     cold = found.parts.cold
     if cold is not None and cold > per_image:
@@ -121,65 +118,68 @@ def _waiting(found: Measured) -> tuple[Bottleneck, str] | None:
             f"any pipeline {found.starting:.2f} s to begin; {found.images:,} images are too few "
             "for any option to matter."
         )
-    if found.idle is not None and found.idle > _MOSTLY * found.cores:
-        why = (
-            "there is one shard to read from, and tfrtool write --shards makes more"
-            if found.shards == 1
-            else "--parallel-calls and --cycle-length of tfrtool train let more be done at a time"
-        )
-        return Bottleneck.WAITING, (
-            f"Waiting is the bottleneck: {found.idle:.1f} of {found.cores} cores had nothing to "
-            f"do in a first epoch, and the disk is fast enough; {why}."
-        )
     return None
 
 
-def _working(found: Measured) -> tuple[Bottleneck, str]:
-    """Tell what the first epoch's CPU time is for."""
+def _costs(found: Measured) -> dict[Bottleneck, float]:
+    """Return what the cores' time in the first epoch was for, in seconds of an image."""
     parts = found.parts
     costs = {
         Bottleneck.INFLATING if found.compressed else Bottleneck.READING: parts.reading,
         Bottleneck.PARSING: parts.parsing,
-        Bottleneck.DECODING: parts.decoding + parts.resizing,
+        Bottleneck.DECODING: parts.decoding,
+        Bottleneck.RESIZING: parts.resizing,
+        Bottleneck.STORING if found.cached else Bottleneck.BATCHING: max(
+            found.first_cpu - parts.whole, 0.0
+        ),
     }
-    if found.cached:
-        costs[Bottleneck.BATCHING] = found.later_cpu
-    whole = max(found.first_cpu, sum(costs.values()))
-    rest = whole - sum(costs.values())
-    # The kernel also reads: that is counted already.
-    costs[Bottleneck.MEMORY] = min(rest, max(found.first_system - parts.reading, 0))
-    costs[Bottleneck.HANDING_OVER] = rest - costs[Bottleneck.MEMORY]
+    if found.idle is not None:
+        costs[Bottleneck.WAITING] = max(found.idle, 0.0) * found.first_seconds / found.images
+    return costs
+
+
+def _largest(found: Measured) -> tuple[Bottleneck, str]:
+    """Tell what most of the cores' time in the first epoch was for."""
+    costs = _costs(found)
+    whole = sum(costs.values())
     bottleneck = max(costs, key=lambda name: costs[name])
-    what = f"{bottleneck.value.capitalize()} is"
-    if bottleneck is Bottleneck.DECODING:
-        what = "Decoding and resizing are"
-    share = f"{costs[bottleneck] / whole:.0%} of the CPU time of a first epoch"
-    return bottleneck, f"{what} the bottleneck, {share}: {_help(bottleneck, found)}."
+    shares = ", ".join(f"{name.value} {cost / whole:.0%}" for name, cost in costs.items())
+    return bottleneck, (
+        f"{bottleneck.value.capitalize()} is the bottleneck, {costs[bottleneck] / whole:.0%} of "
+        f"the cores' time in a first epoch ({shares}): {_help(bottleneck, found)}."
+    )
 
 
 def _help(bottleneck: Bottleneck, found: Measured) -> str:
     """Return the option that would help, with what it was measured to bring."""
     size, parts = found.image_size, found.parts
-    if bottleneck is Bottleneck.DECODING:
-        encode = f"tfrtool write --encode raw --resize {size}x{size}"
-        if parts.raw is None or parts.raw >= parts.whole:
-            return f"--resize {size} of tfrtool write leaves fewer pixels to work on"
-        return (
-            f"records of {encode} came to the cache with {parts.whole / parts.raw:.1f} times less "
-            f"CPU time ({parts.images:,} measured)"
+    fewer = f"--resize {size} of tfrtool write leaves fewer pixels to work on"
+    if parts.raw is not None and parts.raw < parts.whole:
+        fewer = (
+            f"up to there, records of tfrtool write --encode raw --resize {size}x{size} took "
+            f"{parts.whole / parts.raw:.1f} times less CPU time ({parts.images:,} measured)"
         )
+    idle = (
+        "" if found.idle is None else f"{found.idle:.1f} of {found.cores} cores had nothing to do"
+    )
     return {
         Bottleneck.READING: "records hold far more than the images that come out of them, and "
         f"--resize {size} of tfrtool write makes them smaller",
         Bottleneck.INFLATING: "shards written with --compression none need no inflating",
         Bottleneck.PARSING: "records are small, and in Python, LoadOptions(batched_parse=N) parses "
         "N of them at a time",
-        Bottleneck.BATCHING: "copying and rescaling are all that is left, and take less only with "
-        "a smaller --image-size",
-        Bottleneck.MEMORY: "that is the kernel at work, which clears each page of the cache and of "
-        "the batches before it is used, and only a smaller --image-size needs fewer",
-        Bottleneck.HANDING_OVER: "handing images from thread to thread costs more than the work "
-        "on them, and in Python, LoadOptions(batched_parse=N) hands over fewer",
+        Bottleneck.DECODING: fewer,
+        Bottleneck.RESIZING: fewer,
+        Bottleneck.STORING: "images are copied into the cache and into batches, whose memory the "
+        "system clears first, and only a smaller --image-size needs less of it",
+        Bottleneck.BATCHING: "images are copied from thread to thread and into batches, and only a "
+        "smaller --image-size, or keeping them (--cache of tfrtool train), needs less of it",
+        Bottleneck.WAITING: f"{idle}, and the disk is fast enough; "
+        + (
+            "there is one shard to read from, and tfrtool write --shards makes more"
+            if found.shards == 1
+            else "--parallel-calls and --cycle-length of tfrtool train let more be done at a time"
+        ),
     }[bottleneck]
 
 
