@@ -29,6 +29,7 @@ YOLO = ("train/images/1.jpg", "train/labels/1.txt", "valid/images/2.jpg", "valid
     ("keys", "kind"),
     [
         (VOC, "VOC"),
+        (("SegmentationClass/1.png",), "VOC"),
         (("JPEGImages/1.jpg", "Annotations/1.xml", "ImageSets/Main/train.txt"), "VOC"),
         (
             (

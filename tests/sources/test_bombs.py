@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.trees import contents, open_tree, write_folder
+from tests.sources.trees import WRITERS, contents, open_tree, write_folder
 from tfrtool.errors import SourceError
 from tfrtool.sources.folder_reader import read_file
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES, MAX_IMAGE_BYTES
@@ -109,6 +109,20 @@ def test_a_huge_file_in_a_tar_gz_is_one_bad_image(
     assert f"{size:,}" in source.rejected[0].reason
     unpacked = sum(path.stat().st_size for path in (tmp_path / "scratch").iterdir())
     assert unpacked == 2 * len(PHOTO)
+
+
+@pytest.mark.parametrize("form", ["tar", "zip", "stored.zip", "folder"])
+def test_a_huge_image_is_one_bad_image(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever it lies, it is left out, named with its size, and the rest is there."""
+    monkeypatch.setattr("tfrtool.sources.listing.MAX_IMAGE_BYTES", 1000)
+    huge = {"cat/huge.jpg": bytes(1001), "cat/film.mpg": bytes(5000)}
+    source = open_tree(WRITERS[form](tmp_path / "source", {**TREE, **huge}))
+    assert contents(source) == TREE
+    assert [entry.key for entry in source.rejected] == ["cat/huge.jpg"]
+    assert "1,001 bytes" in source.rejected[0].reason
+    assert [entry.key for entry in source.ignored] == ["cat/film.mpg"]
 
 
 @pytest.mark.parametrize("pack", [_gzip, lambda parts: bz2.compress(b"".join(parts))])

@@ -22,6 +22,7 @@ _ROLE = re.compile(
 )
 """Names of folders that say what files are, and not what they show."""
 
+_VOC = frozenset({"jpegimages", "segmentationclass", "segmentationobject"})
 _MASK = re.compile(r"[ _-]mask(?:[ _-]?[0-9]+)?$", re.IGNORECASE)
 _SHOWN = 4
 
@@ -78,7 +79,8 @@ def check_classes(names: Collection[str], others: Collection[str], where: str) -
         SourceError: they are not, and the tree holds annotations.
     """
     roles = set(map(_role, names))
-    if None in roles or not roles & {"images", "release", "split_marks"}:
+    told = roles & {"images", "release", "split_marks"} or _VOC & {name.lower() for name in names}
+    if None in roles or not told:
         return True
     beside = {folder for key in others for folder in key.split("/")[:-1] if _is_marks(folder)}
     if beside or roles - {"images", "split"} or _has_json(others):
@@ -99,7 +101,7 @@ def _has_json(others: Iterable[str]) -> bool:
 def _refusal(names: Collection[str], others: Collection[str], where: str) -> SourceError:
     beside = {folder for key in others for folder in key.split("/")[:-1] if _is_marks(folder)}
     known = {name.lower() for name in (*names, *beside)}
-    if known & {"jpegimages", "segmentationclass"} or any(name.startswith("voc") for name in known):
+    if known & _VOC or any(name.startswith("voc") for name in known):
         kind = "a Pascal VOC dataset"
     elif "release" in map(_role, names) or _has_json(others):
         kind = "a COCO dataset"

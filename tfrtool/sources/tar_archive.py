@@ -54,17 +54,12 @@ class _TooMuchError(Exception):
 
 
 class _Unpacked:
-    """What is in a compressed archive: read forward only, and no more than it may unpack to.
+    """What is in a compressed archive: read forward only, and no more than it may unpack to."""
 
-    Attributes:
-        size: of the archive, in bytes.
-    """
-
-    def __init__(self, file: IO[bytes], size: int) -> None:
+    def __init__(self, file: IO[bytes], packed: int) -> None:
         self._file = file
-        self.size = size
         self._position = 0
-        self._most = unpacked_limit(size, MAX_DEFLATE_RATIO)
+        self._most = unpacked_limit(packed, MAX_DEFLATE_RATIO)
 
     def read(self, size: int) -> bytes:
         """Read the next bytes."""
