@@ -16,7 +16,6 @@ from tfrtool.inspection.pictures import (
     PictureOptions,
     cast_shard,
     picture_of,
-    pictures_of,
 )
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
@@ -147,20 +146,8 @@ def test_frames_of_a_sequence(tf: Any, make_shard: MakeShard) -> None:
 
 
 def test_no_image_at_all(make_shard: MakeShard) -> None:
-    """Records without an image give no casting, no preview, and the names that they have."""
+    """Records without an image give no casting, and the names that they have."""
     path = make_shard([encode_example({"age": int64(3), "name": string(b"Ada")})])
     casting = cast_shard(path, PictureOptions())
     assert casting.image is None
     assert set(casting.features) == {"age", "name"}
-    assert list(pictures_of(records_of(path), path.parent, 64)) == []
-
-
-def test_previews_are_of_the_records_given(make_shard: MakeShard) -> None:
-    """Pictures of some records are theirs, within the box."""
-    sizes = [(40, 30), (200, 20), (10, 90)]
-    payloads = [encode_example({"image": string(image_bytes(size=size))}) for size in sizes]
-    path = make_shard(payloads)
-    found = list(pictures_of(records_of(path)[1:], path.parent, 64))
-    assert [item.record for item in found] == [1, 2]
-    assert [item.size for item in found] == ["200 x 20", "10 x 90"]
-    assert all(item.picture.image and max(item.picture.image.size) <= 64 for item in found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,6 @@ from tfrtool.cli.options import debug_option, json_option
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, emit_page
 from tfrtool.cli.parameters import INPUT, sources_of
-from tfrtool.cli.preview import PreviewCommand, choose_protocol, preview_option, show_previews
 from tfrtool.cli.process import nobody_reads
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_reason
 
@@ -24,12 +22,10 @@ __all__ = ["inspect_shard_command"]
 
 @click.command(
     name="shard",
-    cls=PreviewCommand,
     epilog="\b\nExamples:\n"
     "  tfrtool inspect shard data/*.tfrecord* --limit 1\n"
     "  tfrtool inspect shard train.tfrecord --feature image:string= --feature label:int64=-1\n"
-    "  tfrtool inspect shard train.tfrecord --record 17 --raw\n"
-    "  tfrtool inspect shard train.tfrecord --preview",
+    "  tfrtool inspect shard train.tfrecord --record 17 --raw",
 )
 @click.argument("shards", nargs=-1, required=True, type=INPUT)
 @click.option(
@@ -66,7 +62,6 @@ __all__ = ["inspect_shard_command"]
 @click.option(
     "--no-payload-crc", is_flag=True, help="Don't check payload CRCs; lengths always are checked."
 )
-@preview_option
 @json_option
 @debug_option
 def inspect_shard_command(
@@ -77,7 +72,6 @@ def inspect_shard_command(
     features: tuple[str, ...],
     description: str | None,
     no_payload_crc: bool,
-    preview: str | None,
     as_json: bool,
 ) -> Outcome:
     """Tell what is in TFRecord files, and show their first records.
@@ -91,15 +85,12 @@ def inspect_shard_command(
     from tfrtool.inspection.json_output import summary_json
     from tfrtool.inspection.shard import InspectOptions, inspect_shard
 
-    if preview is not None and as_json:
-        raise UsageError("--preview and --json exclude each other")
     options = InspectOptions(
         limit=limit,
         record=record,
         schema=_schema(features, description),
         verify_payload=not no_payload_crc,
     )
-    protocol = choose_protocol(preview)
     outcome, shown = Outcome.FINE, 0
     for number, source in enumerate(sources_of(shards)):
         summary = inspect_shard(source, options)
@@ -109,11 +100,6 @@ def inspect_shard_command(
             if number:
                 emit("")
             emit_page(summary_page(summary, raw=raw))
-            if protocol is not None:
-                records = [sample.record for sample in summary.sample]
-                show_previews(
-                    records, source.parent if isinstance(source, Path) else None, protocol
-                )
         shown += _shows(summary, record)
         outcome = Outcome.DAMAGE if summary.faults else outcome
         if nobody_reads():

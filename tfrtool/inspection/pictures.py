@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,6 @@ __all__ = [
     "PictureOptions",
     "cast_shard",
     "picture_of",
-    "pictures_of",
 ]
 
 _PROBE = 64
@@ -111,24 +110,6 @@ def cast_shard(path: Path, options: PictureOptions) -> Casting:
         return _cast(read_records(file), path.parent, options)
 
 
-def pictures_of(
-    records: Iterable[Record], folder: Path | None, box: int
-) -> Iterator[LabelledPicture]:
-    """Yield the pictures of a shard's records that are held already; nothing if none has one.
-
-    Args:
-        records: some records of the shard.
-        folder: where the names of its classes may stand; None for a stream.
-        box: the side of the square that a picture must fit into, in pixels.
-    """
-    records = tuple(records)
-    options = PictureOptions(box=box)
-    casting = _cast(records, folder, options)
-    if casting.image is not None:
-        for record in records:
-            yield picture_of(record, casting, options)
-
-
 def picture_of(record: Record, casting: Casting, options: PictureOptions) -> LabelledPicture:
     """Draw a record's image; where that can't be done, the picture says why."""
     features: Mapping[str, Feature] = {}
@@ -163,9 +144,7 @@ def _picture(feature: Feature, box: int, dimensions: Dimensions) -> Picture:
     return decode_numbers(numbers, box, dimensions)
 
 
-def _cast(
-    items: Iterable[Record | Fault], directory: Path | None, options: PictureOptions
-) -> Casting:
+def _cast(items: Iterable[Record | Fault], directory: Path, options: PictureOptions) -> Casting:
     info = info_beside(directory)
     names: dict[str, None] = {}
     faults: list[Fault] = []
