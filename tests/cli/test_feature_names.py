@@ -16,6 +16,7 @@ from PIL import Image
 import tfrtool
 from tests.cli.inspecting import Capture
 from tests.conftest import MakeShard
+from tests.datasets import image_payload, write_foreign
 from tests.examples.strategies import entry, int64, raw_example, string
 from tfrtool.cli import main
 from tfrtool.examples.example import feature_key, feature_name
@@ -129,6 +130,16 @@ def test_images_under_odd_names(make_shard: MakeShard, tmp_path: Path, capsys: C
         assert main(["inspect", "images", str(shard), "--out", str(sheet), "--feature", name]) == 0
         assert sheet.is_file()
     assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("image", ["im\tage", "im\udcff"])
+def test_loading_images_under_odd_names(tmp_path: Path, image: str) -> None:
+    """A dataset whose image feature has such a name is loaded."""
+    payloads = [image_payload(number % 2, image=image) for number in range(4)]
+    write_foreign(tmp_path / "odd", [payloads])
+    options = tfrtool.LoadOptions(image_size=16, batch_size=4, cache=tfrtool.Cache.NONE)
+    (batch,) = tfrtool.load(tmp_path / "odd", options)
+    assert batch[0].shape == (4, 16, 16, 3)
 
 
 def test_tfds_features(make_shard: MakeShard, capsys: Capture) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrtool.examples.example import DType
+from tfrtool.examples.example import DType, feature_key, feature_name
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.forms import ImageEncoding, ImageForm
 
@@ -57,7 +57,7 @@ def batch_parser(dataset: Dataset) -> Callable[[Any], dict[str, Any]]:
         each, with n in front of all shapes: unbatch it before.
     """
     description = _description(dataset)
-    return lambda records: dict(tf.io.parse_example(records, description))
+    return lambda records: _named_features(tf.io.parse_example(records, description))
 
 
 def features_decoder(
@@ -75,16 +75,21 @@ def features_decoder(
 def parser(dataset: Dataset) -> Callable[[Any], dict[str, Any]]:
     """Return the part of `decoder` before decoding: from a record to what is needed of it."""
     description = _description(dataset)
-    return lambda record: dict(tf.io.parse_single_example(record, description))
+    return lambda record: _named_features(tf.io.parse_single_example(record, description))
 
 
-def _description(dataset: Dataset) -> dict[str, Any]:
+def _named_features(parsed: Mapping[bytes, Any]) -> dict[str, Any]:
+    return {feature_name(key): value for key, value in parsed.items()}
+
+
+def _description(dataset: Dataset) -> dict[bytes, Any]:
     """Return the feature description of what is needed, and nothing else: parsing copies."""
     form = dataset.image_form
     types = {dataset.image_feature: tf.string}
     types |= {name: tf.int64 for name in (form.height_feature, form.width_feature) if name}
     types[dataset.label_feature] = tf.string if _named(dataset) else tf.int64
-    return {name: tf.io.FixedLenFeature([], dtype) for name, dtype in types.items()}
+    # By bytes, for a name need not be text.
+    return {feature_key(name): tf.io.FixedLenFeature([], dtype) for name, dtype in types.items()}
 
 
 def _named(dataset: Dataset) -> bool:
