@@ -195,8 +195,11 @@ class _Reading:
         self._whole &= last == end
         name = feature_name(key)
         if tag == _FIRST:
-            for _ in self._repeated(first, last, f"in {name!r} what is no string"):
-                pass
+            strings = self._repeated(first, last, f"in {name!r} what is no string")
+            # One string is an image; of many, protobuf tells sooner that they are in order.
+            if next(strings, (0, last))[1] < last and not _are_strings(self._data[first:last]):
+                for _ in strings:
+                    pass
         elif first < last and self._data[first] == _FIRST:
             _, packed = self._span(first + 1, last)
             self._whole &= packed == last
@@ -245,6 +248,12 @@ class _Reading:
                 return value, position
             shift += 7
         raise _refusal("a number is cut")
+
+
+def _are_strings(data: bytes) -> bool:
+    strings = pb.BytesList.FromString(data)
+    strings.DiscardUnknownFields()
+    return bool(strings.SerializeToString() == data)
 
 
 def _serialized(feature: pb.Feature | None) -> bytes:
