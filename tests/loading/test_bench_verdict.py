@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfrtool.cli.app import cli
 from tfrtool.loading.bench_tasks import PartsRun
-from tfrtool.loading.bench_verdict import Bottleneck, Measured, judge
+from tfrtool.loading.bench_verdict import Bottleneck, Measured, Verdict, judge
+from tfrtool.loading.options import LoadOptions
 
 MS = 1e-3
 PARTS = PartsRun(
@@ -99,6 +101,19 @@ def test_bottleneck(bottleneck: Bottleneck, measured: Measured, says: list[str])
     for words in says:
         assert words in sentence
     assert sentence.endswith(".")
+    assert_named_options_exist(verdict)
+
+
+def assert_named_options_exist(verdict: Verdict) -> None:
+    """An option is one of the benchmark, or of a command that the sentence names."""
+    for text in (verdict.sentence, *verdict.notes):
+        commands = ["bench", *re.findall(r"tfrtool (\w+)", text)]
+        known = {name for one in commands for p in cli.commands[one].params for name in p.opts}
+        assert set(re.findall(r"--[a-z-]+", text)) <= known
+    if "LoadOptions" in verdict.sentence:
+        field = re.search(r"LoadOptions\((\w+)=", verdict.sentence)
+        assert field is not None
+        LoadOptions(image_size=8, **{field[1]: 2})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -114,6 +129,7 @@ def test_bottleneck(bottleneck: Bottleneck, measured: Measured, says: list[str])
 def test_notes(measured: Measured, says: str) -> None:
     """What else was found is said in a note, with its number, and only if it was found."""
     assert says in " ".join(judge(measured).notes)
+    assert_named_options_exist(judge(measured))
     calm = replace(MEASURED, cached=False)
     assert judge(calm).notes == ()
 

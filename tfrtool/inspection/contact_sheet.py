@@ -311,7 +311,7 @@ class _Gathering:
             what,
             path=path,
             found=f"the features {listed}" if listed else "no tf.train.Example",
-            hint="--feature names the one that does" if listed else None,
+            hint="--feature names the one that holds pixels" if listed else None,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -230,5 +231,5 @@ def _no_examples(losses: Sequence[ShardLoss]) -> ShardError:
         f"holds no tf.train.Example or SequenceExample{others}",
         path=first.path,
         found=first.content,
-        hint="tfrtool inspect shard shows what is there",
+        hint=f"tfrtool inspect shard {shlex.quote(str(first.path))} shows what is there",
     )

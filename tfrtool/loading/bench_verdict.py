@@ -165,7 +165,7 @@ def _help(bottleneck: Bottleneck, found: Measured) -> str:
     return {
         Bottleneck.READING: "records hold far more than the images that come out of them, and "
         f"--resize {size} of tfrtool write makes them smaller",
-        Bottleneck.INFLATING: "shards written with --compression none need no inflating",
+        Bottleneck.INFLATING: "shards of tfrtool write --compression none need no inflating",
         Bottleneck.PARSING: "records are small, and in Python, LoadOptions(batched_parse=N) parses "
         "N of them at a time",
         Bottleneck.DECODING: fewer,

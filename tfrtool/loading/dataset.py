@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -299,7 +300,7 @@ def _roles(
             f"it is not clear which feature is the {'image' if roles.image is None else 'label'}",
             path=directory,
             found=", ".join(features) or "no features",
-            hint="tfrtool inspect shard shows what the records hold",
+            hint=f"tfrtool inspect shard {shlex.quote(str(directory))} shows what the records hold",
         )
     return roles.image, roles.label
 
