@@ -64,7 +64,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "foreign").mkdir()
     (root / "foreign" / "thesis.doc").write_text("precious")
     (root / "lined.jsonl").write_text("{}")
-    (root / "left" / ".tfrtool-incomplete-12345678").mkdir(parents=True)
     return root
 
 
@@ -183,17 +182,25 @@ inspect images a.tfrecord --out sheet.png | 2
 inspect dataset numbers --label nosuch | 2
   ? it may be one of these: kind, sort
   > tfrtool inspect dataset numbers --label sort
+$ tfrtool extract a.tfrecord done
+extract a.tfrecord done | 2
+  ? --overwrite replaces what an earlier extract made
+  > tfrtool extract a.tfrecord done --overwrite
 extract a.tfrecord photos | 2
-  ? choose a new directory; nothing is overwritten
-  > tfrtool extract a.tfrecord new
+  ? choose another directory; --overwrite replaces only what an extract made
+  > tfrtool extract a.tfrecord done
+  > tfrtool extract a.tfrecord done --overwrite
 extract a.tfrecord lined | 2
-  ? the other features would go there; move it away
+  ? choose another directory; --overwrite replaces only what an extract made
+  > tfrtool extract a.tfrecord done
+extract a.tfrecord photos --overwrite | 2
+  ? move it away; --overwrite replaces what an earlier extract made, and nothing else
+  > mv photos elsewhere
+  > tfrtool extract a.tfrecord photos --overwrite
+extract a.tfrecord lined --overwrite | 2
+  ? move it away
   > mv lined.jsonl elsewhere.jsonl
   > tfrtool extract a.tfrecord lined
-extract a.tfrecord left | 2
-  ? delete it first
-  > rm -r left
-  > tfrtool extract a.tfrecord left
 extract texts.tfrecord new | 1
   ? --feature takes out another string feature
   > tfrtool extract texts.tfrecord new --feature title

@@ -51,22 +51,23 @@ def check_target(directory: Path, overwrite: bool, unfinished: Path | None = Non
     staging = {path.name for path in leftovers(directory / STAGING)}
     names = sorted({*found} - {LOCK} - staging)
     there = os.path.lexists(beside)
-    if overwrite and (names or there):
-        lists = [path for path in leftovers(beside) if path != unfinished]
+    if not names and not there:
+        return names
+    hint = "--overwrite replaces what an earlier extract made"
+    lists = [path for path in leftovers(beside) if path != unfinished]
+    try:
         _check_made(directory, names, [*([beside] if there else []), *lists])
-    elif names:
-        raise UsageError(
-            "an extract was interrupted here" if staging else "is not empty",
-            path=directory,
-            hint="--overwrite replaces what an earlier extract made, and nothing else",
-        )
-    elif there:
-        raise UsageError(
-            "is there already, and the other features go there",
-            path=beside,
-            hint="--overwrite replaces what an earlier extract made",
-        )
-    return names
+    except UsageError:
+        if overwrite:
+            raise
+        hint = "choose another directory; --overwrite replaces only what an extract made"
+    if overwrite:
+        return names
+    if names:
+        what = "an extract was interrupted here" if staging else "is not empty"
+        raise UsageError(what, path=directory, hint=hint)
+    what = "is there already, and the other features go there"
+    raise UsageError(what, path=beside, hint=hint)
 
 
 def _check_made(directory: Path, names: Iterable[str], lists: Iterable[Path]) -> None:
