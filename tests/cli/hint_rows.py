@@ -1,0 +1,294 @@
+"""What errors tell to do, and what is done then: tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+__all__ = ["ALL", "ELSEWHERE", "Row"]
+
+ROWS = """
+inspect schema --json --emit python a.tfrecord | 2
+  ? --emit json is a schema
+  > tfrtool inspect schema a.tfrecord --emit json
+inspect shard a.tfrecord --record 3 | 1
+  ? they count from 0
+  > tfrtool inspect shard a.tfrecord --record 2
+repair a.tfrecord - | 2
+  ? ./- is a file named -
+  > tfrtool repair a.tfrecord ./-
+inspect images pixels.tfrecord --out s.png | 1
+  ? --feature names the one that holds pixels
+  > tfrtool inspect images pixels.tfrecord --out s.png --feature second
+inspect images a.tfrecord --out s.png --limit 99999999 | 2
+  ? ask for fewer or smaller ones
+  > tfrtool inspect images a.tfrecord --out s.png --limit 99
+inspect images a.tfrecord --out sheet.png | 2
+  ? --overwrite replaces it
+  > tfrtool inspect images a.tfrecord --out sheet.png --overwrite
+inspect dataset numbers --label nosuch | 2
+  ? it may be one of these: kind, sort
+  > tfrtool inspect dataset numbers --label sort
+$ tfrtool extract a.tfrecord done
+extract a.tfrecord done | 2
+  ? --overwrite replaces what an earlier extract made
+  > tfrtool extract a.tfrecord done --overwrite
+extract a.tfrecord photos | 2
+  ? choose another directory; --overwrite replaces only what an extract made
+  > tfrtool extract a.tfrecord done
+  > tfrtool extract a.tfrecord done --overwrite
+extract a.tfrecord lined | 2
+  ? choose another directory; --overwrite replaces only what an extract made
+  > tfrtool extract a.tfrecord done
+extract a.tfrecord photos --overwrite | 2
+  ? move it away; --overwrite replaces what an earlier extract made, and nothing else
+  > mv photos elsewhere
+  > tfrtool extract a.tfrecord photos --overwrite
+extract a.tfrecord lined --overwrite | 2
+  ? move it away
+  > mv lined.jsonl elsewhere.jsonl
+  > tfrtool extract a.tfrecord lined
+extract texts.tfrecord new | 1
+  ? --feature takes out another string feature
+  > tfrtool extract texts.tfrecord new --feature title
+inspect schema notes.tfrecord | 1
+  ? tfrtool inspect shard notes.tfrecord shows what is there
+  > tfrtool inspect shard notes.tfrecord
+index header.tfrecord | 1
+  ? tfrtool verify header.tfrecord lists all damage, and tfrtool repair header.tfrecord OUT
+  ? saves what is whole
+  > tfrtool verify header.tfrecord | 3
+  > tfrtool repair header.tfrecord OUT | 3
+  > tfrtool index OUT
+count deep | 1
+  ? quote a pattern: 'deep/**'
+  > tfrtool count 'deep/**'
+repair damaged.tfrecord a.tfrecord | 2
+  ? repair never writes over a file
+  > tfrtool repair damaged.tfrecord new | 3
+count pipe | 1
+  ? a shard in a pipe is read from standard input, as -
+  > cat a.tfrecord > pipe & cat pipe | tfrtool count -
+index packed.tfrecord | 1
+  ? uncompress it first: gzip -dc < packed.tfrecord > COPY
+  > gzip -dc < packed.tfrecord > COPY
+  > tfrtool index COPY
+index zlib.tfrecord | 1
+  ? uncompress it first
+  > python3 -c 'import sys, zlib;
+    sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' < zlib.tfrecord > COPY
+  > tfrtool index COPY
+count s3://bucket/a.tfrecord | 2
+  ? copy it to this machine first
+  > tfrtool count a.tfrecord
+write masks new | 1
+  ? annotations can't be written yet; images alone, in one folder a class, can
+  > tfrtool write photos new
+write boxes.csv new | 1
+  ? annotations can't be written yet; a table without these columns, with one row an image,
+  ? can
+  > cut -d, -f1,2 boxes.csv > plain.csv
+  > tfrtool write plain.csv new
+write latin.csv new | 1
+  ? save the table as UTF-8
+  > iconv -f latin1 -t utf-8 latin.csv > utf8.csv
+  > tfrtool write utf8.csv new
+write quote.csv new | 1
+  ? perhaps a quotation mark lacks the one that ends it
+  > tr -d '"' < quote.csv > fixed.csv
+  > tfrtool write fixed.csv new
+write flat new | 1
+  ? --label-from name takes the labels from the names
+  > tfrtool write flat new --label-from name
+write loose new | 1
+  ? move them into one folder a class
+  > mkdir -p loose/a loose/b && mv loose/1*.jpg loose/a && mv loose/*.jpg loose/b
+  > tfrtool write loose new
+write names.csv new | 1
+  ? paths: path,
+  > sed 's/wo,was/path,label/' names.csv > renamed.csv
+  > tfrtool write renamed.csv new
+write float.csv new | 1
+  ? a label is a name or an integer; 1.0 is written as 1
+  > sed 's/\\.0$//' float.csv > whole.csv
+  > tfrtool write whole.csv new
+write several.csv new | 1
+  ? several labels an image can't be written yet; give each image one
+  > sed 's/|fur//' several.csv > one.csv
+  > tfrtool write one.csv new
+write sub/up.csv new | 1
+  ? --root DIR lets it name the files below DIR
+  > tfrtool write sub/up.csv new --root .
+write cut.tar new | 1
+  ? fetch it again
+  > tfrtool write photos.tar new
+write twice.tar new | 1
+  ? unpack it with tar --ignore-zeros, and write from the folder
+  > mkdir unpacked && tar --ignore-zeros -xf twice.tar -C unpacked
+  > tfrtool write unpacked new
+write bomb.zip new | 1
+  ? if you trust it, unpack it yourself, and write from the folder
+  > mkdir unpacked && python3 -m zipfile -e bomb.zip unpacked
+  > tfrtool write unpacked new
+write bomb.tar.gz new | 1
+  ? if you trust it, unpack it yourself, and write from the folder
+  > mkdir unpacked && tar -xzf bomb.tar.gz -C unpacked
+  > tfrtool write unpacked new
+write circle new | 1
+  ? remove the links that go around in circles
+  > rm circle/link*
+  > tfrtool write circle new
+write cut.zip new | 1
+  ? fetch it again
+  > tfrtool write photos.zip new
+write photos pets | 2
+  ? --overwrite replaces what tfrtool wrote there
+  > tfrtool write photos pets --overwrite
+write photos foreign | 2
+  ? choose another directory; --overwrite replaces only what tfrtool wrote
+  > tfrtool write photos new
+write photos foreign --overwrite | 2
+  ? choose another directory; --overwrite replaces only what tfrtool wrote
+  > tfrtool write photos new --overwrite
+write photos begun | 2
+  ? --resume goes on with it, --overwrite starts anew
+  > tfrtool write photos begun --resume
+write photos begun | 2
+  ? --resume goes on with it, --overwrite starts anew
+  > tfrtool write photos begun --overwrite
+write photos pets --resume --seed 5 | 2
+  ? --overwrite replaces it
+  > tfrtool write photos pets --seed 5 --overwrite
+write photos hole --name pets --split train=0.7 --split validation=0.3 --shards 2 --resume
+    | 2
+  ? --overwrite writes the dataset anew
+  > tfrtool write photos hole --overwrite
+write photos new --split train=0.999 --split test=0.001 | 1
+  ? give it a larger fraction, or another seed
+  > tfrtool write photos new --split train=0.5 --split test=0.5
+write splits new --split train=1 | 2
+  ? without --split they are kept; to split anew, write from a source without them
+  > tfrtool write splits new
+  > tfrtool write splits/train newer --split train=1
+write spoilt new --on-bad fail | 1
+  ? --on-bad skip leaves such images out
+  > tfrtool write spoilt new --on-bad skip | 3
+write photos photos/new | 2
+  ? choose a directory outside
+  > tfrtool write photos new
+train nosuch --resume | 2
+  ? --out names the directory of the run
+  > tfrtool train nosuch --resume --out run | 1
+train nosuch --profile | 2
+  ? --tensorboard or --out names one
+  > tfrtool train nosuch --profile --tensorboard logs | 1
+  > tfrtool train nosuch --profile --out run | 1
+train nosuch --model cnn --precision bfloat16 | 2
+  ? it needs a model of keras.applications, --trainable head, --cache features or auto,
+  ? --recipe tfrtool, and no --augment
+  > tfrtool train nosuch --precision bfloat16 --model mobilenet_v2 --trainable head --cache
+    features --recipe tfrtool | 1
+  > tfrtool train nosuch --precision bfloat16 --model resnet50 --trainable head --cache auto |
+    1
+"""
+"""A command and how it ends, with what goes before it after a dollar; after a question mark the
+hint that it gives; and after that what is done then, with its exit code where that is not 0."""
+
+SLOW = """
+train blobs --model cnn --image-size 32 | 1
+  ? tfrtool write makes such a dataset of image files
+  > tfrtool write photos new
+  > tfrtool train new --model cnn --image-size 32 --epochs 1
+$ tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run
+train pets --model cnn --image-size 32 --epochs 2 --out run | 2
+  ? --resume goes on with it; or choose another
+  > tfrtool train pets --model cnn --image-size 32 --epochs 2 --out run --resume
+  > tfrtool train pets --model cnn --image-size 32 --epochs 1 --out another
+$ tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run
+train pets --model cnn --image-size 32 --seed 9 --epochs 1 --out run --resume | 2
+  ? choose another directory for another run
+  > tfrtool train pets --model cnn --image-size 32 --seed 9 --epochs 1 --out another
+$ tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run
+$ rm run/checkpoint.npz
+train pets --model cnn --image-size 32 --epochs 1 --out run | 2
+  ? choose another directory
+  > tfrtool train pets --model cnn --image-size 32 --epochs 1 --out another
+$ tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run
+$ truncate -s 100 run/checkpoint.npz
+train pets --model cnn --image-size 32 --epochs 1 --out run --resume | 1
+  ? without it, the run can only begin anew
+  > rm -r run
+  > tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run --resume
+train unclear --model cnn --image-size 32 | 1
+  ? tfrtool inspect shard unclear shows what the records hold
+  > tfrtool inspect shard unclear
+train hurt --model cnn --image-size 32 --epochs 1 | 1
+  ? tfrtool train --on-corrupt skip leaves out what is damaged
+  > tfrtool train hurt --model cnn --image-size 32 --epochs 1 --on-corrupt skip | 3
+bench hurt | 1
+  ? tfrtool train --on-corrupt skip leaves out what is damaged
+  > tfrtool train hurt --model cnn --image-size 32 --epochs 1 --on-corrupt skip | 3
+train undecodable --model cnn --image-size 32 --epochs 1 | 1
+  ? tfrtool train --on-corrupt skip leaves out what can't be used, and tfrtool inspect shard
+  ? undecodable/train.tfrecord --record 3 shows it
+  > tfrtool inspect shard undecodable/train.tfrecord --record 3
+  > tfrtool train undecodable --model cnn --image-size 32 --epochs 1 --on-corrupt skip | 3
+"""
+
+
+ELSEWHERE = {
+    "pipe a shard into it": "test_standard_input.py runs it",
+    "was there enough memory?": "a question, where a worker died",
+    "set XDG_CACHE_HOME": "below",
+    "--recipe tfrtool keeps": "below",
+    "open one of them: split=": "below",
+    "lists all damage": "below",
+    "an uncompressed archive needs no room": "tests/sources/test_tar_archive.py reads it in place",
+    "leave it out, or let every image be decoded": "a reason in a report, where one is left out",
+    "labels:": "above, with the paths",
+    "TFDS_DATA_DIR names another place": "tests/sources/test_tfds.py prepares data where that says",
+    "prepare it with TFDS' file_format": "TFDS' own option",
+    "prepare the dataset anew": "what TFDS does",
+    "such an archive is damaged or a bomb": "no advice",
+    "ends an interrupted one": "tests/process/test_publish_death.py runs it after a kill",
+    "ends what was begun": "likewise",
+    "gives up what it holds": "no advice, but what deleting does",
+    "try again": "tests/process/test_publish_death.py reads again",
+    "--weights none starts from random ones": "below",
+    "--rescale unit takes 0..1": "below",
+    "leave --precision out": "below",
+    "model.summary() of its Keras model lists them": "below",
+    "it was there when the source was listed": "no advice",
+}
+"""Hints that no row above can bring about, and where they are tested or why they need not be."""
+
+
+class Row(NamedTuple):
+    """One row of the tables above."""
+
+    before: list[str]
+    command: str
+    code: int
+    hint: str
+    follow: list[tuple[str, int]]
+
+
+def rows(text: str) -> Iterator[Row]:
+    """Read the tables above."""
+    text = re.sub(r"\n    +(?=\S)", " ", text.strip())  # lines that go on
+    for block in re.findall(r"(?:\$ .*\n)*\S.*(?:\n  .*)+", text):
+        lines = block.splitlines()
+        first = next(line for line in lines if line[0] not in "$ ")
+        command, _, code = first.rpartition(" | ")
+        follow = [re.fullmatch(r"  > (.*?)(?: \| (\d))?", line) for line in lines]
+        yield Row(
+            before=[line[2:] for line in lines if line.startswith("$")],
+            command=command,
+            code=int(code),
+            hint=" ".join(line[4:] for line in lines if line.startswith("  ?")),
+            follow=[(match[1], int(match[2] or 0)) for match in follow if match],
+        )
+
+
+ALL = [*rows(ROWS), *rows(SLOW)]
