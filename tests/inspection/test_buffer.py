@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from tfrtool.inspection.buffer import BATCH, TOLERANCE, interleave, needed_buffer
+from tfrtool.inspection.shuffle import (
+    BATCH,
+    TOLERANCE,
+    ShuffleQuality,
+    interleave,
+    measure_order,
+)
 
 
 def blocks(records: int, size: int, seed: int = 0) -> list[int]:
@@ -19,6 +25,13 @@ def blocks(records: int, size: int, seed: int = 0) -> list[int]:
     while len(labels) < records:
         labels += [dice.randrange(2)] * size
     return labels[:records]
+
+
+def measured(labels: Sequence[int]) -> ShuffleQuality:
+    """Return what is said of the order of these labels in one shard."""
+    found = measure_order([labels])
+    assert found is not None
+    return found
 
 
 def shuffled(labels: Sequence[int], buffer: int, seed: int = 0) -> list[int]:
@@ -53,26 +66,26 @@ def spread(labels: Sequence[int], batch: int = BATCH) -> float:
 def test_spread_is_what_it_is_defined_as(size: int) -> None:
     """The ratio for batches in file order is that of the squared distances, batch by batch."""
     labels = blocks(3001, size)
-    assert needed_buffer(labels).spread == pytest.approx(spread(labels))
+    assert measured(labels).batch_spread == pytest.approx(spread(labels))
 
 
 def test_random_order_needs_none() -> None:
     """For random orders the spread is 1 on the average, and no buffer is needed."""
     dice = random.Random(1)
-    found = [needed_buffer(dice.choices(range(5), k=2000)) for _ in range(50)]
-    assert sum(need.spread for need in found) / 50 == pytest.approx(1, abs=0.03)
-    deviation = (sum((need.spread - 1) ** 2 for need in found) / 50) ** 0.5
-    assert deviation == pytest.approx(found[0].noise, rel=0.3)
+    found = [measured(dice.choices(range(5), k=2000)) for _ in range(50)]
+    assert sum(need.batch_spread for need in found) / 50 == pytest.approx(1, abs=0.03)
+    deviation = (sum((need.batch_spread - 1) ** 2 for need in found) / 50) ** 0.5
+    assert deviation == pytest.approx(found[0].batch_noise, rel=0.3)
     assert {need.buffer for need in found} == {1}
 
 
 def test_noise_of_uneven_labels() -> None:
     """The noise that is told is the spread's deviation for uneven shares too."""
     dice = random.Random(2)
-    found = [needed_buffer(dice.choices(range(3), (16, 2, 1), k=1500)) for _ in range(300)]
-    mean = sum(need.spread for need in found) / 300
-    deviation = (sum((need.spread - mean) ** 2 for need in found) / 300) ** 0.5
-    noise = sum(need.noise for need in found) / 300
+    found = [measured(dice.choices(range(3), (16, 2, 1), k=1500)) for _ in range(300)]
+    mean = sum(need.batch_spread for need in found) / 300
+    deviation = (sum((need.batch_spread - mean) ** 2 for need in found) / 300) ** 0.5
+    noise = sum(need.batch_noise for need in found) / 300
     assert deviation == pytest.approx(noise, rel=0.15)
 
 
@@ -80,7 +93,7 @@ def test_noise_of_uneven_labels() -> None:
 def test_blocks_need_a_buffer_that_serves(size: int) -> None:
     """With the buffer batches are nearly random, with an eighth of it they are not."""
     labels = blocks(60_000, size)
-    buffer = needed_buffer(labels).buffer
+    buffer = measured(labels).buffer
     assert 1 < buffer < len(labels)
     assert spread(shuffled(labels, buffer)) < 1 + TOLERANCE
     assert spread(shuffled(labels, max(buffer // 8, 1))) > 1 + TOLERANCE
@@ -89,36 +102,36 @@ def test_blocks_need_a_buffer_that_serves(size: int) -> None:
 def test_sorted_labels_need_all() -> None:
     """What is sorted needs a buffer of all records, and nothing less serves."""
     labels = sorted(blocks(4000, 1))
-    need = needed_buffer(labels)
+    need = measured(labels)
     assert need.buffer == 4000
-    assert need.spread == pytest.approx(BATCH, rel=0.05)
+    assert need.batch_spread == pytest.approx(BATCH, rel=0.05)
     assert spread(shuffled(labels, 1000)) > 2
     assert spread(shuffled(labels, 4000)) < 1 + TOLERANCE
 
 
 def test_alternating_labels_need_none() -> None:
     """Labels that take turns are mixed more evenly than at random."""
-    need = needed_buffer([0, 1] * 500)
-    assert (need.spread, need.buffer) == (0, 1)
+    need = measured([0, 1] * 500)
+    assert (need.batch_spread, need.buffer) == (0, 1)
 
 
 def test_longer_periods_need_longer_buffers() -> None:
     """Labels that take turns in long blocks need a buffer of a few blocks, not of all."""
     labels = [number // 500 % 2 for number in range(50_000)]
-    assert 500 < needed_buffer(labels).buffer <= 4096
+    assert 500 < measured(labels).buffer <= 4096
 
 
 def test_one_label_and_few_records() -> None:
     """There is nothing to mix in one label; the smallest sequences don't fail."""
-    assert needed_buffer([3] * 100).buffer == 1
-    for labels in ([], [0], [0, 1], [0, 1, 1], list(range(20))):
-        assert needed_buffer(labels).buffer <= max(len(labels), 1)
+    assert measured([3] * 100).buffer == 1
+    for labels in ([0], [0, 1], [0, 1, 1], list(range(20))):
+        assert measured(labels).buffer <= len(labels)
 
 
 def test_shuffle_is_that_of_tf_data(tf: Any) -> None:
     """The buffer serves with tf.data itself, and the shuffle of these tests is like its."""
     labels = blocks(20_000, 10)
-    buffer = needed_buffer(labels).buffer
+    buffer = measured(labels).buffer
     for size in (buffer, buffer // 8):
         data = tf.data.Dataset.from_tensor_slices(labels).shuffle(size, seed=1)
         theirs = spread([int(label) for label in data.as_numpy_iterator()])

@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrtool.inspection.runs import (
-    chance_of_sorted,
-    expected_longest_run,
-    expected_runs,
-    find_runs,
-)
+from tfrtool.inspection.shuffle import Order, ShuffleQuality, measure_order
+
+
+def measured(labels: Sequence[int]) -> ShuffleQuality:
+    """Return what is said of the order of these labels in one shard."""
+    found = measure_order([labels])
+    assert found is not None
+    return found
 
 
 def labels_of(counts: Sequence[int]) -> list[int]:
@@ -29,33 +31,29 @@ def labels_of(counts: Sequence[int]) -> list[int]:
 def test_runs_are_those_of_groupby(labels: list[int]) -> None:
     """Number, longest and its label agree with the standard library's way of grouping."""
     groups = [(label, len(list(group))) for label, group in itertools.groupby(labels)]
-    found = find_runs(array("H", labels))
-    assert found.count == len(groups)
-    assert found.longest == max(length for _, length in groups)
-    assert found.label == next(label for label, length in groups if length == found.longest)
-
-
-def test_nothing_has_no_runs() -> None:
-    """A sequence without labels is refused."""
-    with pytest.raises(ValueError, match="no runs"):
-        find_runs([])
+    found = measured(array("H", labels))
+    longest = max(length for _, length in groups)
+    assert (found.runs, found.longest_run) == (len(groups), longest)
+    assert found.longest_label == next(label for label, length in groups if length == longest)
 
 
 @pytest.mark.parametrize("counts", [(3, 3), (1, 5), (2, 2, 2), (4, 2, 1), (1, 1, 1), (5,), (1, 1)])
 def test_expected_runs_are_exact(counts: tuple[int, ...]) -> None:
-    """Mean and deviation are those over all orders, and so is the chance of a sorted order."""
-    runs = [find_runs(order).count for order in itertools.permutations(labels_of(counts))]
-    mean, deviation = expected_runs(counts)
-    assert mean == pytest.approx(statistics.fmean(runs))
-    assert deviation == pytest.approx(statistics.pstdev(runs))
-    assert chance_of_sorted(counts) == pytest.approx(runs.count(len(counts)) / len(runs))
+    """Mean and deviation are those over all orders."""
+    found = [measured(order) for order in itertools.permutations(labels_of(counts))]
+    mean, deviation = found[0].expected_runs, statistics.pstdev(one.runs for one in found)
+    assert mean == pytest.approx(statistics.fmean(one.runs for one in found))
+    for one in found:
+        assert (one.runs_z is None) == (deviation == 0)
+        assert (one.runs_z or 0) * deviation == pytest.approx(one.runs - mean)
 
 
-def test_labels_without_records_change_nothing() -> None:
-    """A label that doesn't occur plays no part."""
-    assert expected_runs([4, 0, 3]) == expected_runs([4, 3])
-    assert expected_longest_run([4, 0, 3]) == expected_longest_run([4, 3])
-    assert chance_of_sorted([4, 0, 3]) == chance_of_sorted([4, 3])
+@pytest.mark.parametrize(("counts", "is_sorted"), [((1, 99), False), ((2, 98), True)])
+def test_an_order_that_chance_gives_is_not_called_sorted(
+    counts: tuple[int, int], is_sorted: bool
+) -> None:
+    """One of 100 stands at an end in 1 of 50 orders; two of them in 1 of 2475."""
+    assert (measured(labels_of(counts)).order is Order.SORTED) == is_sorted
 
 
 @pytest.mark.parametrize(
@@ -68,17 +66,18 @@ def test_expected_longest_run(counts: tuple[int, ...]) -> None:
     found = []
     for _ in range(600):
         dice.shuffle(labels)
-        found.append(find_runs(labels).longest)
-    assert expected_longest_run(counts) == pytest.approx(statistics.fmean(found), rel=0.05)
+        found.append(max(len(list(run)) for _, run in itertools.groupby(labels)))
+    expected = measured(labels).expected_longest_run
+    assert expected == pytest.approx(statistics.fmean(found), rel=0.05)
 
 
-@pytest.mark.parametrize(("counts", "longest"), [((), 0), ((7,), 7), ((1, 1), 1)])
+@pytest.mark.parametrize(("counts", "longest"), [((7,), 7), ((1, 1), 1)])
 def test_longest_run_where_it_is_certain(counts: tuple[int, ...], longest: int) -> None:
     """One label is one run; two records of two labels are two."""
-    assert expected_longest_run(counts) == pytest.approx(longest)
+    assert measured(labels_of(counts)).expected_longest_run == pytest.approx(longest)
 
 
-@pytest.mark.parametrize("counts", [(10**7, 1), (10**9, 10**6, 3), range(1, 3000)])
-def test_longest_run_of_many_records_takes_no_time(counts: Sequence[int]) -> None:
-    """The sum is taken over few points, whatever the counts; the result stays in bounds."""
-    assert 1 <= expected_longest_run(counts) <= max(counts)
+def test_longest_run_of_many_records() -> None:
+    """Where one label has nearly all records, its runs are long by chance too."""
+    found = measured(labels_of((3, 10**6)))
+    assert found.expected_longest_run == pytest.approx(10**6 * 25 / 48, rel=0.2)

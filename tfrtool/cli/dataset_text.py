@@ -11,8 +11,7 @@ from tfrtool.errors import printable
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.dataset import DatasetSummary, SplitSummary
 from tfrtool.inspection.layout import LocatedFault
-from tfrtool.inspection.mix import describe_balance
-from tfrtool.inspection.shuffle import Order, ShuffleQuality
+from tfrtool.inspection.shuffle import Order, ShuffleQuality, describe_balance
 
 __all__ = ["dataset_page"]
 

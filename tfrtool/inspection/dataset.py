@@ -17,9 +17,8 @@ from tfrtool.examples.written import REPORT, read_written_shards
 from tfrtool.inspection.dataset_fold import DatasetFold, ReadShard
 from tfrtool.inspection.labels import FirstRecords, look_for_label, read_labels
 from tfrtool.inspection.layout import Layout, LocatedFault, SplitFiles, find_layout
-from tfrtool.inspection.mix import MixDistance, mix_distance
 from tfrtool.inspection.parallel import cores, map_shards
-from tfrtool.inspection.shuffle import ShuffleQuality, measure_order
+from tfrtool.inspection.shuffle import MixDistance, ShuffleQuality, measure_order, mix_distance
 from tfrtool.inspection.verify_shard import file_sha256
 from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.framing import Fault, FaultKind

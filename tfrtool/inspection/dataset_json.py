@@ -7,8 +7,7 @@ from typing import Any
 from tfrtool.errors import printable
 from tfrtool.inspection.dataset import DatasetShard, DatasetSummary, SplitSummary
 from tfrtool.inspection.json_output import fault_json
-from tfrtool.inspection.mix import MixDistance, describe_balance
-from tfrtool.inspection.shuffle import ShuffleQuality
+from tfrtool.inspection.shuffle import MixDistance, ShuffleQuality, describe_balance
 
 __all__ = ["dataset_json"]
 
