@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tests.conftest import MakeShard
 from tfrtool import __version__
 from tfrtool.cli import main
 from tfrtool.cli.app import cli
+from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import human_bytes, human_count
 from tfrtool.errors import (
@@ -211,3 +213,19 @@ def test_usage_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFix
     (line,) = output.err.splitlines()
     assert line.startswith("tfrtool: error: ")
     assert "--help" in line
+
+
+@pytest.mark.parametrize(("error", "shown"), [(ImportError, True), (KeyboardInterrupt, False)])
+def test_what_tensorflow_says_when_it_starts(
+    capfd: pytest.CaptureFixture[str], error: type[BaseException], shown: bool
+) -> None:
+    """Its lines about devices are shown where it fails to start, and not where Ctrl-C ends it."""
+
+    def start() -> None:
+        with starting_tensorflow():
+            os.write(2, b"no GPU here\n")
+            raise error
+
+    with pytest.raises(error):
+        start()
+    assert bool(capfd.readouterr().err) is shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -189,6 +190,17 @@ def test_a_place_that_is_not_ours_is_refused(shard: Path, tmp_path: Path) -> Non
     with pytest.raises(WriteError) as caught:
         extract([shard], ExtractOptions(directory=locked / "out"))
     assert str(locked) in str(caught.value)
+
+
+def test_a_signal_waits_until_all_is_published(
+    shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while files get their names comes when they have them."""
+    cross(monkeypatch, "0", lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        extract([shard], ExtractOptions(directory=tmp_path / "out"))
+    assert len(lines_beside(tmp_path / "out")) == len(files_below(tmp_path / "out")) == 2
+    assert not list(tmp_path.rglob(".tfrtool-*"))
 
 
 def again(shard: Path, out: Path) -> None:

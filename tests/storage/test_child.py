@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,6 +110,29 @@ def test_it_finds_what_its_parent_finds_but_not_what_lies_around(
     monkeypatch.setattr(sys, "path", ["", ".", *mine, str(tmp_path / "more")])
     with Child() as child:
         assert child.call(_path) == [*mine, str(tmp_path / "more")]
+
+
+def _leave(path: str) -> None:
+    atexit.register(Path(path).unlink)
+    Path(path).touch()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_is_to_be_done_at_its_end_is_done(tmp_path: Path, busy: bool) -> None:
+    """TensorFlow deletes temporary files when a process ends, idle or in the midst of its work."""
+    path = tmp_path / "temporary"
+    with Child() as child:
+        child.call(_leave, str(path))
+        assert path.exists()
+        if busy:
+            threading.Thread(target=_sleep_there, args=(child,)).start()
+            time.sleep(0.2)
+    assert not path.exists()
+
+
+def _sleep_there(child: Child) -> None:
+    with contextlib.suppress(ChildDied):
+        child.call(time.sleep, 60)
 
 
 PARENT = """

@@ -23,15 +23,16 @@ def starting_tensorflow() -> Iterator[None]:
     saved = os.dup(2)
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
-        failed = True
+        said = b""
         try:
             yield
-            failed = False
+        except Exception:
+            held.seek(0)
+            said = held.read()
+            raise
         finally:
             sys.stderr.flush()
             os.dup2(saved, 2)
             os.close(saved)
-            if failed:
-                held.seek(0)
-                with contextlib.suppress(OSError):  # stderr may be on a full disk
-                    os.write(2, held.read())
+            with contextlib.suppress(OSError):  # stderr may be on a full disk
+                os.write(2, said)

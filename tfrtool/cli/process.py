@@ -136,19 +136,19 @@ def _open_standard_files() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
             os.set_inheritable(number, True)
-    if os.name == "nt":  # a console there is no file of bytes
-        return
     sys.stdout = _standard_file(1, sys.stdout)
     sys.stderr = _standard_file(2, sys.stderr)
 
 
 def _standard_file(number: int, opened: TextIO | None) -> TextIO:
+    if opened is not None and os.name == "nt":
+        return opened  # a console there is no file of bytes
     return io.TextIOWrapper(
         io.BufferedWriter(StandardFile(number, "w", closefd=False)),
         encoding=getattr(opened, "encoding", "utf-8"),
         errors=getattr(opened, "errors", "backslashreplace"),
-        line_buffering=getattr(opened, "line_buffering", False),
-        write_through=getattr(opened, "write_through", False),
+        # PYTHONUNBUFFERED asks for writing through.
+        line_buffering=any(getattr(opened, a, False) for a in ("line_buffering", "write_through")),
     )
 
 
@@ -169,7 +169,8 @@ def _leave_current_directory() -> None:
 
 def _flushed(code: int) -> int:
     """Bring the results out, and return the exit code: that of a failure if they are lost."""
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):  # elsewhere than in a StandardFile
+        sys.stdout.flush()
     lost = _lost()
     if lost is None or lost.errno == errno.EPIPE or code not in (0, 3):
         return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -52,7 +53,8 @@ def map_shards(
         ShardError: a process died.
     """
     workers = min(workers, len(paths), 1 + _size(paths) // max(worth, 1))
-    if workers <= 1:
+    # A frozen program's executable is no Python that could be started.
+    if workers <= 1 or getattr(sys, "frozen", False):
         yield from map(function, paths)
         return
     idle: queue.SimpleQueue[Child] = queue.SimpleQueue()

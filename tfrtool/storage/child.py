@@ -11,8 +11,10 @@ import json
 import os
 import pickle
 import queue
+import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +23,9 @@ from typing import IO, Any, TypeVar, cast
 __all__ = ["Child", "ChildDied", "ChildError", "serve"]
 
 Result = TypeVar("Result")
+
+_LAST_SECONDS = 2.0
+"""What a process gets to end by itself, as after an operation of TensorFlow."""
 
 _START = """
 import json, sys
@@ -68,7 +73,7 @@ class Child:
         """
         import subprocess  # the child needs none
 
-        paths = [path for path in sys.path if os.path.isabs(path)]  # noqa: PTH117 - a text
+        paths = [path for path in sys.path if isinstance(path, str) and os.path.isabs(path)]  # noqa: PTH117
         home = str(Path(__file__).parents[2])
         process = subprocess.Popen(
             [
@@ -112,9 +117,15 @@ class Child:
         return cast(Result, result)
 
     def end(self) -> None:
-        """End the process, at once."""
-        self._process.kill()
-        self._process.wait()
+        """End the process, in the midst of its work if need be."""
+        from subprocess import TimeoutExpired
+
+        self._process.terminate()
+        try:
+            self._process.wait(_LAST_SECONDS)
+        except TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         for pipe in (self._tasks, self._answers):
             with contextlib.suppress(OSError):  # of what it didn't read any more
                 pipe.close()
@@ -124,6 +135,7 @@ def serve() -> None:
     """Do what comes on standard input, and send what became of it to standard output."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # libraries delete files at exit
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
     while True:
@@ -133,10 +145,14 @@ def serve() -> None:
 
 def _listen(tasks: queue.SimpleQueue[bytes]) -> None:
     """Take tasks, until the parent closes its end: then there is no one to work for."""
+    pipe = open(0, "rb", closefd=False)  # noqa: SIM115 - Python closes sys.stdin at its end
     try:
         while True:
-            tasks.put(pickle.load(sys.stdin.buffer))
-    finally:
+            tasks.put(pickle.load(pipe))
+    except EOFError:
+        if hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+            time.sleep(_LAST_SECONDS)
         os._exit(0)
 
 
