@@ -199,22 +199,17 @@ SLOW = """
 train blobs --model cnn --image-size 32 | 1
   ? tfrtool write makes such a dataset of image files
   > tfrtool write photos new
-  > tfrtool train new --model cnn --image-size 32 --epochs 1
-$ tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run
+  > tfrtool bench new --split nosuch | 2
 train pets --model cnn --image-size 32 --epochs 2 --out run | 2
   ? --resume goes on with it; or choose another
   > tfrtool train pets --model cnn --image-size 32 --epochs 2 --out run --resume
-  > tfrtool train pets --model cnn --image-size 32 --epochs 1 --out another
-$ tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run
 train pets --model cnn --image-size 32 --seed 9 --epochs 1 --out run --resume | 2
   ? choose another directory for another run
   > tfrtool train pets --model cnn --image-size 32 --seed 9 --epochs 1 --out another
-$ tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run
 $ rm run/checkpoint.npz
 train pets --model cnn --image-size 32 --epochs 1 --out run | 2
   ? choose another directory
   > tfrtool train pets --model cnn --image-size 32 --epochs 1 --out another
-$ tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run
 $ truncate -s 100 run/checkpoint.npz
 train pets --model cnn --image-size 32 --epochs 1 --out run --resume | 1
   ? without it, the run can only begin anew
@@ -228,7 +223,6 @@ train hurt --model cnn --image-size 32 --epochs 1 | 1
   > tfrtool train hurt --model cnn --image-size 32 --epochs 1 --on-corrupt skip | 3
 bench hurt | 1
   ? tfrtool train --on-corrupt skip leaves out what is damaged
-  > tfrtool train hurt --model cnn --image-size 32 --epochs 1 --on-corrupt skip | 3
 train undecodable --model cnn --image-size 32 --epochs 1 | 1
   ? tfrtool train --on-corrupt skip leaves out what can't be used, and tfrtool inspect shard
   ? undecodable/train.tfrecord --record 3 shows it

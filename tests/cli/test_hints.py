@@ -30,6 +30,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with all that goes wrong."""
     root = tmp_path_factory.mktemp("template")
     write_world(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert do("tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run") == 0
     return root
 
 
