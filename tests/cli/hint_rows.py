@@ -238,6 +238,7 @@ ELSEWHERE = {
     "--recipe tfrtool keeps": "below",
     "open one of them: split=": "below",
     "lists all damage": "below",
+    "names another place for its index": "test_standard_input.py runs it",
     "an uncompressed archive needs no room": "tests/sources/test_tar_archive.py reads it in place",
     "leave it out, or let every image be decoded": "a reason in a report, where one is left out",
     "labels:": "above, with the paths",

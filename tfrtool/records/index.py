@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from tfrtool.errors import CorruptShardError, ShardError, WriteError, os_reason
+from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_reason
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import FRAME_SIZE, Fault
@@ -38,8 +38,20 @@ def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
         shards: the files.
         out: a directory to write to instead, into the shards' folders as they are below the one
             that all shards are in, so that no two have one name.
+
+    Raises:
+        UsageError: a shard is named as an open file (``/dev/stdin``), and ``out`` is not given.
     """
     if out is None:
+        for shard in shards:
+            if f"{os.path.realpath(shard.parent)}/".startswith(("/dev/fd/", "/proc/")) or (
+                shard.parent == Path("/dev")
+            ):
+                raise UsageError(
+                    "nothing is written beside it",
+                    path=shard,
+                    hint="--out DIR names another place for its index",
+                )
         return [shard.with_name(f"{shard.name}.idx") for shard in shards]
     folders = [os.path.abspath(shard.parent) for shard in shards]  # noqa: PTH100 - links stay
     top = os.path.commonpath(folders) if folders else ""
