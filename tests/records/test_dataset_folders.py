@@ -63,6 +63,19 @@ def test_only_so_many_files_are_looked_into(
     assert len(find_shards(f"{tmp_path}/*")) == 7  # who names them, means them
 
 
+def test_a_folder_of_photographs_is_none_of_shards(
+    make_shard: MakeShard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many files of one kind a few are looked into, whatever means them; none is a shard."""
+    monkeypatch.setattr("tfrtool.records.dataset_folders.MAX_FILES_OF_A_KIND", 3)
+    make_shard([b"x"], "z.tfrecord")
+    for number in range(20):
+        (tmp_path / f"{number}.jpg").write_bytes(b"\xff\xd8\xff")
+    assert found(tmp_path) == ["z.tfrecord"]
+    assert find_folders(tmp_path).notes == ()
+    assert find_shards(f"{tmp_path}/*") == (tmp_path / "z.tfrecord",)
+
+
 def test_newest_version_is_taken_and_told(make_shard: MakeShard, tmp_path: Path) -> None:
     """Versions are compared as numbers, as TFDS does; a folder that is none is left alone."""
     for name in ("1.9.0", "1.10.0", "1.2.0", "not.a.version"):

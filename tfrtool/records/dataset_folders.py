@@ -13,7 +13,11 @@ from pathlib import Path
 from tfrtool.errors import DatasetError, TfrtoolError, os_reason, printable
 from tfrtool.records.compression import starts_record
 from tfrtool.records.names import COMPRESSED_NAME, check_version, is_shard_name, natural_order
-from tfrtool.storage.limits import MAX_ENTRIES_WALKED, MAX_FILES_LOOKED_INTO
+from tfrtool.storage.limits import (
+    MAX_ENTRIES_WALKED,
+    MAX_FILES_LOOKED_INTO,
+    MAX_FILES_OF_A_KIND,
+)
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.publishing import check_settled
@@ -21,6 +25,7 @@ from tfrtool.storage.publishing import check_settled
 __all__ = ["DatasetFolders", "choose_shards", "find_folders", "shards_in"]
 
 _HEAD = 4096
+_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,20 +118,29 @@ class _Look:
 
         A file stands for all with names of its kind: a damaged shard beside whole ones is one.
         """
-        told = {path: is_shard_name(path.name) for path in paths}
-        kinds: set[str] = set()
-        for path, shard in told.items():
-            if shard is None and (kind := _kind(path.name)) not in kinds:
-                if not self._left:
-                    self.unseen.append(path)
-                    continue
-                self._left -= 1
-                kinds |= {kind} if _holds_records(path) else set()
-        return [
-            path
-            for path, shard in told.items()
-            if shard or (shard is None and _kind(path.name) in kinds)
-        ]
+        kinds: dict[str, list[Path]] = {}
+        chosen: dict[Path, bool] = {}
+        for path in paths:
+            shard = is_shard_name(path.name)
+            chosen[path] = bool(shard)
+            if shard is None:
+                kinds.setdefault(_kind(path.name), []).append(path)
+        for of_kind in kinds.values():
+            if not self._left:
+                self.unseen += of_kind
+            if any(map(self._holds_records, of_kind[:MAX_FILES_OF_A_KIND])):
+                chosen |= dict.fromkeys(of_kind, True)
+        return [path for path, shard in chosen.items() if shard]
+
+    def _holds_records(self, path: Path) -> bool:
+        if not self._left:
+            return False
+        self._left -= 1
+        try:
+            with open_regular(path, buffering=0) as file:
+                return starts_record(file.read(_HEAD))
+        except OSError:
+            return False
 
 
 def _kind(name: str) -> str:
@@ -137,14 +151,6 @@ def _kind(name: str) -> str:
     return re.sub(r"\d+", "0", name)
 
 
-def _holds_records(path: Path) -> bool:
-    try:
-        with open_regular(path, buffering=0) as file:
-            return starts_record(file.read(_HEAD))
-    except OSError:
-        return False
-
-
 def _descend(directory: Path, look: _Look) -> DatasetFolders:
     notes: list[str] = []
     root = directory
@@ -153,7 +159,8 @@ def _descend(directory: Path, look: _Look) -> DatasetFolders:
         versions = {n: path for path in _folders(root) if (n := _version(path.name)) is not None}
         if versions:
             root = versions[max(versions)]
-            names = ", ".join(versions[number].name for number in sorted(versions))
+            last = [versions[number].name for number in sorted(versions)[-_NAMED:]]
+            names = ", ".join(["..."] * (len(versions) > len(last)) + last)
             which = "the only one" if len(versions) == 1 else f"the newest of {names}"
             notes.append(f"version {root.name}, {which}")
             shards = look.shards(root)

@@ -15,6 +15,7 @@ __all__ = [
     "MAX_ENTRIES_WALKED",
     "MAX_EXIF_BYTES",
     "MAX_FILES_LOOKED_INTO",
+    "MAX_FILES_OF_A_KIND",
     "MAX_FRAMES",
     "MAX_IMAGE_BYTES",
     "MAX_IMAGE_PIXELS",
@@ -68,8 +69,12 @@ MAX_ENTRIES_WALKED = 10_000
 to say where they are: a tenth of a second."""
 
 MAX_FILES_LOOKED_INTO = 1000
-"""Of one directory, files whose names don't tell whether they are shards, and whose first 4 KiB do.
-One file stands for all of its writer's, so that this is the number of different writers."""
+"""Of one directory, files whose names don't tell whether they are shards, and whose first 4 KiB do:
+some hundredths of a second."""
+
+MAX_FILES_OF_A_KIND = 100
+"""Of those with one ending, or alike but for numbers, of which the first shard stands for all.
+Where a hundred photographs are none, so are the others."""
 
 MAX_IMAGE_BYTES = 512 * 1024 * 1024
 """Of one encoded image, wherever it comes from. The most pixels that are decoded (89,478,485, as in
