@@ -19,6 +19,8 @@ the same order: where, what, what was expected and found, what to do.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 __all__ = [
@@ -139,3 +141,14 @@ def printable(text: str) -> str:
 def os_reason(error: OSError) -> str:
     """Return what the operating system said, without the errno and the path."""
     return (error.strerror or str(error)).lower()
+
+
+@contextmanager
+def os_errors_as(
+    kind: type[TfrtoolError], path: str | os.PathLike[str], what: str = "can't be read"
+) -> Iterator[None]:
+    """Raise what the operating system says of a file as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {os_reason(error)}", path=path) from error

@@ -11,7 +11,7 @@ from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, emit_page
 from tfrtool.cli.parameters import INPUT, sources_of
 from tfrtool.cli.process import nobody_reads
-from tfrtool.errors import SchemaError, ShardError, UsageError, os_reason
+from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
 
 if TYPE_CHECKING:
     from tfrtool.examples.schema import Schema
@@ -123,11 +123,8 @@ def _schema(features: tuple[str, ...], description: str | None) -> Schema | None
         return Schema.parse(features)
     if description is None:
         return None
-    try:
-        with open(description, "rb") as file:  # noqa: PTH123 - a path as the user gave it
-            text = file.read()
-    except OSError as error:
-        raise UsageError(f"can't be read: {os_reason(error)}", path=description) from error
+    with os_errors_as(UsageError, description), open(description, "rb") as file:  # noqa: PTH123
+        text = file.read()
     try:
         return Schema.from_json(text)
     except SchemaError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import ShardError, UsageError, WriteError, os_reason, printable
+from tfrtool.errors import ShardError, UsageError, WriteError, os_errors_as, printable
 from tfrtool.images.sheet import (
     FORMAT_BY_SUFFIX,
     MAX_THUMB,
@@ -336,7 +336,7 @@ def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> str:
             expected=", ".join(FORMAT_BY_SUFFIX),
             found=repr(out.suffix),
         )
-    try:
+    with os_errors_as(WriteError, out, "can't be written"):
         if out.is_dir():
             raise UsageError("is a directory, where the sheet should go", path=out)
         if not out.parent.is_dir():
@@ -346,14 +346,10 @@ def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> str:
                 raise UsageError("is one of the shards", path=out)
             if not overwrite:
                 raise UsageError("is there already", path=out, hint="--overwrite replaces it")
-    except OSError as error:
-        raise WriteError(f"can't be written: {os_reason(error)}", path=out) from error
     return format_
 
 
 def _save(out: Path, data: bytes, overwrite: bool) -> None:
-    try:
-        with new_file(out, replace=overwrite) as file:
-            file.write(data)
-    except OSError as error:
-        raise WriteError(f"can't be written: {os_reason(error)}", path=out) from error
+    failing = os_errors_as(WriteError, out, "can't be written")
+    with failing, new_file(out, replace=overwrite) as file:
+        file.write(data)

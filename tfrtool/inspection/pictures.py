@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -261,16 +262,12 @@ def _said(
     ]
     if not found:
         return None
-    nearest = max(found, key=lambda name: (_alike(name, image), -len(name)))
+
+    def likeness(name: str) -> tuple[int, int]:
+        return len(os.path.commonprefix((name, image))), -len(name)  # noqa: RUF071 - no paths
+
+    nearest = max(found, key=likeness)
     return [value for value in features[nearest].values if isinstance(value, int)]
-
-
-def _alike(name: str, other: str) -> int:
-    """Return how many characters two names have in common at their start."""
-    pairs = zip(name, other, strict=False)
-    return next(
-        (number for number, (a, b) in enumerate(pairs) if a != b), min(len(name), len(other))
-    )
 
 
 def _label(features: Mapping[str, Feature], casting: Casting) -> str:

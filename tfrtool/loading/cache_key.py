@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, UsageError, os_reason
+from tfrtool.errors import DatasetError, UsageError, os_errors_as
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.options import LoadOptions
 from tfrtool.storage.locations import user_cache
@@ -127,10 +127,8 @@ def default_cache_directory(environment: Mapping[str, str] = os.environ) -> Path
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
-    try:
+    with os_errors_as(DatasetError, path, "can't be looked at"):
         status = path.stat()
-    except OSError as error:
-        raise DatasetError(f"can't be looked at: {os_reason(error)}", path=path) from error
     return path.name, status.st_size, status.st_mtime_ns
 
 

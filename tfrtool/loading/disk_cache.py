@@ -16,15 +16,15 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, UsageError, WriteError, os_reason
+from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.loading.cache_key import CacheKey
 from tfrtool.records.crc import crc32c, extend_crc32c
 from tfrtool.storage.appearing import TEMPORARY, new_file, private_folder
@@ -33,6 +33,7 @@ from tfrtool.storage.opening import open_regular
 __all__ = ["DiskCache", "holds_disk_cache", "open_disk_cache", "write_disk_cache"]
 
 _CHANNELS = 3
+_FAILED = "the cache can't be written"
 _LABEL = np.dtype("<i8")
 _MAGIC = b"tfrimgs2"
 _END = struct.Struct("<8s16sQQI")
@@ -184,12 +185,12 @@ def write_disk_cache(
     """
     batches = _batches(decoded, key)
     path = directory / key.file_name
-    with _as_write_errors(directory):
+    with os_errors_as(WriteError, directory, _FAILED):
         directory.parent.mkdir(parents=True, exist_ok=True)
         private_folder(directory)
     _make_room(directory, key)
     with ExitStack() as stack:
-        with _as_write_errors(path):
+        with os_errors_as(WriteError, path, _FAILED):
             file = stack.enter_context(new_file(path))
             Path(file.name).chmod(0o600)
         labels = np.empty(key.images, _LABEL)
@@ -201,13 +202,13 @@ def write_disk_cache(
             labels[done:more] = some.numpy()
             pixels = images.numpy().tobytes()
             crc = extend_crc32c(crc, pixels)
-            with _as_write_errors(path):
+            with os_errors_as(WriteError, path, _FAILED):
                 file.write(pixels)
             done = more
             on_images(done)
         if done != key.images:
             raise _miscounted(key, str(done))
-        with _as_write_errors(path):
+        with os_errors_as(WriteError, path, _FAILED):
             file.write(_end(key, labels.tobytes(), crc))
             stack.close()
     try:
@@ -230,15 +231,6 @@ def _make_room(directory: Path, key: CacheKey) -> None:
 def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink()
-
-
-@contextmanager
-def _as_write_errors(path: Path) -> Iterator[None]:
-    """Turn errors of the system into ours, which name the file."""
-    try:
-        yield
-    except OSError as error:
-        raise WriteError(f"the cache can't be written: {os_reason(error)}", path=path) from error
 
 
 def _batches(decoded: Any, key: CacheKey) -> Any:

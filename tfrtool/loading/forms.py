@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import enum
 import math
+import os
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -224,17 +225,11 @@ def _said(features: Mapping[str, Feature], image: str, endings: tuple[str, ...])
         and len(feature.values) == 1
         and name.lower().endswith(endings)
     ]
-    return max(found, key=lambda name: (_alike(name, image), -len(name)), default=None)
 
+    def likeness(name: str) -> tuple[int, int]:
+        return len(os.path.commonprefix((name, image))), -len(name)  # noqa: RUF071 - no paths
 
-def _alike(name: str, other: str) -> int:
-    """Return how many characters two names have in common at their start."""
-    same = 0
-    for one, another in zip(name, other, strict=False):
-        if one != another:
-            break
-        same += 1
-    return same
+    return max(found, key=likeness, default=None)
 
 
 def _value(features: Mapping[str, Feature], name: str) -> int:

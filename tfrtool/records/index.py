@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_reason
+from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_errors_as
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import FRAME_SIZE, Fault
@@ -114,15 +114,13 @@ def write_index(shard: Path, place: Path) -> int:
         WriteError: the index can't be written.
     """
     offsets = make_index(shard)
-    try:
+    with os_errors_as(WriteError, place, "can't be written"):
         place.parent.mkdir(parents=True, exist_ok=True)
         with new_file(place) as file:
             for first in range(0, len(offsets) - 1, _LINES_AT_ONCE):
                 some = offsets[first : first + _LINES_AT_ONCE + 1]
                 lines = "".join(f"{start} {end - start}\n" for start, end in pairwise(some))
                 file.write(lines.encode())
-    except OSError as error:
-        raise WriteError(f"can't be written: {os_reason(error)}", path=place) from error
     return len(offsets) - 1
 
 

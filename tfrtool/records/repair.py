@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_reason
+from tfrtool.errors import (
+    CorruptShardError,
+    ShardError,
+    UsageError,
+    WriteError,
+    os_errors_as,
+    os_reason,
+)
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.crc import extend_crc32c
 from tfrtool.records.framing import CRC, FRAME_SIZE, Fault, Record, header
@@ -143,10 +150,8 @@ class _Salvage:
         self._lose(end, self._reader.find_end())
 
     def _items(self) -> Iterator[Record | Fault]:
-        try:
+        with os_errors_as(ShardError, self._shard):
             yield from self._reader.read()
-        except OSError as error:
-            raise ShardError(f"can't be read: {os_reason(error)}", path=self._shard) from error
 
     def _lose(self, start: int, end: int) -> None:
         if end > start:
@@ -217,15 +222,13 @@ def _write(sink: Any, record: Record) -> None:
 def _check(written: Path, out: Path, salvage: _Salvage) -> None:
     """Read the new shard back."""
     records = digest = 0
-    try:
-        with open_regular(written, follow=False) as file:
-            for item in read_records(file):
-                if isinstance(item, Fault):
-                    raise WriteError(f"was not written as it should: {item.message}", path=out)
-                records += 1
-                digest = _digest(digest, item)
-    except OSError as error:
-        raise WriteError(f"can't be read back: {os_reason(error)}", path=out) from error
+    failing = os_errors_as(WriteError, out, "can't be read back")
+    with failing, open_regular(written, follow=False) as file:
+        for item in read_records(file):
+            if isinstance(item, Fault):
+                raise WriteError(f"was not written as it should: {item.message}", path=out)
+            records += 1
+            digest = _digest(digest, item)
     if (records, digest) != (salvage.count, salvage.digest):
         raise WriteError(
             "was not written as it should",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from tfrtool.errors import ShardError, UsageError, os_reason, printable
+from tfrtool.errors import ShardError, UsageError, os_errors_as, printable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.dataset_folders import choose_shards, find_folders
 from tfrtool.records.names import natural_order
@@ -117,7 +117,7 @@ def _expand(location: Location, keep: bool) -> FoundShards:
             "read it, without any others",
             path=argument,
         )
-    try:
+    with os_errors_as(ShardError, argument):
         if path.is_dir():
             found = find_folders(path)
             if not found.shards:
@@ -130,8 +130,6 @@ def _expand(location: Location, keep: bool) -> FoundShards:
             return FoundShards(sources=(path,))
         # Path.glob takes neither an absolute pattern nor one that starts with "..".
         matches = sorted(glob.glob(argument, recursive=True), key=natural_order)  # noqa: PTH207
-    except OSError as error:
-        raise ShardError(f"can't be read: {os_reason(error)}", path=argument) from error
     files = [file for match in matches if not (file := Path(match)).is_dir()]
     shards = choose_shards(files)
     if not shards:

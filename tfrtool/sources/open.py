@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tfrtool.errors import SourceError, UsageError, os_reason
+from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
 from tfrtool.records.decoys import describe_content, is_text
 from tfrtool.sources.globs import is_pattern, list_matches
 from tfrtool.sources.items import Source
@@ -96,14 +96,12 @@ def _list(argument: str, scratch: Path) -> Listing | None:
 
 def _list_archive(path: str, argument: str, scratch: Path) -> Listing | None:
     """List an archive, of whichever kind its content says; None for what may be a table."""
-    try:
+    with os_errors_as(SourceError, argument):
         if starts_tar(peek(path, _HEAD)):
             return list_tar(path, scratch)
         with open_regular(path) as file:
             head = file.read(_HEAD)
             is_zip = head.startswith(b"PK\x03\x04") or zipfile.is_zipfile(file)
-    except OSError as error:
-        raise SourceError(f"can't be read: {os_reason(error)}", path=argument) from error
     if is_zip:
         return list_zip(path)
     if path.lower().endswith(_TABLES) or (head.strip() and is_text(head)):

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from tfrtool.errors import SourceError, UsageError, os_reason, printable
+from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason, printable
 from tfrtool.records.names import check_split_name
 from tfrtool.sources.csv_rows import read_csv
 from tfrtool.sources.items import Item, LeftOut, Source
@@ -264,15 +264,12 @@ def _rows(table: Path) -> Iterator[Row]:
         SourceError: the table can't be read or isn't one, or no columns of paths and labels are
             found; the message lists those that are.
     """
-    try:
-        with open_regular(table) as file:
-            suffix = table.suffix.lower()
-            if suffix in _JSON_SUFFIXES or (suffix not in _CSV_SUFFIXES and _is_json(file)):
-                yield from read_json_lines(file, table)
-            else:
-                yield from read_csv(file, table)
-    except OSError as error:
-        raise SourceError(f"can't be read: {os_reason(error)}", path=table) from error
+    with os_errors_as(SourceError, table), open_regular(table) as file:
+        suffix = table.suffix.lower()
+        if suffix in _JSON_SUFFIXES or (suffix not in _CSV_SUFFIXES and _is_json(file)):
+            yield from read_json_lines(file, table)
+        else:
+            yield from read_csv(file, table)
 
 
 def _is_json(file: BinaryIO) -> bool:

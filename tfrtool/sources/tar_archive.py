@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
 
-from tfrtool.errors import SourceError, WriteError, os_reason, printable
+from tfrtool.errors import SourceError, WriteError, os_errors_as, os_reason, printable
 from tfrtool.sources.archive_reader import PartReader, stamp_of
 from tfrtool.sources.listing import Listing, is_image_name, size_problem
 from tfrtool.sources.members import Members
@@ -189,19 +189,16 @@ def list_tar(path: str, scratch: Path) -> Listing:
         SourceError: the archive can't be read, is cut, damaged, or a bomb.
         WriteError: what is unpacked can't be written.
     """
-    try:
-        with open_regular(path) as file:
-            opener = _opener(file)
-            size = os.fstat(file.fileno()).st_size
-            if opener is None:
-                reader = PartReader(path, path, stamp_of(file.fileno()))
-                members = _scan(file, path, None)
-            else:
-                with opener(file) as raw, _Spool(scratch / SPOOL, path, size) as spool:
-                    members = _scan(_Unpacked(raw, size), path, spool)
-                reader = PartReader(path, os.fspath(spool.path))
-    except OSError as error:
-        raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
+    with os_errors_as(SourceError, path), open_regular(path) as file:
+        opener = _opener(file)
+        size = os.fstat(file.fileno()).st_size
+        if opener is None:
+            reader = PartReader(path, path, stamp_of(file.fileno()))
+            members = _scan(file, path, None)
+        else:
+            with opener(file) as raw, _Spool(scratch / SPOOL, path, size) as spool:
+                members = _scan(_Unpacked(raw, size), path, spool)
+            reader = PartReader(path, os.fspath(spool.path))
     entries, ignored = members.finish(path, size)
     return Listing(entries=entries, reader=reader, ignored=ignored)
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tfrtool.errors import SourceError, os_reason
+from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.examples.example import Feature, Value, decode_example
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import CRC, HEADER, HEADER_SIZE, LENGTH, MAX_RECORD_BYTES, Fault
@@ -109,27 +109,24 @@ class TfdsShard:
 def read_examples(shard: TfdsShard) -> Iterator[tuple[int, int, Mapping[str, Feature]]]:
     """Yield the number, the offset and the features of each record of a shard."""
     count = 0
-    try:
-        with open_regular(shard.path) as file:
-            for record in read_records(file) if shard.records else ():
-                if isinstance(record, Fault):
-                    raise SourceError(
-                        record.message,
-                        path=shard.path,
-                        record=record.record,
-                        offset=record.offset,
-                        hint="prepare the dataset anew",
-                    )
-                try:
-                    features = decode_example(record.payload).features
-                except ValueError as error:
-                    raise SourceError(
-                        str(error), path=shard.path, record=record.index, offset=record.offset
-                    ) from error
-                yield record.index, record.offset, features
-                count += 1
-    except OSError as error:
-        raise SourceError(f"can't be read: {os_reason(error)}", path=shard.path) from error
+    with os_errors_as(SourceError, shard.path), open_regular(shard.path) as file:
+        for record in read_records(file) if shard.records else ():
+            if isinstance(record, Fault):
+                raise SourceError(
+                    record.message,
+                    path=shard.path,
+                    record=record.record,
+                    offset=record.offset,
+                    hint="prepare the dataset anew",
+                )
+            try:
+                features = decode_example(record.payload).features
+            except ValueError as error:
+                raise SourceError(
+                    str(error), path=shard.path, record=record.index, offset=record.offset
+                ) from error
+            yield record.index, record.offset, features
+            count += 1
     if count != shard.records:
         raise SourceError(
             "has not the records that its dataset_info.json says",

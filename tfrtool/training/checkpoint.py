@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tfrtool.errors import DatasetError, UsageError, WriteError, os_reason
+from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.loading.options import Cache, Rescale
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.opening import open_regular
@@ -84,13 +84,9 @@ def write_checkpoint(out: Path, checkpoint: Checkpoint) -> None:
     for name, values in _groups(checkpoint).items():
         arrays |= {f"{name}.{number}": value for number, value in enumerate(values)}
 
-    try:
-        with new_file(out / CHECKPOINT) as file:
-            np.savez(file, **arrays)
-    except OSError as error:
-        raise WriteError(
-            f"the checkpoint can't be written: {os_reason(error)}", path=out / CHECKPOINT
-        ) from error
+    path = out / CHECKPOINT
+    with os_errors_as(WriteError, path, "the checkpoint can't be written"), new_file(path) as file:
+        np.savez(file, **arrays)
 
 
 def _groups(checkpoint: Checkpoint) -> dict[str, Sequence[Any]]:

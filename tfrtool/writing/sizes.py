@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tfrtool.errors import WriteError, os_reason
+from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Encode
@@ -198,14 +198,10 @@ def measure(tasks: Iterable[ShardTask], items: int) -> array[int]:
     """
     sizes = array("Q", bytes(8 * items))
     for task in tasks:
-        try:
-            with open_regular(task.path, follow=False) as file:
-                options = ReadOptions(compression=task.compression, verify_payload=False)
-                for position, record in zip(
-                    task.positions, read_records(file, options), strict=True
-                ):
-                    if isinstance(record, Record):
-                        sizes[position] = FRAME_SIZE + len(record.payload)
-        except OSError as error:
-            raise WriteError(f"can't be read back: {os_reason(error)}", path=task.path) from error
+        failing = os_errors_as(WriteError, task.path, "can't be read back")
+        with failing, open_regular(task.path, follow=False) as file:
+            options = ReadOptions(compression=task.compression, verify_payload=False)
+            for position, record in zip(task.positions, read_records(file, options), strict=True):
+                if isinstance(record, Record):
+                    sizes[position] = FRAME_SIZE + len(record.payload)
     return sizes

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import UsageError, WriteError, os_reason
+from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.records.names import ShardName
 from tfrtool.storage.appearing import new_file, private_folder
 from tfrtool.storage.json_files import read_json
@@ -118,11 +118,8 @@ class Staging:
         return records if isinstance(records, dict) else {}
 
     def _write(self, path: Path, data: object) -> None:
-        try:
-            with new_file(path) as file:
-                file.write(json.dumps(data).encode())
-        except OSError as error:
-            raise WriteError(f"can't be written: {os_reason(error)}", path=path) from error
+        with os_errors_as(WriteError, path, "can't be written"), new_file(path) as file:
+            file.write(json.dumps(data).encode())
 
     def _note(self, task: ShardTask) -> Path:
         return self.folder / f"{task.name}{_DONE}"
@@ -255,10 +252,8 @@ def _sweep(folder: Path) -> bool:
 def _check_target(options: WriteOptions) -> bool:
     """Raise if a directory may not be written to; return whether to go on with a write there."""
     dataset, existing = options.dataset, options.existing
-    try:
+    with os_errors_as(WriteError, dataset):
         names = set(os.listdir(dataset)) - {LOCK}  # noqa: PTH208
-    except OSError as error:
-        raise WriteError(f"can't be read: {os_reason(error)}", path=dataset) from error
     if not names:
         return False
     interrupted, complete = STAGING in names, REPORT in names
