@@ -19,7 +19,7 @@ from tfrtool.inspection.labels import FirstRecords, look_for_label, read_labels
 from tfrtool.inspection.layout import Layout, LocatedFault, SplitFiles, find_layout
 from tfrtool.inspection.parallel import cores, map_shards
 from tfrtool.inspection.shuffle import MixDistance, ShuffleQuality, measure_order, mix_distance
-from tfrtool.inspection.verify_shard import file_sha256
+from tfrtool.inspection.verify_shard import digest_of
 from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.shards import Shard
@@ -225,7 +225,7 @@ def _changed(layout: Layout, fold: DatasetFold, workers: int) -> Iterator[Locate
     faulty = {located.path for located in fold.faults}
     paths = [layout.root / name for name in written]
     paths = [path for path in paths if path in fold.shards and path not in faulty]
-    for path, digest in zip(paths, map_shards(file_sha256, paths, workers), strict=True):
+    for path, digest in zip(paths, map_shards(digest_of, paths, workers), strict=True):
         expected = written[path.name].sha256
         if digest is not None and digest != expected:
             message = (

@@ -26,12 +26,11 @@ from tfrtool.records.stream import (
     path_of,
     size_of,
 )
-from tfrtool.storage.opening import open_regular
+from tfrtool.storage.opening import file_sha256
 
-__all__ = ["ShardVerdict", "VerifyOptions", "file_sha256", "verify_shard"]
+__all__ = ["ShardVerdict", "VerifyOptions", "digest_of", "verify_shard"]
 
 _CRCS_HELD = 16 * 1024
-_BLOCK = 256 * 1024
 _LOSSES = frozenset(
     (
         FaultKind.LENGTH_CRC,
@@ -158,20 +157,16 @@ def verify_shard(
         return ShardVerdict(path=path, error=failure)
     verdict = fold.verdict(found, failure)
     if path in hashed and verdict.is_whole:
-        verdict = replace(verdict, sha256=file_sha256(path))
+        verdict = replace(verdict, sha256=digest_of(path))
     return verdict
 
 
-def file_sha256(path: Path) -> str | None:
+def digest_of(path: Path) -> str | None:
     """Return the SHA-256 of a file, in hexadecimal; None where it can't be read any more."""
-    digest = hashlib.sha256()
     try:
-        with open_regular(path, buffering=0) as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
+        return file_sha256(path)
     except OSError:  # it was read a moment ago
         return None
-    return digest.hexdigest()
 
 
 class _Verification:

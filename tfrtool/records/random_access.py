@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, overload
 
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, os_reason
@@ -117,12 +116,7 @@ class Records(Sequence[Record]):
     def __enter__(self) -> Records:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:

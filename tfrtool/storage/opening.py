@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from typing import BinaryIO
 
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 
-__all__ = ["NotRegularFileError", "open_descriptor", "open_regular", "read_bounded"]
+__all__ = [
+    "NotRegularFileError",
+    "file_sha256",
+    "open_descriptor",
+    "open_regular",
+    "read_bounded",
+]
 
 _FLAGS = (
     os.O_RDONLY
@@ -91,3 +98,12 @@ def read_bounded(
             if size > limit:
                 raise OSError(errno.EFBIG, f"has more than {limit:,} bytes", os.fspath(path))
     return b"".join(parts)
+
+
+def file_sha256(path: str | os.PathLike[str], *, follow: bool = True) -> str:
+    """Return the SHA-256 of a regular file, in hexadecimal; the errors are `open_descriptor`'s."""
+    digest = hashlib.sha256()
+    with open_regular(path, follow=follow, buffering=0) as file:
+        while block := file.read(256 * 1024):
+            digest.update(block)
+    return digest.hexdigest()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 import tensorflow as tf
 
@@ -44,12 +43,7 @@ class Profiler:
         self._start_or_stop()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def step(self, *, last: bool = False) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections import Counter
@@ -12,7 +11,7 @@ from typing import Any
 
 from tfrtool.errors import UsageError
 from tfrtool.records.names import ShardName
-from tfrtool.storage.opening import open_regular
+from tfrtool.storage.opening import file_sha256
 from tfrtool.writing.cuts import Cut, cut_as_before
 from tfrtool.writing.directory import METADATA, REPORT, listed_shards, read_report
 from tfrtool.writing.options import WriteOptions
@@ -111,12 +110,9 @@ def noted_result(
             sha256=str(noted["sha256"]),
             labels=dict(sorted(Counter(item.label for item in task.items).items())),
         )
-        digest = hashlib.sha256()
-        with open_regular(path, follow=follow, buffering=0) as file:
-            if os.fstat(file.fileno()).st_size != result.bytes:
-                return None
-            while block := file.read(256 * 1024):
-                digest.update(block)
+        if path.stat(follow_symlinks=follow).st_size != result.bytes:
+            return None
+        digest = file_sha256(path, follow=follow)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
-    return result if digest.hexdigest() == result.sha256 else None
+    return result if digest == result.sha256 else None
