@@ -109,3 +109,14 @@ def test_writing_and_training(tmp_path: Path) -> None:
     assert sh(train, ">/dev/full 2>&-", tmp_path)[0] == 1
     assert {"model.keras", "history.json"} <= set(os.listdir(tmp_path / "run"))  # noqa: PTH208
     assert sh("predict run photos", "2>&- | head -c 1", tmp_path)[:2] == (0, "p")
+
+
+def test_who_is_not_read_stops_early(places: dict[str, Path]) -> None:
+    """What only prints goes on no further where nobody reads: here, not to the damaged shard."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = ["inspect", "shard", str(places["shard"]), str(places["damaged"])]
+    done = subprocess.run([*TOOL, *words], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert sh(" ".join(words))[0] == 3
