@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
@@ -175,11 +175,11 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
 def test_what_was_written_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the new file not hold what was written to it, it never gets its name."""
 
-    def forget(*_: object) -> None:
-        pass
+    def forget(salvage: Any, _sink: object) -> None:
+        list(salvage.records())
 
     (tmp_path / "damaged").write_bytes(shard_of(PAYLOADS))
-    monkeypatch.setattr(repair, "_write", forget)
+    monkeypatch.setattr(repair, "_copy", forget)
     with pytest.raises(WriteError, match="was not written as it should"):
         repair_shard(tmp_path / "damaged", tmp_path / "saved")
     assert [path.name for path in tmp_path.iterdir()] == ["damaged"]

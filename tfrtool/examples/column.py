@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, TypeGuard
 
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Value
@@ -21,6 +22,10 @@ DISTINCT_BYTES = 64
 
 DESCRIBED = 64
 """Strings of one list that are looked into; a list of words or frames holds one sort of thing."""
+
+_MANY = 1_000_000
+"""Numbers beyond this are gone through as the message holds them: as objects of Python they would
+take eight times as much memory."""
 
 _DTYPES = {
     "bytes_list": DType.STRING,
@@ -69,16 +74,17 @@ class Kind:
         self.low = length if self.high < 0 else min(self.low, length)
         self.high = max(self.high, length)
 
-    def describe(self, values: Sequence[bytes]) -> None:
+    def describe(self, values: Iterable[bytes]) -> None:
         """Take in what the first strings of a list hold."""
         content = self.content
-        for value in values if len(values) <= DESCRIBED else values[:DESCRIBED]:
+        for value in islice(values, DESCRIBED):
             name = describe_bytes(value)
             content[name] = content.get(name, 0) + 1
 
-    def take(self, kind: str, values: Sequence[Any]) -> None:
+    def take(self, kind: str, values: Iterable[Any]) -> None:
         """Take in the values themselves: their range, and how often each comes."""
-        held: Sequence[Any] = list(values)
+        held: Sequence[Any] = values if _is_long(values) else list(values)
+        self._values += len(held)
         if kind == "bytes_list":
             for value in held[:DESCRIBED]:
                 form = pixel_form(value)
@@ -91,7 +97,6 @@ class Kind:
         else:
             measures = held
             self._sum += sum(held)
-        self._values += len(values)
         if measures:
             self._minimum = min(self._minimum, min(measures))
             self._maximum = max(self._maximum, max(measures))
@@ -154,6 +159,10 @@ class Kind:
             distinct=None if distinct is None else {_unsigned(v): n for v, n in distinct.items()},
             pixels=dict(self._pixels),
         )
+
+
+def _is_long(values: Iterable[Any]) -> TypeGuard[Sequence[Any]]:
+    return isinstance(values, Sequence) and len(values) > _MANY
 
 
 class Column:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
+
 from tfrtool.examples.nested import describe_message
 
 __all__ = ["decode_text", "describe_bytes"]
@@ -28,6 +30,9 @@ _FIRST_BYTES = frozenset([magic[0] for magic, _ in _MAGIC] + [*b"RB\0"])
 _PRINTABLE_ASCII = bytes([*range(0x20, 0x7F), *b"\t\n\r"])
 _LONG = 256
 """From here on, deleting what is printable costs less than decoding and asking; measured."""
+
+_PIECE = 1024 * 1024
+"""Bytes of a long text that are looked at a time."""
 
 
 def describe_bytes(value: bytes) -> str:
@@ -63,18 +68,31 @@ def _describe_magic(head: bytes) -> str | None:
 
 
 def is_text(value: bytes) -> bool:
-    """Return whether `decode_text` finds a text, sooner than it does."""
-    if value.isascii() and len(value) >= _LONG:
-        return not value.translate(None, _PRINTABLE_ASCII)
-    return decode_text(value) is not None
+    """Return whether `decode_text` finds a text, sooner than it does, and without a copy of it."""
+    if len(value) < _LONG:
+        return decode_text(value) is not None
+    pieces = (value[start : start + _PIECE] for start in range(0, len(value), _PIECE))
+    if value.isascii():
+        return not any(piece.translate(None, _PRINTABLE_ASCII) for piece in pieces)
+    decoder = getincrementaldecoder("utf-8")()
+    try:
+        return all(_is_printable(decoder.decode(piece)) for piece in pieces) and not decoder.decode(
+            b"", final=True
+        )
+    except UnicodeDecodeError:
+        return False
 
 
 def decode_text(value: bytes) -> str | None:
     """Return ``value`` as text, or None if it is no UTF-8 or holds control characters."""
+    if len(value) > _PIECE and not is_text(value):
+        return None  # the error below would hold a copy
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
         return None
-    if text.isprintable() or all(c.isprintable() or c in "\t\n\r" for c in text):
-        return text
-    return None
+    return text if _is_printable(text) else None
+
+
+def _is_printable(text: str) -> bool:
+    return text.isprintable() or all(c.isprintable() or c in "\t\n\r" for c in text)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
+from tfrtool.examples.long_values import hollowed, is_large, whole
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.storage.words import as_member, take_words
 
@@ -126,16 +127,16 @@ def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> E
     Raises:
         ValueError: the bytes are no such message.
     """
-    message = parse_message(payload, as_member(PayloadKind, kind, "kind of payload"))
+    message = parse_message(hollowed(payload), as_member(PayloadKind, kind, "kind of payload"))
     if isinstance(message, pb.SequenceExample):
         return Example(
-            features=_features(message.context),
+            features=_features(message.context, payload),
             feature_lists={
-                feature_name(entry.key): [_feature(step) for step in entry.value.feature]
+                feature_name(entry.key): [_feature(step, payload) for step in entry.value.feature]
                 for entry in message.feature_lists.feature_list
             },
         )
-    return Example(features=_features(message.features))
+    return Example(features=_features(message.features, payload))
 
 
 def parse_message(payload: bytes, kind: PayloadKind) -> pb.Example | pb.SequenceExample:
@@ -154,13 +155,16 @@ def parse_message(payload: bytes, kind: PayloadKind) -> pb.Example | pb.Sequence
         raise ValueError(f"its {len(payload)} bytes are no tf.train.{name}") from error
 
 
-def _features(message: pb.Features) -> dict[str, Feature]:
-    return {feature_name(entry.key): _feature(entry.value) for entry in message.feature}
+def _features(message: pb.Features, payload: bytes) -> dict[str, Feature]:
+    return {feature_name(entry.key): _feature(entry.value, payload) for entry in message.feature}
 
 
-def _feature(message: pb.Feature) -> Feature:
+def _feature(message: pb.Feature, payload: bytes) -> Feature:
     dtype, values = feature_values(message)
-    return Feature(dtype=dtype, values=tuple(values))
+    if dtype is DType.STRING:
+        values = tuple(whole(message.bytes_list.value, payload))
+    # Numbers of a large payload would take eight times their bytes as objects of Python.
+    return Feature(dtype=dtype, values=values if is_large(payload) else tuple(values))
 
 
 def encode_example(features: Mapping[str, Feature]) -> bytes:
@@ -199,7 +203,7 @@ def classify_payload(payload: bytes) -> PayloadKind:
         return PayloadKind.EMPTY
     try:
         # An Example is a SequenceExample without feature lists, to the byte.
-        message = pb.SequenceExample.FromString(payload)
+        message = pb.SequenceExample.FromString(hollowed(payload, numbers=False))
     except DecodeError:
         message = None
     if message is not None and knows_all_fields(message):

@@ -12,6 +12,7 @@ import math
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import knows_all_fields
+from tfrtool.examples.long_values import hollowed
 from tfrtool.examples.proto import example_pb2 as pb
 
 __all__ = ["describe_message"]
@@ -53,7 +54,7 @@ def describe_message(value: bytes) -> str | None:
 
 def _describe_example(value: bytes) -> str | None:
     try:
-        message = pb.SequenceExample.FromString(value)
+        message = pb.SequenceExample.FromString(hollowed(value))
     except DecodeError:
         return None
     lists = message.feature_lists.feature_list

@@ -10,6 +10,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import DType, Feature, PayloadKind, classify_payload, decode_example
+from tfrtool.examples.long_values import hollowed, whole
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.tfds_metadata import DatasetInfo
@@ -184,7 +185,7 @@ def _label(payload: bytes, key: bytes) -> Label | None:
     # Straight from the message: only one feature is wanted, of each record of the dataset. The
     # context of a SequenceExample has the place of an Example's features, to the byte.
     found = None
-    for entry in pb.Example.FromString(payload).features.feature:
+    for entry in pb.Example.FromString(hollowed(payload)).features.feature:
         if entry.key == key:
             found = entry.value  # of a key that comes twice the last counts, as in every map
     if found is None:
@@ -193,6 +194,8 @@ def _label(payload: bytes, key: bytes) -> Label | None:
     if len(values) != 1:
         return None
     value: Label = values[0]
+    if isinstance(value, bytes):
+        (value,) = whole((value,), payload)
     return None if isinstance(value, bytes) and len(value) > _LONGEST_LABEL else value
 
 

@@ -15,6 +15,7 @@ from tfrtool.examples.example import (
     feature_values,
     holds_features,
 )
+from tfrtool.examples.long_values import hollowed
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tf_parser import parser_problem
 
@@ -103,6 +104,7 @@ class PayloadCheck:
         if self._strange:
             return None
         try:
+            payload = hollowed(payload)
             message = _parse(payload)
         except DecodeError:
             return NO_EXAMPLE

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
@@ -141,8 +142,7 @@ def _picture(feature: Feature, box: int, dimensions: Dimensions) -> Picture:
     value = feature.values[0]
     if isinstance(value, bytes):
         return decode_picture(value, box, dimensions)
-    numbers = [value for value in feature.values if not isinstance(value, bytes)]
-    return decode_numbers(numbers, box, dimensions)
+    return decode_numbers(cast("Sequence[float]", feature.values), box, dimensions)
 
 
 def _cast(items: Iterable[Record | Fault], directory: Path, options: PictureOptions) -> Casting:

@@ -26,7 +26,7 @@ from tfrtool.records.framing import (
     Record,
 )
 from tfrtool.records.resync import Landing, Patience, find_chain, find_next_record, records_up_to
-from tfrtool.records.window import BLOCK_SIZE, Source, Window
+from tfrtool.records.window import BLOCK_SIZE, LARGE, Source, Window
 from tfrtool.storage.words import take_words
 
 __all__ = ["ReadOptions", "RecordReader", "read_records"]
@@ -151,12 +151,14 @@ class RecordReader:
                 index += 1
                 position, length, length_crc = after, next_length, next_crc
             self._index, offset, need = index, start + position, HEADER_SIZE
-            if short and offset != loaded and self._may_hold(offset, length):
+            if short and offset != loaded and length <= LARGE and self._may_hold(offset, length):
                 loaded, need = offset, FRAME_SIZE + length + HEADER_SIZE
                 continue
-            # The last record of the stream, or damage.
+            # The last record of the stream, a large one, or damage.
+            payload = b""
             item, following = self._one(offset)
             yield item
+            del item
             if following is None:
                 return
             offset = following
@@ -179,17 +181,19 @@ class RecordReader:
             fault, landing = self._bad_length(offset)
         elif length > self._limit:
             fault, landing = self._oversized(offset, length)
-        elif not self._load_record(offset, length):
+        elif (payload := self._payload(offset, length)) is None:
             fault, landing = self._truncated(offset, length)
         else:
             end = offset + HEADER_SIZE + length
-            payload = window.view(offset + HEADER_SIZE, end)
             (crc,) = CRC.unpack(window.view(end, end + FOOTER_SIZE))
-            if not self._verify or masked_crc32c(payload) == crc:
+            found = masked_crc32c(payload) if self._verify else crc
+            if found == crc:
                 record = Record(index=self._index, offset=offset, payload=payload, payload_crc=crc)
                 self._index += 1
                 return record, end + FOOTER_SIZE
-            fault, landing = self._bad_payload(offset, payload, crc)
+            window.give_back(offset + HEADER_SIZE, payload)
+            payload = None  # it is not held twice while the next record is looked for
+            fault, landing = self._bad_payload(offset, length, (crc, found))
         if landing is None:
             return fault, None
         self._index += 1
@@ -200,9 +204,22 @@ class RecordReader:
         """Return whether a record of that length can end before the stream does."""
         return self._size is None or offset + FRAME_SIZE + length <= self._size
 
-    def _load_record(self, offset: int, length: int) -> bool:
-        size = FRAME_SIZE + length
-        return self._may_hold(offset, length) and self._window.load(offset, size) >= size
+    def _payload(self, offset: int, length: int) -> bytes | None:
+        """Return the payload of a record whose length holds, and hold the CRC behind it.
+
+        None where the stream ends before; then what there is of the payload is held.
+        """
+        window, body = self._window, offset + HEADER_SIZE
+        if not self._may_hold(offset, length):
+            return None
+        if length <= LARGE:
+            held = window.load(offset, FRAME_SIZE + length) >= FRAME_SIZE + length
+            return window.view(body, body + length) if held else None
+        payload = window.take(body, length)
+        if window.load(body + length, FOOTER_SIZE) >= FOOTER_SIZE:
+            return payload
+        window.give_back(body, payload)
+        return None
 
     def _fault(
         self, kind: FaultKind, offset: int, message: str, *, in_record: bool = True
@@ -288,15 +305,15 @@ class RecordReader:
         return (self._lost_to(fault) if landing is None else fault), landing
 
     def _bad_payload(
-        self, offset: int, payload: bytes, stored: int
+        self, offset: int, length: int, crcs: tuple[int, int]
     ) -> tuple[Fault, Landing | None]:
         window = self._window
         message = (
-            f"the CRC of the payload does not hold: expected {stored:08x} as stored, "
-            f"found {masked_crc32c(payload):08x} for its {len(payload)} bytes"
+            f"the CRC of the payload does not hold: expected {crcs[0]:08x} as stored, "
+            f"found {crcs[1]:08x} for its {length} bytes"
         )
         fault = self._fault(FaultKind.PAYLOAD_CRC, offset, message)
-        end = offset + FRAME_SIZE + len(payload)
+        end = offset + FRAME_SIZE + length
         window.pinned = offset
         held = window.load(end, HEADER_SIZE)
         whole = held == 0 or (held >= HEADER_SIZE and self._header_at(end))

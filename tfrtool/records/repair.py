@@ -24,6 +24,7 @@ from tfrtool.records.crc import extend_crc32c
 from tfrtool.records.framing import CRC, FRAME_SIZE, Fault, Record, header
 from tfrtool.records.reader import ReadOptions, RecordReader, read_records
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
+from tfrtool.records.window import BLOCK_SIZE
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
@@ -104,8 +105,7 @@ def repair_shard(
         salvage = _Salvage(reader, path, on_progress or (lambda _done, _total: None), total)
         with _appearing(out) as new:
             with _sink(new, compression) as sink:
-                for record in salvage.records():
-                    _write(sink, record)
+                _copy(salvage, sink)
             if not salvage.count:
                 raise _nothing_saved(path, salvage.faults)
             _check(Path(new.name), out, salvage)
@@ -213,10 +213,14 @@ class _Deflater:
         self._file.write(self._deflate.flush())
 
 
-def _write(sink: Any, record: Record) -> None:
-    sink.write(header(len(record.payload)))
-    sink.write(record.payload)
-    sink.write(CRC.pack(record.payload_crc))
+def _copy(salvage: _Salvage, sink: Any) -> None:
+    for record in salvage.records():
+        sink.write(header(len(record.payload)))
+        payload = memoryview(record.payload)
+        # What a compressor is given at a time, it holds once more.
+        for start in range(0, len(payload), BLOCK_SIZE):
+            sink.write(payload[start : start + BLOCK_SIZE])
+        sink.write(CRC.pack(record.payload_crc))
 
 
 def _check(written: Path, out: Path, salvage: _Salvage) -> None:

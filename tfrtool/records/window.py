@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 from typing import Protocol
 
-__all__ = ["BLOCK_SIZE", "Source", "Window"]
+__all__ = ["BLOCK_SIZE", "LARGE", "Source", "Window"]
 
 BLOCK_SIZE = 256 * 1024
 """Bytes read at a time: they stay in a core's second-level cache until they are checked."""
 
-_LARGE = 16 * 1024 * 1024
-"""A buffer that had to grow beyond this is given back when it is not needed any more."""
+LARGE = 16 * 1024 * 1024
+"""A buffer that had to grow beyond this is given back when it is not needed any more; and payloads
+beyond it don't go through the buffer at all."""
 
 
 _DIRECT = (io.FileIO, io.BufferedReader, io.BytesIO)
@@ -84,6 +85,31 @@ class Window:
         """Return the bytes between two offsets, both of them held."""
         return bytes(self.memory[start - self.start : end - self.start])
 
+    def take(self, offset: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``offset`` on, fewer where the stream ends before.
+
+        Bytes that are not held yet are read past the buffer, which goes on behind them: a long
+        payload is in memory once. It grows with the bytes that have really come, too.
+        """
+        with self.memory[offset - self.start : self.filled] as held:
+            if len(held) >= size:
+                return bytes(held[:size])
+            taken = io.BytesIO()
+            taken.write(held)
+        while (left := size - taken.tell()) and (part := self._source.read(min(left, BLOCK_SIZE))):
+            taken.write(part)
+        self.ended = left > 0
+        self.start, self.filled = offset + taken.tell(), 0
+        return taken.getvalue()
+
+    def give_back(self, offset: int, data: bytes) -> None:
+        """Hold again what `take` has returned."""
+        if self.start > offset:
+            buffer = bytearray(data)
+            buffer += self.memory[: self.filled]
+            self.buffer, self.memory = buffer, memoryview(buffer)
+            self.start, self.filled = offset, len(buffer)
+
     def _drop_before(self, keep: int, size: int) -> None:
         dropped = min(max(keep - self.start, 0), self.filled)
         rest = self.filled - dropped
@@ -91,14 +117,14 @@ class Window:
             self.buffer[:rest] = self.memory[dropped : self.filled]
             self.start += dropped
             self.filled = rest
-        if len(self.buffer) > _LARGE and max(rest, size) <= BLOCK_SIZE:
+        if len(self.buffer) > LARGE and max(rest, size) <= BLOCK_SIZE:
             self.memory.release()
             self.buffer = self.buffer[: 2 * BLOCK_SIZE]
             self.memory = memoryview(self.buffer)
 
     def _grow(self, wanted: int) -> None:
         """Make room for up to ``wanted`` bytes in all, but not for many more than are held."""
-        more = min(wanted - len(self.buffer), len(self.buffer), _LARGE)
+        more = min(wanted - len(self.buffer), len(self.buffer), LARGE)
         self.memory.release()
         self.buffer.extend(bytes(more))
         self.memory = memoryview(self.buffer)

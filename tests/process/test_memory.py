@@ -1,0 +1,146 @@
+"""How much memory one large record takes: the most that a command needs, over its own size."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.records.framing import frame
+
+pytest.importorskip("resource")
+
+SIZE = 24 * 1024 * 1024
+MOST = 2.5
+"""What the documentation promises, in sizes of the record."""
+
+PROGRAM = """
+import json, os, resource, sys
+from tfrtool.cli import main
+WHO = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        sys.stdout = open(os.devnull, "w")
+        code = main(json.loads(line))
+        print(code, max(resource.getrusage(who).ru_maxrss for who in WHO), file=sys.__stdout__)
+        sys.__stdout__.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+"""Runs each command in a process of its own, which has loaded most of the code before."""
+
+UNIT = 1 if sys.platform == "darwin" else 1024
+"""Of ``ru_maxrss``, in bytes."""
+
+COMMANDS = {
+    "inspect shard": ["inspect", "shard", "SHARD"],
+    "inspect schema": ["inspect", "schema", "SHARD"],
+    "verify": ["verify", "SHARD"],
+    "verify --images": ["verify", "--images", "SHARD"],
+    "repair": ["repair", "SHARD", "OUT"],
+    "extract": ["extract", "SHARD", "OUT", "--feature", "image"],
+    "count": ["count", "SHARD"],
+    "inspect dataset": ["inspect", "dataset", "FOLDER"],
+}
+
+
+def image_record(value: bytes) -> bytes:
+    """Return a record with an image and a label."""
+    image, label = Feature(dtype=DType.STRING, values=(value,)), (1,)
+    return encode_example({"image": image, "label": Feature(dtype=DType.INT64, values=label)})
+
+
+def frames(count: int) -> bytes:
+    """Return a SequenceExample with so many frames of a megabyte."""
+    message = pb.SequenceExample()
+    entry = message.feature_lists.feature_list.add(key=b"image")
+    for _ in range(count):
+        entry.value.feature.add().bytes_list.value.append(b"\xff\xd8\xff" + os.urandom(1 << 20))
+    return message.SerializeToString()
+
+
+def numbers() -> bytes:
+    """Return an Example with a long list of numbers."""
+    values = [0.5] * (SIZE // 4)
+    return encode_example({"x": Feature(dtype=DType.FLOAT32, values=values)})
+
+
+def damaged(shard: bytes) -> bytes:
+    """Return a shard with a bit of its record's payload flipped, and another record behind it."""
+    hurt = bytearray(shard)
+    hurt[len(hurt) // 2] ^= 1
+    return bytes(hurt) + frame(image_record(b"\xff\xd8\xff"))
+
+
+NOISE = os.urandom(1 << 20) * (SIZE >> 20)
+RECORDS: dict[str, Callable[[], bytes]] = {
+    "JPEG": lambda: frame(image_record(b"\xff\xd8\xff" + NOISE)),
+    "pixels": lambda: frame(image_record(NOISE)),
+    "zeros": lambda: frame(image_record(bytes(SIZE))),
+    "text": lambda: frame(image_record("größer ".encode() * (SIZE // 9))),
+    "frames": lambda: frame(frames(SIZE >> 20)),
+    "noise": lambda: frame(b"\xff" + NOISE),
+    "compressed": lambda: gzip.compress(frame(image_record(b"\xff\xd8\xff" + NOISE)), 1),
+    "damaged": lambda: damaged(frame(image_record(b"\xff\xd8\xff" + NOISE))),
+    "numbers": lambda: frame(numbers()),
+}
+
+
+PAIRS = [
+    *((command, "JPEG") for command in COMMANDS),
+    *((command, "damaged") for command in ("inspect shard", "verify", "repair")),
+    *((command, "compressed") for command in ("verify", "repair")),
+    *(
+        (command, record)
+        for command in ("inspect shard", "verify --images")
+        for record in ("pixels", "zeros", "text", "frames", "noise", "numbers")
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def factors(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], float]:
+    """Return what each command needs for each record beyond what it needs for a small one."""
+    folder = tmp_path_factory.mktemp("large")
+    shards = {"small": frame(image_record(b"\xff\xd8\xff"))}
+    shards |= {name: make() for name, make in RECORDS.items()}
+    for name, data in shards.items():
+        (folder / name).mkdir()
+        (folder / name / "a.tfrecord").write_bytes(data)
+    runs = [*((command, "small") for command in COMMANDS), *PAIRS]
+    lines = []
+    for number, (command, record) in enumerate(runs):
+        shard = folder / record / "a.tfrecord"
+        places = {"SHARD": shard, "OUT": folder / f"out{number}", "FOLDER": shard.parent}
+        lines.append(json.dumps([str(places.get(word, word)) for word in COMMANDS[command]]))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    told = [line.split() for line in done.stdout.splitlines()]
+    assert {code for code, _ in told} <= {"0", "1", "3"}, done.stderr
+    peaks = dict(zip(runs, (int(most) * UNIT for _, most in told), strict=True))
+    return {
+        (command, record): (peaks[command, record] - peaks[command, "small"]) / SIZE
+        for command, record in PAIRS
+    }
+
+
+@pytest.mark.parametrize(("command", "record"), PAIRS)
+def test_factor_of_one_large_record(
+    command: str, record: str, factors: dict[tuple[str, str], float]
+) -> None:
+    """A command takes less than two and a half times the size of the largest record."""
+    assert factors[command, record] < MOST
