@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -45,3 +46,14 @@ def test_hostile_bytes_never_raise(noise: bytes, begun: bool) -> None:
     tensor = read_tensor((b"\x08\x04\x12\x08" if begun else b"") + noise)
     if tensor is not None:
         assert len(tensor.values) > 0
+
+
+def test_many_small_fields_cost_no_memory() -> None:
+    """A message of a million fields is no tensor, and isn't taken apart to find out."""
+    data = b"\x08\x04" * 1_000_000
+    tracemalloc.start()
+    try:
+        assert read_tensor(data) is None
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()

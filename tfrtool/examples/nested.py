@@ -8,12 +8,14 @@ type is "binary".
 from __future__ import annotations
 
 import math
+from itertools import islice
 
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import knows_all_fields
 from tfrtool.examples.long_values import hollowed
 from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.records.wire import read_fields, read_shape
 
 __all__ = ["describe_message"]
 
@@ -25,11 +27,9 @@ _ITEM_BYTES = {
 _STRING = 7
 
 # tensorflow/core/framework/tensor.proto: where `tf.make_tensor_proto` keeps a few values of a
-# dtype; the tags of float_val, double_val, int_val, int64_val and bool_val.
-_VALUE_TAGS = {
-    1: 0x2A, 2: 0x32, 3: 0x3A, 4: 0x3A, 5: 0x3A, 6: 0x3A, 17: 0x3A, 9: 0x52, 10: 0x5A,
-}  # fmt: skip
-_CONTENT_TAG, _STRING_TAG, _VERSION_TAG = 0x22, 0x42, 0x18
+# dtype: float_val, double_val, int_val, int64_val and bool_val.
+_VALUES = {1: 5, 2: 6, 3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11}
+_DTYPE, _SHAPE, _VERSION, _CONTENT, _STRINGS = 1, 2, 3, 4, 8
 
 
 def describe_message(value: bytes) -> str | None:
@@ -82,85 +82,43 @@ def _is_plausible_name(key: bytes) -> bool:
 
 def _is_example_list(value: bytes) -> bool:
     # tensorflow_serving/apis/input.proto: examples = 1, context = 2, all of them tf.train.Example.
-    start = examples = 0
-    while start < len(value):
-        field = _field(value, start)
-        if field is None or field[0] not in (0x0A, 0x12):
-            return False
-        _, begin, start = field
-        if begin < start:
-            if _describe_example(value[begin:start]) != "tf.train.Example":
+    examples = 0
+    try:
+        for number, example in read_fields(value):
+            if number not in (1, 2) or not isinstance(example, bytes):
                 return False
-            examples += 1
+            if example and _describe_example(example) != "tf.train.Example":
+                return False
+            examples += len(example) > 0
+    except ValueError:
+        return False
     return examples > 0
 
 
 def _is_tensor(value: bytes) -> bool:
-    if len(value) < 4 or value[2] != 0x12:
-        return False
-    dtype, start = value[1], 4 + value[3]
-    count = _shape_size(value[4:start])
-    if count is None or len(value) < start:
-        return False
-    if value[start : start + 1] == bytes([_VERSION_TAG]):
-        start += 2
-    if start == len(value):
-        return count == 0 and (dtype in _ITEM_BYTES or dtype == _STRING)
-    if dtype == _STRING:
-        return _has_strings(value, start, count)
-    field = _field(value, start)
-    if dtype not in _ITEM_BYTES or field is None:
-        return False
-    tag, begin, end = field
-    if end != len(value):
-        return False
-    if tag == _CONTENT_TAG:
-        return end - begin == count * _ITEM_BYTES[dtype]
-    return tag == _VALUE_TAGS.get(dtype) and end > begin
-
-
-def _has_strings(value: bytes, start: int, count: int) -> bool:
-    while count and start < len(value):
-        field = _field(value, start)
-        if field is None or field[0] != _STRING_TAG:
+    fields = read_fields(value)
+    try:
+        (first, dtype), (second, shape) = islice(fields, 2)
+        if (first, second) != (_DTYPE, _SHAPE):
             return False
-        start = field[2]
-        count -= 1
-    return count == 0 and start == len(value)
-
-
-def _shape_size(shape: bytes) -> int | None:
-    """Return how many values a TensorShapeProto makes; None where it isn't one."""
-    sizes, start = [], 0
-    while start < len(shape):
-        field = _field(shape, start)
-        if field is None or field[0] != 0x12:
-            return None
-        _, begin, start = field
-        size = 0
-        if begin < start:
-            read = _varint(shape[:start], begin + 1)
-            if shape[begin] != 0x08 or read is None or read[1] != start:
-                return None
-            size = read[0]
-        sizes.append(size)
-    return math.prod(sizes)
-
-
-def _field(value: bytes, start: int) -> tuple[int, int, int] | None:
-    """Return the tag of the field with a length at ``start``, and where its bytes are."""
-    read = _varint(value, start + 1)
-    if read is None or read[1] + read[0] > len(value):
-        return None
-    length, begin = read
-    return value[start], begin, begin + length
-
-
-def _varint(value: bytes, start: int) -> tuple[int, int] | None:
-    """Return the varint at ``start``, and where it ends."""
-    number = 0
-    for position in range(start, min(start + 10, len(value))):
-        number |= (value[position] & 0x7F) << 7 * (position - start)
-        if value[position] < 0x80:
-            return number, position + 1
-    return None
+        count = math.prod(read_shape(shape))
+        if dtype == _STRING:
+            for number, held in fields:
+                if number == _STRINGS and isinstance(held, bytes):
+                    count -= 1
+                elif number != _VERSION:
+                    return False
+            return count == 0
+        rest = list(islice(fields, 3))
+    except ValueError:
+        return False
+    if rest and rest[0][0] == _VERSION:
+        del rest[0]
+    if not isinstance(dtype, int) or dtype not in _ITEM_BYTES or len(rest) != 1:
+        return dtype in _ITEM_BYTES and not rest and count == 0
+    number, held = rest[0]
+    if not isinstance(held, bytes):
+        return False
+    if number == _CONTENT:
+        return len(held) == count * _ITEM_BYTES[dtype]
+    return number == _VALUES.get(dtype) and len(held) > 0
