@@ -210,6 +210,21 @@ def test_nobody_else_can_look(tf: Any, tmp_path: Path) -> None:
     assert list(directory.iterdir()) == [cache.path]
 
 
+def test_images_in_use_are_not_overwritten(tf: Any, tmp_path: Path) -> None:
+    """Memory is used again, but never while anybody holds a part of what was read into it."""
+    arrays = _pixels()
+    cache = write_disk_cache(tmp_path, _key(), _dataset(tf, arrays))
+    held: list[tuple[int, Any]] = []
+    for start in range(0, IMAGES - 10, 3):
+        images = cache.read(np.arange(start, start + 10))
+        held.append((start, images[2:3, 1:] if start % 2 else tf.convert_to_tensor(images)))
+        if len(held) > 4:
+            held.pop(0)
+        for first, part in held:
+            expected = arrays[0][first + 2 : first + 3, 1:] if first % 2 else arrays[0][first:]
+            assert np.array_equal(part, expected[: len(part)])
+
+
 @pytest.mark.parametrize("damage", ["cut", "emptied"])
 def test_a_cache_that_shrinks_under_its_reader(tf: Any, tmp_path: Path, damage: str) -> None:
     """A file that is cut while it is in use is an error that names it, and kills nobody."""

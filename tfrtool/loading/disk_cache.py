@@ -66,7 +66,8 @@ class DiskCache:
         self.path = directory / key.file_name
         self.image_size = key.image_size
         self._file = open_regular(self.path, follow=False, buffering=0)
-        self._reading = threading.Lock()
+        self._lock = threading.Lock()
+        self._spare: list[bytearray] = []
         weakref.finalize(self, self._file.close)
         status = os.fstat(self._file.fileno())
         labels = key.images * _LABEL.itemsize
@@ -90,7 +91,7 @@ class DiskCache:
             ValueError: they are not those that were written.
         """
         crc, left = 0, self._pixels
-        with self._reading:
+        with self._lock:
             self._file.seek(0)
             while left and (block := self._file.read(min(_BLOCK, left))):
                 crc, left = extend_crc32c(crc, block), left - len(block)
@@ -104,8 +105,7 @@ class DiskCache:
             ValueError: the file was cut since it was opened, or can't be read.
         """
         size = self.image_size**2 * _CHANNELS
-        memory = np.empty(len(rows) * size + _ALIGNED, np.uint8)
-        memory = memory[-memory.ctypes.data % _ALIGNED :][: len(rows) * size]
+        memory = self._memory(len(rows) * size)
         try:
             for place, row in enumerate(rows.tolist()):
                 self._fill(memory[place * size : (place + 1) * size].data, row * size)
@@ -113,12 +113,27 @@ class DiskCache:
             raise ValueError(f"{self.path}: the cache can't be read: {os_reason(error)}") from error
         return memory.reshape(len(rows), self.image_size, self.image_size, _CHANNELS)
 
+    def _memory(self, size: int) -> Any:
+        """Return some bytes where TensorFlow can use them as they are.
+
+        Those that nobody uses any more are given again: clearing fresh ones takes the system half
+        as long as reading an image into them.
+        """
+        with self._lock:
+            block = self._spare.pop() if self._spare else bytearray()
+        if len(block) < size + _ALIGNED:
+            block = bytearray(size + _ALIGNED)
+        whole = np.frombuffer(block, np.uint8)
+        # Whatever part of it is in use keeps this array alive, and no other.
+        weakref.finalize(whole, self._spare.append, block)
+        return whole[-whole.ctypes.data % _ALIGNED :][:size]
+
     def _fill(self, view: memoryview, offset: int) -> None:
         while view:
             if hasattr(os, "preadv"):
                 count = os.preadv(self._file.fileno(), [view], offset)
             else:
-                with self._reading:
+                with self._lock:
                     self._file.seek(offset)
                     block = self._file.read(len(view))
                 count = len(block)
