@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool import errors
-from tfrtool.errors import CorruptShardError, ShardError, TfrtoolError, UsageError, printable
+from tfrtool.errors import (
+    CorruptShardError,
+    ShardError,
+    TfrtoolError,
+    UsageError,
+    WriteError,
+    os_errors_as,
+    printable,
+)
 
 
 def family(error: type[TfrtoolError]) -> list[type[TfrtoolError]]:
@@ -65,8 +73,21 @@ def test_errors_cross_processes(error: type[TfrtoolError]) -> None:
 def test_tree_in_the_docstring() -> None:
     """The tree that the module draws is the tree that it has, with its exit codes."""
     drawn = dict(re.findall(r"(\w+Error) +(\d)", errors.__doc__ or ""))
-    assert drawn == {error.__name__: str(error.exit_code) for error in family(TfrtoolError)}
+    # Other modules have kinds of their own for what they tell each other.
+    own = [error for error in family(TfrtoolError) if error.__module__ == errors.__name__]
+    assert drawn == {error.__name__: str(error.exit_code) for error in own}
     assert set(drawn) == set(errors.__all__)
+
+
+def test_errors_of_the_system_become_ours(tmp_path: Path) -> None:
+    """What the system says is one line that names the file; other errors pass as they are."""
+    path = tmp_path / "none"
+    with pytest.raises(WriteError) as raised, os_errors_as(WriteError, path, "can't be used"):
+        path.read_bytes()
+    assert str(raised.value) == f"{path}: can't be used: no such file or directory"
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
+    with pytest.raises(KeyError), os_errors_as(WriteError, path):
+        raise KeyError
 
 
 def test_exit_codes() -> None:
