@@ -103,7 +103,7 @@ def test_options(shard: Path, tmp_path: Path) -> None:
     assert set(files_below(tmp_path / "a")) == {"1.jpg", "1_2.jpg"}
     assert run(shard, tmp_path / "b", "--by", "image/filename", "--limit", "1") == 0
     assert set(files_below(tmp_path / "b")) == {"cat%2F1.jpg/cat/1.jpg"}
-    words = ("--feature", "image/filename", "--name", "image/filename", "--limit", "1")
+    words = ("--feature", "image/filename", "--limit", "1")
     assert run(shard, tmp_path / "c", *words) == 0
     assert files_below(tmp_path / "c") == {"cat/pets-000000.txt": b"cat/1.jpg"}
 

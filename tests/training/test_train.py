@@ -274,7 +274,6 @@ def test_label_beyond_the_classes_is_an_error(tmp_path: Path) -> None:
         {"prefetch": -1},
         {"cache": Cache.MEMORY, "cache_directory": Path("c")},
         {"weights": "imagenet"},
-        {"trainable": Trainable.HEAD},
     ],
 )
 def test_impossible_options_are_refused(changes: dict[str, Any]) -> None:

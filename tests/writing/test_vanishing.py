@@ -215,13 +215,13 @@ def test_a_disk_that_fails_under_a_table(tmp_path: Path, monkeypatch: pytest.Mon
     source = write_class_folders(tmp_path / "photos", count=2)
     table = tmp_path / "table.csv"
     table.write_text("path,label\nphotos/cat/cat.0.jpg,cat\nphotos/dog/dog.1.jpg,dog\n")
-    real = os.stat
+    real = os.lstat
 
-    def stat(path: str | Path, **options: bool) -> os.stat_result:
+    def lstat(path: str | Path, **options: bool) -> os.stat_result:
         if str(path).endswith("dog.1.jpg"):
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return real(path, **options)
 
-    monkeypatch.setattr("tfrtool.sources.tables.os.stat", stat)
+    monkeypatch.setattr("tfrtool.sources.table_paths.os.lstat", lstat)
     path = _refused(_options(table, looked_at_first=False), lambda _: None)
     assert path == str(source / "dog" / "dog.1.jpg")

@@ -31,7 +31,7 @@ __all__ = [
 
 _INDENT = "  "
 _GAP = "  "
-_WIDEST = 120
+_WIDEST = 60
 """Columns that all cells of a column get; a longer one pushes what follows it to the right."""
 
 
