@@ -49,6 +49,9 @@ extract a.tfrecord lined --overwrite | 2
   ? move it away
   > mv lined.jsonl elsewhere.jsonl
   > tfrtool extract a.tfrecord lined
+extract unclear new | 2
+  ? --feature chooses one of them
+  > tfrtool extract unclear new --feature left
 extract texts.tfrecord new | 1
   ? --feature takes out another string feature
   > tfrtool extract texts.tfrecord new --feature title

@@ -62,7 +62,8 @@ def test_each_tile_is_its_record(make_shard: MakeShard, tmp_path: Path) -> None:
         "width": report.layout.size[0],
         "height": report.layout.size[1],
         "guessed": 0,
-        "shards": [{"path": str(path), "images": 5}],
+        "shards": [{"path": str(path), "images": 5, "feature": "image"}],
+        "other_features": [],
         "without": [],
         "faults": [],
     }

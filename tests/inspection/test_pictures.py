@@ -15,7 +15,7 @@ from tfrtool.inspection.pictures import (
     LabelledPicture,
     PictureOptions,
     cast_shard,
-    picture_of,
+    pictures_of,
 )
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
@@ -34,7 +34,9 @@ def records_of(path: Path) -> list[Record]:
 def drawn(path: Path, options: PictureOptions = OPTIONS) -> list[LabelledPicture]:
     """Return the pictures of all records of a shard."""
     casting = cast_shard(path, options)
-    return [picture_of(record, casting, options) for record in records_of(path)]
+    return [
+        picture for record in records_of(path) for picture in pictures_of(record, casting, options)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -49,8 +51,8 @@ def drawn(path: Path, options: PictureOptions = OPTIONS) -> list[LabelledPicture
 )
 def test_the_encoded_image_is_found(features: dict[str, Feature], make_shard: MakeShard) -> None:
     """An encoded image is found by its name or by its bytes."""
-    (found,) = drawn(make_shard([encode_example(features)]))
-    assert (found.picture.width, found.picture.height) == (40, 30)
+    for found in drawn(make_shard([encode_example(features)])):
+        assert (found.picture.width, found.picture.height) == (40, 30)
 
 
 @pytest.mark.parametrize(
@@ -139,10 +141,25 @@ def test_records_without_their_image_are_told(make_shard: MakeShard) -> None:
 
 
 def test_frames_of_a_sequence(tf: Any, make_shard: MakeShard) -> None:
-    """Of a list of images the first is shown, and how many there are."""
-    message = tf_sequence(tf, {"label": int64(3)}, {"frames": [string(PHOTO)] * 5})
-    (found,) = drawn(make_shard([message.SerializeToString()]))
-    assert (found.size, found.label) == ("40 x 30 (1 of 5)", "3")
+    """Of a list of images each is shown, with its place."""
+    frames = [string(image_bytes(size=(40, 30 + step))) for step in range(5)]
+    message = tf_sequence(tf, {"label": int64(3)}, {"frames": frames})
+    found = drawn(make_shard([message.SerializeToString()]))
+    assert [item.size for item in found] == [f"40 x {30 + step}" for step in range(5)]
+    assert [item.place for item in found] == [f"[{step}]" for step in range(5)]
+    assert {item.label for item in found} == {"3"}
+
+
+def test_frames_of_numbers(tf: Any, make_shard: MakeShard) -> None:
+    """A list of lists of numbers is a picture for each step."""
+    frames = [float32(*[step / 4] * 64) for step in range(3)]
+    message = tf_sequence(tf, {}, {"image": frames})
+    found = drawn(make_shard([message.SerializeToString()]))
+    assert [(item.place, item.size) for item in found] == [
+        ("[0]", "8 x 8?"),
+        ("[1]", "8 x 8?"),
+        ("[2]", "8 x 8?"),
+    ]
 
 
 def test_no_image_at_all(make_shard: MakeShard) -> None:

@@ -43,7 +43,7 @@ _LISTED = 10
     default=100,
     show_default=True,
     metavar="N",
-    help="How many records to show: the first ones, evenly from each shard.",
+    help="How many images to show: the first ones, evenly from each shard.",
 )
 @click.option(
     "--columns",
@@ -121,7 +121,7 @@ def _page(report: SheetReport) -> Page:
                     f"{width:,} x {height:,} pixels: {human_count(layout.across, 'column')}, "
                     f"{human_count(layout.down, 'row')}",
                 ),
-                ("images", f"{layout.count - broken:,}"),
+                ("images", f"{layout.count - broken:,} from {_features(report)}"),
                 ("broken", Toned(f"{broken:,}", Tone.BAD if broken else Tone.GOOD)),
             ]
         ),
@@ -137,6 +137,9 @@ def _page(report: SheetReport) -> Page:
         if len(rows) > _LISTED:
             page.append(Lines([f"... and {len(rows) - _LISTED:,} more shards"]))
     lines = []
+    if report.others:
+        names = ", ".join(repr(name) for name in report.others[:_LISTED])
+        lines.append(f"not shown: images in {printable(names)}; --feature shows them")
     for item in report.broken[:_LISTED]:
         record = "a record" if item.record is None else f"record {item.record}"
         where = f"{printable(str(item.path))}: " if len(report.shards) > 1 else ""
@@ -147,3 +150,10 @@ def _page(report: SheetReport) -> Page:
     if lines:
         page.append(Lines(lines))
     return page
+
+
+def _features(report: SheetReport) -> str:
+    names = [repr(printable(name)) for name in dict.fromkeys(report.features.values())]
+    more = len(names) - _LISTED
+    text = ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return f"feature {text}" if len(names) == 1 else f"features {text}"

@@ -193,6 +193,9 @@ def _image_sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
     faults = sum(i.n_faults for i in found)
     what = f"looked at, {faults:,} of them broken" if faults else "decoded"
     parts = [f"{encoded:,} {what}"] if encoded else []
+    counts = sum((Counter(i.features) for i in found), Counter[str]())
+    if len(counts) > 1:
+        parts += [f"{count:,} in {printable(name)!r}" for name, count in counts.most_common(8)]
     parts += [f"{pixels:,} of bare pixels"] if pixels else []
     duplicates = report.duplicates
     if duplicates is not None and not duplicates.groups:

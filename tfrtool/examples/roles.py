@@ -12,12 +12,15 @@ from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Feature, Value
 from tfrtool.examples.tfds_metadata import DatasetInfo, read_class_names, read_dataset_info
 
-__all__ = ["LabelNames", "Roles", "find_roles", "info_beside"]
+__all__ = ["LabelNames", "Roles", "find_roles", "info_beside", "is_image"]
 
 # TFDS; TensorFlow's object detection and slim; tensorflow-recorder; the Keras and TFRecord guides.
 _IMAGES = ("image", "image/encoded", "image_raw", "image/data", "jpeg", "png", "img")
 _LABELS = ("label", "image/class/label", "labels", "class", "image/class/text", "target", "y")
 _NAMES = ("image/filename", "filename", "image_name", "file_name", "image/source_id", "name", "id")
+_HEAD = 18
+"""Bytes that tell an image in a known format from everything else."""
+
 _NO_CLASS = re.compile(
     r"(^|[/_.-])(id|index|height|width|depth|channels|rows|cols)$", re.IGNORECASE
 )
@@ -50,7 +53,7 @@ def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None)
         info: the metadata beside the shards, if there is some.
     """
     single = {name: item.values[0] for name, item in features.items() if len(item.values) == 1}
-    encoded = [name for name, value in single.items() if _is_image(value)]
+    encoded = [name for name, value in single.items() if is_image(value)]
     strings = [name for name, value in single.items() if isinstance(value, bytes)]
     image = _choose(info.image_feature if info else None, _IMAGES, encoded)
     if image is None and not encoded:  # pixels without a format, perhaps
@@ -75,8 +78,9 @@ def _choose(said: str | None, usual: Iterable[str], candidates: Sequence[str]) -
     return candidates[0] if len(candidates) == 1 else None
 
 
-def _is_image(value: Value) -> bool:
-    return isinstance(value, bytes) and describe_bytes(value).startswith("image/")
+def is_image(value: Value) -> bool:
+    """Return whether a value starts as an encoded image does."""
+    return isinstance(value, bytes) and describe_bytes(value[:_HEAD]).startswith("image/")
 
 
 def _is_text(value: Value) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tfrtool.inspection.pictures import (
     LabelledPicture,
     PictureOptions,
     cast_shard,
-    picture_of,
+    pictures_of,
 )
 from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import read_records
@@ -50,7 +51,7 @@ class SheetOptions:
     """What goes on a contact sheet.
 
     Attributes:
-        limit: how many records at most, evenly from the start of each shard; at least 1.
+        limit: how many images at most, evenly from the start of each shard; at least 1.
         columns: how many pictures stand side by side; None for about a square.
         thumb: the side of the square that a picture fits into, 32 to 1024 pixels.
         image: the feature that holds the image; None finds out.
@@ -120,6 +121,8 @@ class SheetReport:
         broken: those of the tiles that show a red cross.
         faults: damage of the files as such, for which there is no tile.
         without: shards in which no feature holds an image.
+        features: the feature or feature list of each shard that was drawn.
+        others: further features that hold encoded images.
         guessed: how many pictures have a size that was guessed from their number of bytes.
     """
 
@@ -129,6 +132,8 @@ class SheetReport:
     broken: tuple[BrokenImage, ...] = ()
     faults: tuple[tuple[Path, Fault], ...] = ()
     without: tuple[Path, ...] = ()
+    features: Mapping[Path, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
     guessed: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -142,7 +147,11 @@ class SheetReport:
             "width": self.layout.size[0],
             "height": self.layout.size[1],
             "guessed": self.guessed,
-            "shards": [{"path": str(path), "images": count} for path, count in self.shards],
+            "shards": [
+                {"path": str(path), "images": count, "feature": self.features.get(path)}
+                for path, count in self.shards
+            ],
+            "other_features": list(self.others),
             "without": [str(path) for path in self.without],
             "faults": [
                 {
@@ -202,6 +211,8 @@ def contact_sheet(
         broken=tuple(gathering.broken),
         faults=tuple(gathering.faults),
         without=tuple(path for path, _ in gathering.without),
+        features=gathering.features,
+        others=tuple(name for name in gathering.others if name not in gathering.features.values()),
         guessed=gathering.guessed,
     )
 
@@ -217,6 +228,8 @@ class _Gathering:
         self.broken: list[BrokenImage] = []
         self.faults: list[tuple[Path, Fault]] = []
         self.without: list[tuple[Path, Casting]] = []
+        self.features: dict[Path, str] = {}
+        self.others: dict[str, None] = {}
         self.guessed = 0
         self._others: dict[str, None] = {}
 
@@ -234,6 +247,8 @@ class _Gathering:
             if casting.features or not casting.faults:
                 self.without.append((path, casting))
             return
+        self.features[path] = casting.image
+        self.others.update(dict.fromkeys(casting.others))
         # One of them may be the label that was asked for, and not be found in another shard.
         self._others.update(dict.fromkeys(casting.features))
         self._others.pop(casting.image, None)
@@ -245,27 +260,33 @@ class _Gathering:
                     continue
                 if isinstance(item, Fault):
                     self._add_fault(number, path, item)
+                    yield
                 else:
-                    self._add(number, path, picture_of(item, casting, self._options))
-                yield
+                    for picture in islice(
+                        pictures_of(item, casting, self._options),
+                        limit - (len(self.tiles) - before),
+                    ):
+                        self._add(number, path, picture, casting.image)
+                        yield
                 if len(self.tiles) - before == limit:
                     break
 
-    def _add(self, number: int, path: Path, found: LabelledPicture) -> None:
+    def _add(self, number: int, path: Path, found: LabelledPicture, feature: str) -> None:
         picture = found.picture
         self.guessed += picture.guessed
         if picture.problem is not None:
+            reason = picture.problem
+            if found.place:
+                reason = f"feature {feature!r}{found.place}: {reason}"
             self.broken.append(
-                BrokenImage(
-                    path=path, record=found.record, offset=found.offset, reason=picture.problem
-                )
+                BrokenImage(path=path, record=found.record, offset=found.offset, reason=reason)
             )
         self.tiles.append(
             Tile(
                 image=picture.image,
                 label=found.label,
                 size=found.size,
-                number=self._number(number, found.record),
+                number=self._number(number, found.record) + found.place,
                 problem=picture.problem,
             )
         )
@@ -324,7 +345,7 @@ def _title(shards: Sequence[Path], gathering: _Gathering) -> str:
     count = len(gathering.tiles)
     name = shards[0].name if len(shards) == 1 else f"{len(shards):,} shards"
     broken = f", {len(gathering.broken):,} broken" if gathering.broken else ""
-    return f"{name}: {count:,} record{'' if count == 1 else 's'}{broken}"
+    return f"{name}: {count:,} image{'' if count == 1 else 's'}{broken}"
 
 
 def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> str:

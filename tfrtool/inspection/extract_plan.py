@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from tfrtool.examples.example import (
     classify_payload,
     decode_example,
 )
-from tfrtool.examples.roles import Roles, find_roles, info_beside
+from tfrtool.examples.roles import Roles, find_roles, info_beside, is_image
+from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
@@ -28,6 +29,9 @@ _SAMPLE = 64
 
 _SEARCH = 10_000
 """Records that are looked through for a feature which was asked for, and may be rare."""
+
+_HEAD = 4097
+"""Bytes of a value that tell what it is; a text that is so long is no name or label."""
 
 _NAMES_SHOWN = 8
 
@@ -101,29 +105,30 @@ def plan_extract(shards: Sequence[Path], options: ExtractOptions) -> ExtractPlan
     """
     wanted = {name for name in (options.feature, options.by, options.name) if name is not None}
     seen: dict[str, Feature] = {}
+    heads: dict[str, Feature] = {}  # the first values of each feature, as far as roles need them
+    lists: set[str] = set()
     roles = Roles(image=None, label=None, name=None)
     infos = {directory: info_beside(directory) for directory in {path.parent for path in shards}}
     for number, (path, example) in enumerate(_examples(shards)):
-        firsts = {}
         for name in (*example.features, *example.feature_lists):
             feature = find_feature(example, name)
-            if feature is not None:
-                firsts[name] = Feature(dtype=feature.dtype, values=feature.values[:1])
-                if name not in seen or seen[name].dtype is None:
-                    seen[name] = firsts[name]
+            if feature is None:
+                continue
+            if name not in seen or seen[name].dtype is None:
+                seen[name] = Feature(dtype=feature.dtype, values=())
+            if number < _SAMPLE and len(feature.values):
+                lists |= {name} if len(feature.values) > 1 else set()
+                heads.setdefault(name, _head(feature))
         if number < _SAMPLE:
-            info = infos[path.parent]
-            found = find_roles(example.features, info)
+            found = find_roles(example.features, infos[path.parent])
             roles = Roles(
-                # A list of images is as good as one; a list of labels or names is not.
-                image=roles.image or found.image or find_roles(firsts, info).image,
-                label=roles.label or found.label,
-                name=roles.name or found.name,
+                image=None, label=roles.label or found.label, name=roles.name or found.name
             )
         elif wanted <= seen.keys():
             break
         if number >= _SEARCH:
             break
+        del example, feature  # a large record is not held while the next one is read
     missing = sorted(wanted - seen.keys())
     if missing:
         raise UsageError(
@@ -131,8 +136,16 @@ def plan_extract(shards: Sequence[Path], options: ExtractOptions) -> ExtractPlan
             path=shards[0],
             found=_listed(seen),
         )
-    feature_name = options.feature or roles.image
+    feature_name = options.feature or _image(heads, lists, infos.values())
     if feature_name is None:
+        images = [name for name, head in heads.items() if is_image(head.values[0])]
+        if images:
+            raise UsageError(
+                "several features hold images",
+                path=shards[0],
+                found=", ".join(map(repr, sorted(images))),
+                hint="--feature chooses one of them",
+            )
         strings = any(feature.dtype is DType.STRING for feature in seen.values())
         raise ShardError(
             "no image in the records",
@@ -163,6 +176,24 @@ def plan_extract(shards: Sequence[Path], options: ExtractOptions) -> ExtractPlan
         by=by if by != feature_name else None,
         name=name_from if name_from != feature_name else None,
     )
+
+
+def _head(feature: Feature) -> Feature:
+    value = feature.values[0]
+    value = value[:_HEAD] if isinstance(value, bytes) else value
+    return Feature(dtype=feature.dtype, values=(value,))
+
+
+def _image(
+    heads: dict[str, Feature], lists: set[str], infos: Iterable[DatasetInfo | None]
+) -> str | None:
+    """Return the feature that is the image, by its name or as the only one.
+
+    A list of images is as good as one, where there is none that stands alone.
+    """
+    info = next((info for info in infos if info is not None), None)
+    alone = {name: head for name, head in heads.items() if name not in lists}
+    return find_roles(alone, info).image or find_roles(heads, info).image
 
 
 def _examples(shards: Sequence[Path]) -> Iterator[tuple[Path, Example]]:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from operator import itemgetter
 from pathlib import Path
 
 from tfrtool.examples.content import describe_bytes
-from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
-from tfrtool.examples.roles import Roles, find_roles, info_beside
+from tfrtool.examples.example import (
+    DType,
+    Example,
+    Feature,
+    PayloadKind,
+    decode_example,
+    feature_key,
+)
+from tfrtool.examples.roles import Roles, find_roles, info_beside, is_image
 from tfrtool.records.framing import Fault, FaultKind, Record
 
-__all__ = ["FINGERPRINT", "ImageCheck", "ImageFindings", "image_values"]
+__all__ = ["FINGERPRINT", "ImageCheck", "ImageFindings", "first_values"]
 
 FINGERPRINT = struct.Struct(">16s8sIQ")
 """An image's BLAKE2b (16 bytes), its label's (8; zeros without one), its shard and its record.
@@ -23,6 +32,7 @@ two fall together with a probability of 2**-65.
 """
 
 _FAULTS_KEPT = 1000
+_FEATURES_KEPT = 10_000
 _CHANNELS = ("channels", "depth")
 
 
@@ -32,9 +42,11 @@ class ImageFindings:
 
     Attributes:
         roles: which features are the image, its label and its name; None where no record told.
-        encoded: how many images in a known format there are, broken ones included.
+        features: the features and feature lists that hold encoded images, and how many values
+            that should be one.
         pixels: how many values hold bare pixels of the size that their record says.
-        doubtful: how many are neither, so that nothing can be said about them alone.
+        doubtful: how many values of the image are neither, so that nothing can be said about them
+            alone.
         absent: how many records have no value for the image.
         faults: images that don't decode, and pixels of a wrong size; the first of them.
         n_faults: how many there are in all.
@@ -44,7 +56,7 @@ class ImageFindings:
     """
 
     roles: Roles | None = None
-    encoded: int = 0
+    features: Mapping[str, int] = field(default_factory=dict)
     pixels: int = 0
     doubtful: int = 0
     absent: int = 0
@@ -58,21 +70,36 @@ class ImageFindings:
             raise ValueError("fingerprints are of one size")
 
     @property
-    def images(self) -> int:
-        """How many values the image feature has."""
-        return self.encoded + self.pixels + self.doubtful
+    def encoded(self) -> int:
+        """How many encoded images there should be, broken ones included."""
+        return sum(self.features.values())
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What was found of the values of one feature: those that are encoded images, and others."""
+
+    images: int = 0
+    others: int = 0
+    empty: int = 0
+    broken: int = 0
+    faults: list[tuple[int, Fault]] = field(default_factory=list)  # with their numbers in order
+    doubts: list[tuple[int, Fault]] = field(default_factory=list)
 
 
 class ImageCheck:
-    """A fold over the records of one shard."""
+    """A fold over the records of one shard.
+
+    Every value of a string feature or feature list that starts as an encoded image does is
+    decoded. What is not the image by its name holds images if at least half of its values do.
+    """
 
     def __init__(self, directory: Path | None) -> None:
         self._info = info_beside(directory)
         self._roles: Roles | None = None
-        self._others: dict[str, bool] = {}  # other features: whether they hold encoded images
-        self._encoded = self._pixels = self._doubtful = self._absent = self._n_faults = 0
-        self._faults: list[Fault] = []
-        self._doubts: list[Fault] = []
+        self._tallies: dict[str, _Tally] = {}
+        self._numbers = count()
+        self._pixels = self._absent = 0
         self._fingerprints: list[bytes] = []
 
     def add(self, record: Record) -> None:
@@ -80,67 +107,69 @@ class ImageCheck:
         example = decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE)
         if self._roles is None or self._roles.image is None:
             self._roles = find_roles(example.features, self._info)
-        role = self._roles.image
-        values = image_values(example, role)
-        self._absent += role is not None and not values
-        for value in values:
-            self._check(record, example, str(role), value)
-            self._remember(record, example, value)
-        self._check_others(record, example, role)
-
-    def _check(self, record: Record, example: Example, name: str, value: bytes) -> None:
-        if describe_bytes(value).startswith("image/"):
-            self._encoded += 1
-            self._audit(record, name, value)
-            return
-        size = _pixels_said(example.features)
-        if size is not None and value:
-            width, height, channels = size
-            area = width * height
-            fits = len(value) == area * channels if channels else area and len(value) % area == 0
-            if fits:
-                self._pixels += 1
-                return
-            if channels and describe_bytes(value) == "binary":
-                self._pixels += 1
-                wanted = f"{width} x {height} x {channels} = {area * channels} bytes of pixels"
-                self._fault(record, name, f"expected {wanted}, found {len(value)} bytes")
-                return
-        self._doubtful += 1
-        if len(self._doubts) < _FAULTS_KEPT:
-            what = describe_bytes(value)
-            found = "no bytes" if what == "empty" else f"{len(value)} bytes of {what} data"
-            message = f"feature {name!r}: expected an encoded image, found {found}"
-            self._doubts.append(_fault(record, message))
-
-    def _check_others(self, record: Record, example: Example, role: str | None) -> None:
-        for name, feature in example.features.items():
-            if name == role or feature.dtype is not DType.STRING or not feature.values:
+            if self._roles.image is None:
+                image = find_roles(first_values(example), self._info).image
+                self._roles = replace(self._roles, image=image)
+        role, absent = self._roles.image, True
+        for name, place, value in string_values(example):
+            absent = absent and name != role
+            if name not in self._tallies and len(self._tallies) == _FEATURES_KEPT:
                 continue
-            if name not in self._others:
-                value = feature.values[0]
-                encoded = isinstance(value, bytes) and describe_bytes(value).startswith("image/")
-                self._others[name] = encoded
-            if self._others[name]:
-                for value in feature.values:
-                    if isinstance(value, bytes):
-                        self._audit(record, name, value)
+            tally = self._tallies.setdefault(name, _Tally())
+            where = f"feature {name!r}{place}"
+            if is_image(value):
+                tally.images += 1
+                self._audit(record, where, value, tally)
+            elif name == role and self._is_pixels(record, example, where, value, tally):
+                self._pixels += 1
+            else:
+                self._doubt(record, where, value, tally)
+            if name == role or (role is None and is_image(value)):
+                self._remember(record, example, value, b"" if role else feature_key(name))
+        self._absent += role is not None and absent
 
-    def _audit(self, record: Record, name: str, value: bytes) -> None:
+    def _is_pixels(
+        self, record: Record, example: Example, where: str, value: bytes, tally: _Tally
+    ) -> bool:
+        """Return whether a value holds bare pixels, perhaps of a wrong number."""
+        size = _pixels_said(example.features)
+        if size is None or not value:
+            return False
+        width, height, channels = size
+        area = width * height
+        if channels is None:
+            return area > 0 and len(value) % area == 0
+        if len(value) == area * channels:
+            return True
+        if describe_bytes(value) != "binary":
+            return False
+        wanted = f"{width} x {height} x {channels} = {area * channels} bytes of pixels"
+        self._fault(record, f"{where}: expected {wanted}, found {len(value)} bytes", tally)
+        return True
+
+    def _doubt(self, record: Record, where: str, value: bytes, tally: _Tally) -> None:
+        tally.others += 1
+        tally.empty += not value
+        if len(tally.doubts) < _FAULTS_KEPT:
+            found = f"{len(value)} bytes of {describe_bytes(value)} data" if value else "no bytes"
+            message = f"{where}: expected an encoded image, found {found}"
+            tally.doubts.append((next(self._numbers), _fault(record, message)))
+
+    def _audit(self, record: Record, where: str, value: bytes, tally: _Tally) -> None:
         from tfrtool.images.audit import audit_image
         from tfrtool.images.decoder import quiet_pillow
 
         with quiet_pillow():
             verdict = audit_image(value)
         if verdict.problem is not None:
-            self._fault(record, name, verdict.problem if value else "it has no bytes")
+            self._fault(record, f"{where}: {verdict.problem}", tally)
 
-    def _fault(self, record: Record, name: str, problem: str) -> None:
-        self._n_faults += 1
-        if len(self._faults) < _FAULTS_KEPT:
-            self._faults.append(_fault(record, f"feature {name!r}: {problem}"))
+    def _fault(self, record: Record, message: str, tally: _Tally) -> None:
+        tally.broken += 1
+        if len(tally.faults) < _FAULTS_KEPT:
+            tally.faults.append((next(self._numbers), _fault(record, message)))
 
-    def _remember(self, record: Record, example: Example, value: bytes) -> None:
+    def _remember(self, record: Record, example: Example, value: bytes, salt: bytes) -> None:
         if not value:
             return
         label = b""
@@ -149,29 +178,61 @@ class ImageCheck:
             values = example.features[name].values
             if len(values):
                 label = hashlib.blake2b(repr(tuple(values)).encode(), digest_size=8).digest()
-        digest = hashlib.blake2b(value, digest_size=16).digest()
+        digest = hashlib.blake2b(value, digest_size=16, key=salt[:64]).digest()
         self._fingerprints.append(FINGERPRINT.pack(digest, label, 0, record.index))
 
     def findings(self) -> ImageFindings:
         """Return what was found."""
         self._fingerprints.sort()
+        role = None if self._roles is None else self._roles.image
+        image = _Tally() if role is None else self._tallies.get(role, _Tally())
+        held = {
+            name: tally
+            for name, tally in self._tallies.items()
+            if name != role and tally.images and tally.images >= tally.others - tally.empty
+        }
+        features = {name: tally.images + tally.others for name, tally in held.items()}
+        if role is not None and image.images:
+            features = {role: image.images, **features}
+        faults = [fault for tally in held.values() for fault in tally.faults + tally.doubts]
+        faults = sorted(image.faults + faults, key=itemgetter(0))
         return ImageFindings(
             roles=self._roles,
-            encoded=self._encoded,
+            features=features,
             pixels=self._pixels,
-            doubtful=self._doubtful,
+            doubtful=image.others,
             absent=self._absent,
-            faults=tuple(self._faults),
-            n_faults=self._n_faults,
-            doubts=tuple(self._doubts),
+            faults=tuple(fault for _, fault in faults[:_FAULTS_KEPT]),
+            n_faults=image.broken + sum(tally.broken + tally.others for tally in held.values()),
+            doubts=tuple(fault for _, fault in image.doubts),
             fingerprints=b"".join(self._fingerprints),
         )
 
 
-def image_values(example: Example, role: str | None) -> list[bytes]:
-    """Return the bytes that a record has for its image feature."""
-    feature = None if role is None else example.features.get(role)
-    return [] if feature is None else [v for v in feature.values if isinstance(v, bytes)]
+def first_values(example: Example) -> dict[str, Feature]:
+    """Return the features of a record with their first values alone, lists by their first step."""
+    lists = {name: steps[0] for name, steps in example.feature_lists.items() if steps}
+    return {
+        name: Feature(dtype=item.dtype, values=item.values[:1])
+        for name, item in {**lists, **example.features}.items()
+    }
+
+
+def string_values(example: Example) -> Iterator[tuple[str, str, bytes]]:
+    """Yield the values of all string features: the name, the place in a list, and the value."""
+    for name, item in example.features.items():
+        for number, value in enumerate(item.values if item.dtype is DType.STRING else ()):
+            if isinstance(value, bytes):
+                yield name, f"[{number}]" if len(item.values) > 1 else "", value
+    for name, steps in example.feature_lists.items():
+        for step, item in enumerate(steps if name not in example.features else ()):
+            for number, value in enumerate(item.values if item.dtype is DType.STRING else ()):
+                if isinstance(value, bytes):
+                    yield (
+                        name,
+                        f"[{step}][{number}]" if len(item.values) > 1 else f"[{step}]",
+                        value,
+                    )
 
 
 def _fault(record: Record, message: str) -> Fault:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from tfrtool.examples.content import describe_bytes
-from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
+from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
 from tfrtool.examples.roles import LabelNames, find_roles, info_beside
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.images.pixels import Dimensions, Picture, decode_numbers, decode_picture, raw_shape
 from tfrtool.images.tensor_proto import read_tensor
+from tfrtool.inspection.image_check import string_values
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
@@ -23,7 +24,7 @@ __all__ = [
     "LabelledPicture",
     "PictureOptions",
     "cast_shard",
-    "picture_of",
+    "pictures_of",
 ]
 
 _PROBE = 64
@@ -61,6 +62,7 @@ class Casting:
         image: the feature that holds an image; None where none was found.
         label: the feature that labels it; None where there is none.
         name: the feature that says which file it came from; None where there is none.
+        others: further features that hold encoded images.
         label_names: the classes' names.
         features: the names that were seen, for saying what else there is.
         faults: damage that was met before an image was found.
@@ -69,6 +71,7 @@ class Casting:
     image: str | None = None
     label: str | None = None
     name: str | None = None
+    others: tuple[str, ...] = ()
     label_names: LabelNames = field(default_factory=LabelNames)
     features: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = field(default=(), repr=False)
@@ -76,21 +79,21 @@ class Casting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledPicture:
-    """What is shown of one record.
+    """What is shown of one image of a record.
 
     Attributes:
         record: its index in its shard, from 0.
         offset: where its header starts in the uncompressed stream, in bytes.
         label: its class, or else the name of its file; empty where it has neither.
         picture: its image, or why there is none.
-        count: how many images the feature holds, of which this is the first.
+        place: where the image is among those of its record: "[2]"; empty if it is the only one.
     """
 
     record: int
     offset: int
     label: str
     picture: Picture
-    count: int = 1
+    place: str = ""
 
     @property
     def size(self) -> str:
@@ -98,8 +101,7 @@ class LabelledPicture:
         if not self.picture.width:
             return ""
         size = f"{self.picture.width} x {self.picture.height}"
-        size += "?" if self.picture.guessed else ""
-        return size if self.count == 1 else f"{size} (1 of {self.count:,})"
+        return size + ("?" if self.picture.guessed else "")
 
 
 def cast_shard(path: Path, options: PictureOptions) -> Casting:
@@ -112,37 +114,45 @@ def cast_shard(path: Path, options: PictureOptions) -> Casting:
         return _cast(read_records(file), path.parent, options)
 
 
-def picture_of(record: Record, casting: Casting, options: PictureOptions) -> LabelledPicture:
-    """Draw a record's image; where that can't be done, the picture says why."""
-    features: Mapping[str, Feature] = {}
-    count = 1
+def pictures_of(
+    record: Record, casting: Casting, options: PictureOptions
+) -> Iterator[LabelledPicture]:
+    """Draw a record's images, at least one; where that can't be done, the picture says why."""
+    name, box = casting.image or "", options.box
     try:
-        features, steps = _features(record.payload)
+        example = decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE)
     except ValueError:
-        picture = Picture(problem="not a tf.train.Example")
+        features: Mapping[str, Feature] = {}
+        pictures = iter([("", Picture(problem="not a tf.train.Example"))])
     else:
-        feature = features.get(casting.image or "")
-        if feature is None or not len(feature.values):
-            picture = Picture(problem=f"no {casting.image!r} in this record")
-        else:
-            held = 1 if feature.dtype is not DType.STRING else len(feature.values)
-            count = max(steps.get(casting.image or "", 1), held)
-            dimensions = _dimensions(features, casting.image or "")
-            picture = _picture(feature, options.box, dimensions)
-    return LabelledPicture(
-        record=record.index,
-        offset=record.offset,
-        label=_label(features, casting),
-        picture=picture,
-        count=count,
-    )
+        features = _features(example)
+        pictures = _pictures(example, name, box, _dimensions(features, name))
+    label = _label(features, casting)
+    for place, picture in pictures:
+        yield LabelledPicture(
+            record=record.index, offset=record.offset, label=label, picture=picture, place=place
+        )
 
 
-def _picture(feature: Feature, box: int, dimensions: Dimensions) -> Picture:
-    value = feature.values[0]
-    if isinstance(value, bytes):
-        return decode_picture(value, box, dimensions)
-    return decode_numbers(cast("Sequence[float]", feature.values), box, dimensions)
+def _pictures(
+    example: Example, name: str, box: int, dimensions: Dimensions
+) -> Iterator[tuple[str, Picture]]:
+    """Yield the images of a feature or feature list, each with its place."""
+    found = False
+    for held, place, value in string_values(example):
+        if held == name:
+            found = True
+            yield place, decode_picture(value, box, dimensions)
+    steps = example.feature_lists.get(name, ())
+    lists = {f"[{number}]": step for number, step in enumerate(steps)}
+    if name in example.features:
+        lists = {"": example.features[name]}
+    for place, item in lists.items():
+        if item.dtype in (DType.INT64, DType.FLOAT32) and len(item.values):
+            found = True
+            yield place, decode_numbers(cast("Sequence[float]", item.values), box, dimensions)
+    if not found:
+        yield "", Picture(problem=f"no {name!r} in this record")
 
 
 def _cast(items: Iterable[Record | Fault], directory: Path, options: PictureOptions) -> Casting:
@@ -156,7 +166,7 @@ def _cast(items: Iterable[Record | Fault], directory: Path, options: PictureOpti
             faults.append(item)
             continue
         try:
-            features, _ = _features(item.payload)
+            features = _features(decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE))
         except ValueError:
             continue
         names.update(dict.fromkeys(features))
@@ -169,6 +179,9 @@ def _cast(items: Iterable[Record | Fault], directory: Path, options: PictureOpti
             image=image,
             label=None if label == image else label,
             name=roles.name,
+            others=tuple(
+                name for name in features if name != image and _holds(features[name], "image/")
+            ),
             label_names=LabelNames.beside(directory, label),
             features=tuple(names),
             faults=tuple(faults),
@@ -176,12 +189,10 @@ def _cast(items: Iterable[Record | Fault], directory: Path, options: PictureOpti
     return Casting(features=tuple(names), faults=tuple(faults))
 
 
-def _features(payload: bytes) -> tuple[dict[str, Feature], dict[str, int]]:
-    """Return a record's features, lists by their first step, and how many steps these have."""
-    example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
-    lists = {name: steps for name, steps in example.feature_lists.items() if steps}
-    features = {name: steps[0] for name, steps in lists.items()}
-    return {**features, **example.features}, {name: len(steps) for name, steps in lists.items()}
+def _features(example: Example) -> dict[str, Feature]:
+    """Return a record's features, lists by their first step."""
+    lists = {name: steps[0] for name, steps in example.feature_lists.items() if steps}
+    return {**lists, **example.features}
 
 
 def _image(

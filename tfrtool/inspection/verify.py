@@ -143,21 +143,17 @@ def _check_directories(
 
 def _resolve_doubts(verdicts: Sequence[ShardVerdict], options: VerifyOptions) -> list[ShardVerdict]:
     """Take values that are no image for broken ones where their feature holds images elsewhere."""
-    encoded = {
-        verdict.images.roles.image
-        for verdict in verdicts
-        if verdict.images is not None and verdict.images.roles and verdict.images.encoded
-    }
+    found = [verdict.images for verdict in verdicts if verdict.images is not None]
+    encoded = {name for images in found for name in images.features}
     return [_resolved(verdict, encoded, options) for verdict in verdicts]
 
 
-def _resolved(
-    verdict: ShardVerdict, encoded: set[str | None], options: VerifyOptions
-) -> ShardVerdict:
+def _resolved(verdict: ShardVerdict, encoded: set[str], options: VerifyOptions) -> ShardVerdict:
     images, shard = verdict.images, verdict.shard
     if images is None or shard is None or not images.doubts:
         return verdict
-    if images.roles is None or images.roles.image not in encoded:
+    role = None if images.roles is None else images.roles.image
+    if role is None or role not in encoded:
         return verdict
     evidence = Evidence(shard=shard, records=verdict.records)
     told = [
@@ -170,7 +166,12 @@ def _resolved(
         faults=tuple(fault for fault, _ in told),
         n_faults=verdict.n_faults + images.doubtful,
         causes=tuple(cause for _, cause in told),
-        images=replace(images, doubtful=0, encoded=images.encoded + images.doubtful),
+        images=replace(
+            images,
+            features={**images.features, role: images.features.get(role, 0) + images.doubtful},
+            n_faults=images.n_faults + images.doubtful,
+            doubtful=0,
+        ),
     )
 
 

@@ -35,6 +35,7 @@ def verdict_json(verdict: ShardVerdict) -> dict[str, Any]:
     if images is not None:
         data["images"] = {
             "feature": None if images.roles is None else images.roles.image,
+            "features": {printable(name): count for name, count in images.features.items()},
             "encoded": images.encoded,
             "pixels": images.pixels,
             "unknown": images.doubtful,
