@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from PIL import Image, ImageChops, ImageStat
 from tests.photos import image_bytes
 from tfrtool.errors import SourceError
 from tfrtool.images.audit import audit_image
+from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.encode import RenderedImage, render_image
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 
@@ -281,3 +283,23 @@ def test_rendered_image_checks_itself(options: dict[str, int]) -> None:
     """An image without pixels, or of four channels, is no result."""
     with pytest.raises(ValueError, match="channel"):
         RenderedImage(**{"data": b"", "height": 1, "width": 1, "channels": 1, **options})  # type: ignore[arg-type]
+
+
+_SECOND_SCAN = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/4QAiRXhpZgAATU0AKgAAAAhhByJxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcY"
+    "GRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWVwABARIAAwAAAAEABgAAAAAAAP/bAEMACAYGBwYFCAcHBwkJCAoM"
+    "FA0MCwsMGRITDxQdGh8eHRocHCAkLicgIiwjHBwoNyksMDE0NDQfAAwAEAEnOT04MjwuMzQy/8AACwgADAAQAQER"
+    "AP/EAB8AAAEFAQEBAQEBAAAAAAAAAAABAgMEBQYHCAkKC//EALUQAAIBAwMCBAMFBQQEAAABfQECAwAEEQUSITFB"
+    "BhNRYQcicRQygZGhCCNCscEVUtHwJDNicoIJChYXGBkaJSYnKCkqNDU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVm"
+    "Z2hpanN0dXZ3eHl6g4SFhomIipSHlZOSlpeYmZqio6Slpqeoqaqys7S1tre4ubrCw8TFxsfIycrS09TV1sPExcbH"
+    "yMnK0tPU1dbX2Nna4eLj5OXm5+jp6vHy8/T19vf4+fr/2gAIAQEAAD8A8X0P/W/jXYa3/wAi19jZ2uHi4+Tl5ufo"
+    "6erx8vP09fb3+Pn6/9oACAEBAAA/APF9D/1v412Gt/8AIl330j/9GLXH6H/rfxrsNb/5Er7/ke8A6MWv/9k="
+)
+"""A grey JPEG that has all its pixels in the first of two scans, and damage behind the second."""
+
+
+def test_damage_behind_the_last_pixel_is_found_before_it_is_encoded() -> None:
+    """What can't be encoded is a bad image for the audit, wherever its decoder has all pixels."""
+    with quiet_pillow():
+        verdict = audit_image(_SECOND_SCAN)
+    assert verdict.problem == "it does not decode: broken data stream"

@@ -171,9 +171,14 @@ def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> No
             if not (feed.finished or (many and whole)):
                 raise RefusedImageError("its data ends before its last pixel")
             fed = end
+        early = many and feed.finished
         feed.give(view[fed:])
         if not feed.finished:
             raise RefusedImageError("its data ends before its last pixel")
+    if early:
+        # Likewise: it had all pixels before the last scan, and wanted no more.
+        with closing(_Feed(image)) as feed:
+            feed.give(view)
 
 
 class _Feed:
