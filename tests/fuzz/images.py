@@ -103,7 +103,7 @@ def _check_recipe(data: bytes, recipe: ImageRecipe) -> None:
         if recipe.encode is Encode.RAW:
             assert len(image.data) == image.height * image.width * image.channels
             return
-        made = audit_image(image.data)
+        made = audit_image(image.data, ImageRecipe(orient=recipe.orient))
     assert made.problem is None
     assert (made.width, made.height) == (image.width, image.height)
     assert (made.conversion is None) == (recipe.encode is not Encode.PNG)
