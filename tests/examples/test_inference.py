@@ -294,3 +294,12 @@ def test_refused_record_leaves_no_trace() -> None:
     message.feature_lists.SetInParent()
     assert not fold.add(message.SerializeToString())
     assert told(fold) == before
+
+
+def test_what_came_before_makes_no_example() -> None:
+    """A name without a value is no feature, not even where an Example before had that name."""
+    valueless = b"\x0a\x02\x0a\x00"
+    fold = SchemaFold()
+    assert fold.add(encode_example({"": string(b"x")}))
+    assert not fold.add(valueless)
+    assert not SchemaFold().add(valueless)

@@ -84,7 +84,7 @@ class SchemaFold:
         sequence = message.HasField("feature_lists")
         # Most records have the features of the one before, in its order: then all names are known
         # and none comes twice.
-        known = bool(columns) and columns == self._last
+        known = bool(columns) and columns == self._last and entries[0].HasField("value")
         if not known and not holds_features(message):
             return False
         lists = list(message.feature_lists.feature_list) if sequence else ()
