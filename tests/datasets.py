@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.records.framing import frame
-from tfrtool.writing.options import WriteOptions, parse_splits
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import WriteOptions, parse_splits
 
 __all__ = ["flip_bit", "image_payload", "write_foreign", "write_pets"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tfrtool.inspection.json_output import summary_json
-from tfrtool.inspection.shard import inspect_shard
+from tfrtool.inspection.summary.shard_summary import inspect_shard
+from tfrtool.inspection.summary.summary_json import summary_json
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 

@@ -142,10 +142,10 @@ OPTIONS: dict[str, Callable[[Any], Any]] = {
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Return a dataset, one of its shards, the photographs that it is of, and a model."""
-    from tfrtool.loading.options import Rescale
-    from tfrtool.training.models import build_model
-    from tfrtool.training.options import ModelName, Trainable
-    from tfrtool.training.saved_model import ModelFacts, save_model
+    from tfrtool.loading.pipeline.load_options import Rescale
+    from tfrtool.training.models.models import build_model
+    from tfrtool.training.models.saved_model import ModelFacts, save_model
+    from tfrtool.training.run.train_options import ModelName, Trainable
 
     root = tmp_path_factory.mktemp("world")
     pets = write_pets(root)

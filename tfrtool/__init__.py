@@ -36,27 +36,27 @@ if TYPE_CHECKING:
     from tfrtool.examples.parsing import Misfit, Parsed, parse_example
     from tfrtool.examples.schema import FeatureSpec, Schema
     from tfrtool.examples.statistics import FeatureStatistics, ValueStatistics
-    from tfrtool.inspection.contact_sheet import SheetOptions, contact_sheet
-    from tfrtool.inspection.dataset import (
+    from tfrtool.inspection.dataset.dataset_summary import (
         DatasetSummary,
         InspectDatasetOptions,
         inspect_dataset,
     )
-    from tfrtool.inspection.extract import ExtractOptions, ExtractReport, extract
-    from tfrtool.inspection.schema import InferredSchema, SchemaOptions, infer_schema
-    from tfrtool.inspection.shard import InspectOptions, ShardSummary, inspect_shard
-    from tfrtool.inspection.verify import VerifyReport, verify
-    from tfrtool.inspection.verify_shard import ShardVerdict, VerifyOptions, verify_shard
-    from tfrtool.loading.augment_options import Augment, parse_augment
-    from tfrtool.loading.bench import bench
-    from tfrtool.loading.bench_options import BenchOptions
-    from tfrtool.loading.bench_report import BenchReport
-    from tfrtool.loading.dataset import Dataset, Split, open_dataset
-    from tfrtool.loading.normalize import ChannelStatistics, channel_statistics
-    from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
-    from tfrtool.loading.pipeline import load
-    from tfrtool.loading.salvage import salvage
-    from tfrtool.loading.salvage_report import OnCorrupt, SalvageReport
+    from tfrtool.inspection.extract.extract import ExtractOptions, ExtractReport, extract
+    from tfrtool.inspection.pictures.contact_sheet import SheetOptions, contact_sheet
+    from tfrtool.inspection.schema.shard_schema import InferredSchema, SchemaOptions, infer_schema
+    from tfrtool.inspection.summary.shard_summary import InspectOptions, ShardSummary, inspect_shard
+    from tfrtool.inspection.verify.verify import VerifyReport, verify
+    from tfrtool.inspection.verify.verify_shard import ShardVerdict, VerifyOptions, verify_shard
+    from tfrtool.loading.augment.augment_options import Augment, parse_augment
+    from tfrtool.loading.bench.bench import bench
+    from tfrtool.loading.bench.bench_options import BenchOptions
+    from tfrtool.loading.bench.bench_report import BenchReport
+    from tfrtool.loading.dataset.corrupt_report import OnCorrupt, SalvageReport
+    from tfrtool.loading.dataset.dataset import Dataset, Split, open_dataset
+    from tfrtool.loading.dataset.drop_corrupt import salvage
+    from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
+    from tfrtool.loading.pipeline.normalize import ChannelStatistics, channel_statistics
+    from tfrtool.loading.pipeline.pipeline import load
     from tfrtool.records.compression import Compression, detect_compression
     from tfrtool.records.count import count_records
     from tfrtool.records.crc import crc32c, masked_crc32c
@@ -68,17 +68,22 @@ if TYPE_CHECKING:
     from tfrtool.records.repair import LostRange, RepairReport, repair_shard
     from tfrtool.records.shard_sets import ShardSet, group_shards
     from tfrtool.records.shards import Shard, find_shards
-    from tfrtool.training.compare import Comparison, train_and_compare
-    from tfrtool.training.features_precision import Precision
-    from tfrtool.training.options import ModelName, RescaleTo, Trainable, TrainOptions
-    from tfrtool.training.predict import predict
-    from tfrtool.training.prediction import Prediction, PredictOptions, Unreadable, find_images
-    from tfrtool.training.report import EpochReport, TrainPlan, TrainReport
-    from tfrtool.training.saved_model import SavedModel, load_saved
-    from tfrtool.training.train import train
-    from tfrtool.writing.options import SplitShare, WriteOptions
-    from tfrtool.writing.report import WriteReport
+    from tfrtool.training.features.features_precision import Precision
+    from tfrtool.training.models.saved_model import SavedModel, load_saved
+    from tfrtool.training.predict.predict import predict
+    from tfrtool.training.predict.prediction import (
+        Prediction,
+        PredictOptions,
+        Unreadable,
+        find_images,
+    )
+    from tfrtool.training.run.compare import Comparison, train_and_compare
+    from tfrtool.training.run.train import train
+    from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable, TrainOptions
+    from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
     from tfrtool.writing.write import write_dataset
+    from tfrtool.writing.write_options import SplitShare, WriteOptions
+    from tfrtool.writing.write_report import WriteReport
 
 __version__ = "0.1.0"
 
@@ -107,27 +112,33 @@ _HOMES = {
     "tfrtool.examples.parsing": ("Misfit", "Parsed", "parse_example"),
     "tfrtool.examples.schema": ("FeatureSpec", "Schema"),
     "tfrtool.examples.statistics": ("FeatureStatistics", "ValueStatistics"),
-    "tfrtool.inspection.contact_sheet": ("SheetOptions", "contact_sheet"),
-    "tfrtool.inspection.dataset": (
+    "tfrtool.inspection.pictures.contact_sheet": ("SheetOptions", "contact_sheet"),
+    "tfrtool.inspection.dataset.dataset_summary": (
         "DatasetSummary",
         "InspectDatasetOptions",
         "inspect_dataset",
     ),
-    "tfrtool.inspection.extract": ("ExtractOptions", "ExtractReport", "extract"),
-    "tfrtool.inspection.schema": ("InferredSchema", "SchemaOptions", "infer_schema"),
-    "tfrtool.inspection.shard": ("InspectOptions", "ShardSummary", "inspect_shard"),
-    "tfrtool.inspection.verify": ("VerifyReport", "verify"),
-    "tfrtool.inspection.verify_shard": ("ShardVerdict", "VerifyOptions", "verify_shard"),
-    "tfrtool.loading.augment_options": ("Augment", "parse_augment"),
-    "tfrtool.loading.bench": ("bench",),
-    "tfrtool.loading.bench_options": ("BenchOptions",),
-    "tfrtool.loading.bench_report": ("BenchReport",),
-    "tfrtool.loading.dataset": ("Dataset", "Split", "open_dataset"),
-    "tfrtool.loading.normalize": ("ChannelStatistics", "channel_statistics"),
-    "tfrtool.loading.options": ("Cache", "Holdout", "LoadOptions", "Recipe", "Rescale"),
-    "tfrtool.loading.pipeline": ("load",),
-    "tfrtool.loading.salvage": ("salvage",),
-    "tfrtool.loading.salvage_report": ("OnCorrupt", "SalvageReport"),
+    "tfrtool.inspection.extract.extract": ("ExtractOptions", "ExtractReport", "extract"),
+    "tfrtool.inspection.schema.shard_schema": ("InferredSchema", "SchemaOptions", "infer_schema"),
+    "tfrtool.inspection.summary.shard_summary": ("InspectOptions", "ShardSummary", "inspect_shard"),
+    "tfrtool.inspection.verify.verify": ("VerifyReport", "verify"),
+    "tfrtool.inspection.verify.verify_shard": ("ShardVerdict", "VerifyOptions", "verify_shard"),
+    "tfrtool.loading.augment.augment_options": ("Augment", "parse_augment"),
+    "tfrtool.loading.bench.bench": ("bench",),
+    "tfrtool.loading.bench.bench_options": ("BenchOptions",),
+    "tfrtool.loading.bench.bench_report": ("BenchReport",),
+    "tfrtool.loading.dataset.dataset": ("Dataset", "Split", "open_dataset"),
+    "tfrtool.loading.pipeline.normalize": ("ChannelStatistics", "channel_statistics"),
+    "tfrtool.loading.pipeline.load_options": (
+        "Cache",
+        "Holdout",
+        "LoadOptions",
+        "Recipe",
+        "Rescale",
+    ),
+    "tfrtool.loading.pipeline.pipeline": ("load",),
+    "tfrtool.loading.dataset.drop_corrupt": ("salvage",),
+    "tfrtool.loading.dataset.corrupt_report": ("OnCorrupt", "SalvageReport"),
     "tfrtool.records.compression": ("Compression", "detect_compression"),
     "tfrtool.records.count": ("count_records",),
     "tfrtool.records.crc": ("crc32c", "masked_crc32c"),
@@ -138,21 +149,21 @@ _HOMES = {
     "tfrtool.records.repair": ("LostRange", "RepairReport", "repair_shard"),
     "tfrtool.records.shard_sets": ("ShardSet", "group_shards"),
     "tfrtool.records.shards": ("Shard", "find_shards"),
-    "tfrtool.training.compare": ("Comparison", "train_and_compare"),
-    "tfrtool.training.features_precision": ("Precision",),
-    "tfrtool.training.options": ("ModelName", "RescaleTo", "Trainable", "TrainOptions"),
-    "tfrtool.training.predict": ("predict",),
-    "tfrtool.training.prediction": (
+    "tfrtool.training.run.compare": ("Comparison", "train_and_compare"),
+    "tfrtool.training.features.features_precision": ("Precision",),
+    "tfrtool.training.run.train_options": ("ModelName", "RescaleTo", "Trainable", "TrainOptions"),
+    "tfrtool.training.predict.predict": ("predict",),
+    "tfrtool.training.predict.prediction": (
         "Prediction",
         "PredictOptions",
         "Unreadable",
         "find_images",
     ),
-    "tfrtool.training.report": ("EpochReport", "TrainPlan", "TrainReport"),
-    "tfrtool.training.saved_model": ("SavedModel", "load_saved"),
-    "tfrtool.training.train": ("train",),
-    "tfrtool.writing.options": ("SplitShare", "WriteOptions"),
-    "tfrtool.writing.report": ("WriteReport",),
+    "tfrtool.training.run.train_report": ("EpochReport", "TrainPlan", "TrainReport"),
+    "tfrtool.training.models.saved_model": ("SavedModel", "load_saved"),
+    "tfrtool.training.run.train": ("train",),
+    "tfrtool.writing.write_options": ("SplitShare", "WriteOptions"),
+    "tfrtool.writing.write_report": ("WriteReport",),
     "tfrtool.writing.write": ("write_dataset",),
 }
 _RENAMED = {"open": "open_records"}

@@ -29,8 +29,8 @@ from typing import Any
 
 from tests.bench.photographs import make_photographs
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
-from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import WriteOptions
 
 __all__ = ["Run", "measure", "run", "work"]
 
@@ -200,9 +200,9 @@ def measure(directory: Path, recipe: str, times: int) -> Run:
 
 def work(directory: str, recipe: str, times: str) -> None:
     """Measure a pipeline in this process, and print a `Run` as JSON."""
-    from tfrtool.loading.dataset import open_dataset
-    from tfrtool.loading.options import Cache, LoadOptions, Recipe
-    from tfrtool.loading.pipeline import load
+    from tfrtool.loading.dataset.dataset import open_dataset
+    from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
+    from tfrtool.loading.pipeline.pipeline import load
 
     dataset = open_dataset(Path(directory))
     cache = Cache.MEMORY if recipe == "tfrtool" else Cache.NONE

@@ -30,8 +30,8 @@ from typing import Any
 
 from tests.bench.photographs import make_photographs
 from tfrtool.images.recipe import Check, ImageRecipe
-from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import WriteOptions
 
 __all__ = ["Run", "measure", "run", "work"]
 
@@ -133,7 +133,7 @@ def _write(directory: Path, records: int) -> Path:
 
 def _has_bfloat16() -> bool:
     from tfrtool.errors import UsageError
-    from tfrtool.training.features_precision import Precision, check_precision
+    from tfrtool.training.features.features_precision import Precision, check_precision
 
     try:
         check_precision(Precision.BFLOAT16)
@@ -164,11 +164,11 @@ def work(directory: str, way: str, weights: str) -> None:
     import keras
     import tensorflow as tf
 
-    import tfrtool.loading.dataset
-    import tfrtool.loading.decode
-    import tfrtool.training.features
-    import tfrtool.training.head
-    import tfrtool.training.learner  # noqa: F401
+    import tfrtool.loading.dataset.dataset
+    import tfrtool.loading.pipeline.decode
+    import tfrtool.training.features.features
+    import tfrtool.training.features.head
+    import tfrtool.training.models.trainable  # noqa: F401
 
     train = {"naive": _naive, "rounded": _naive, "fit": _fit}.get(way, _ours)
     shards = sorted(str(path) for path in Path(directory).glob("*.tfrecord*"))
@@ -251,13 +251,13 @@ def _naive(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) ->
 
 
 def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> list[float]:
-    from tfrtool.loading.dataset import open_dataset
-    from tfrtool.loading.decode import decoder
-    from tfrtool.loading.options import Rescale
-    from tfrtool.training.features import extract_features, freeze
-    from tfrtool.training.features_precision import Precision
-    from tfrtool.training.head import head_batches
-    from tfrtool.training.learner import Learner, Score
+    from tfrtool.loading.dataset.dataset import open_dataset
+    from tfrtool.loading.pipeline.decode import decoder
+    from tfrtool.loading.pipeline.load_options import Rescale
+    from tfrtool.training.features.features import extract_features, freeze
+    from tfrtool.training.features.features_precision import Precision
+    from tfrtool.training.features.head import head_batches
+    from tfrtool.training.models.trainable import Learner, Score
 
     dataset = open_dataset(Path(shards[0]).parent)
     count = dataset.split("train").records
@@ -292,8 +292,8 @@ def _fit(tf: Any, shards: list[str], weights: str, _marks: _Marks, _way: str) ->
     """Save a random base whose BatchNormalization layers know the photographs."""
     import keras
 
-    from tfrtool.loading.dataset import open_dataset
-    from tfrtool.loading.decode import decoder
+    from tfrtool.loading.dataset.dataset import open_dataset
+    from tfrtool.loading.pipeline.decode import decoder
 
     _, base, _ = _model("")
     dataset = open_dataset(Path(shards[0]).parent)

@@ -18,8 +18,8 @@ from PIL import Image
 from tests.bench.photographs import make_photographs
 from tests.bench.timing import Pair, compare
 from tfrtool.images.recipe import Check, ImageRecipe
-from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import WriteOptions
 
 __all__ = ["run"]
 
@@ -142,7 +142,7 @@ _WRITE = """
 import re, sys
 from pathlib import Path
 from tfrtool.images.recipe import Check, ImageRecipe
-from tfrtool.writing.options import WriteOptions
+from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write import write_dataset
 import tfrtool.writing.record_sink
 def peak():

@@ -127,7 +127,7 @@ def test_errors_become_exit_codes(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("tfrtool.inspection.shard.inspect_shard", fail)
+    monkeypatch.setattr("tfrtool.inspection.summary.shard_summary.inspect_shard", fail)
     assert main(["inspect", "shard", str(make_shard([]))]) == code
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -143,7 +143,7 @@ def test_interrupt(capsys: Capture, monkeypatch: pytest.MonkeyPatch, make_shard:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tfrtool.inspection.shard.inspect_shard", interrupt)
+    monkeypatch.setattr("tfrtool.inspection.summary.shard_summary.inspect_shard", interrupt)
     assert main(["inspect", "shard", str(make_shard([]))]) == 130
     captured = capsys.readouterr()
     assert captured.out == ""

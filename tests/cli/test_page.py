@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tfrtool.cli.page import Facts, Heading, Lines, Page, Table, Tone, Toned, plain, styled
+from tfrtool.cli.render.page import Facts, Heading, Lines, Page, Table, Tone, Toned, plain, styled
 
 PAGE: Page = (
     Heading("shard.tfrecord"),

@@ -9,9 +9,9 @@ import pytest
 
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.cli import main
-from tfrtool.training.models import build_model, rescale_for
-from tfrtool.training.options import ModelName, RescaleTo, Trainable
-from tfrtool.training.saved_model import ModelFacts, save_model
+from tfrtool.training.models.models import build_model, rescale_for
+from tfrtool.training.models.saved_model import ModelFacts, save_model
+from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable
 
 SIZE = 32
 

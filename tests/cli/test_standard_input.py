@@ -26,8 +26,8 @@ from tests.cli.inspecting import Capture
 from tests.datasets import image_payload
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
-from tfrtool.inspection.json_output import summary_json
-from tfrtool.inspection.verify_json import verdict_json
+from tfrtool.inspection.summary.summary_json import summary_json
+from tfrtool.inspection.verify.verify_json import verdict_json
 from tfrtool.records.stream import Stream
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")

@@ -13,6 +13,7 @@ RANKS = {
     "writing": 1,
     "inspection": 1,
     "loading": 2,
+    "engines": 2,
     "sources": 2,
     "examples": 3,
     "images": 3,

@@ -37,7 +37,7 @@ BROKEN = [
     ("records/a.py", "from ..errors import TfrtoolError"),
     ("records/a.py", "from . import crc"),
     ("errors.py", "from tfrtool.records import crc"),
-    ("writing/a.py", "from tfrtool.inspection.shard import inspect_shard"),
+    ("writing/a.py", "from tfrtool.inspection.summary.shard_summary import inspect_shard"),
     ("training/a.py", "def f():\n    from tfrtool.writing import plan"),
     ("loading/a.py", "if TYPE_CHECKING:\n    from tfrtool.training import train"),
     ("images/a.py", "from tfrtool.examples import schema"),

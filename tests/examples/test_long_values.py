@@ -23,7 +23,7 @@ from tfrtool.examples.example import (
     encode_example,
 )
 from tfrtool.examples.inference import SchemaFold
-from tfrtool.inspection.payload_check import PayloadCheck
+from tfrtool.inspection.verify.payload_check import PayloadCheck
 
 KEYS = st.one_of(names.map(str.encode), st.binary(max_size=4))
 payloads = st.builds(

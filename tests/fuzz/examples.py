@@ -34,7 +34,7 @@ from tfrtool.examples.python_source import python_source
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.examples.tfds_features import tfds_features
-from tfrtool.inspection.json_output import value_json
+from tfrtool.inspection.summary.summary_json import value_json
 
 __all__ = ["MARK", "TARGET"]
 

@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from tests.fuzz.target import Target, scratch
 from tfrtool.errors import UsageError
-from tfrtool.inspection.extract_names import shard_stem, with_suffix
-from tfrtool.inspection.safe_names import (
+from tfrtool.inspection.extract.extract_names import shard_stem, with_suffix
+from tfrtool.inspection.extract.safe_names import (
     NAME_BYTES,
     SafePath,
     numbered,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfrtool.inspection.shuffle import (
+from tfrtool.inspection.dataset.shuffle import (
     BATCH,
     TOLERANCE,
     ShuffleQuality,

@@ -17,7 +17,7 @@ from tests.photos import image_bytes
 from tests.records.strategies import offsets_of
 from tfrtool.errors import ShardError, UsageError, WriteError
 from tfrtool.examples.example import encode_example
-from tfrtool.inspection.contact_sheet import SheetOptions, SheetReport, contact_sheet
+from tfrtool.inspection.pictures.contact_sheet import SheetOptions, SheetReport, contact_sheet
 from tfrtool.records.framing import FaultKind
 
 COLOURS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]

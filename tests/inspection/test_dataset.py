@@ -13,9 +13,14 @@ from tests.datasets import flip_bit, write_pets
 from tests.examples.strategies import int64, string
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import encode_example
-from tfrtool.inspection import dataset_fold, labels
-from tfrtool.inspection.dataset import DatasetSummary, InspectDatasetOptions, inspect_dataset
-from tfrtool.inspection.shuffle import Order
+from tfrtool.inspection.dataset import dataset_fold
+from tfrtool.inspection.dataset import record_labels as labels
+from tfrtool.inspection.dataset.dataset_summary import (
+    DatasetSummary,
+    InspectDatasetOptions,
+    inspect_dataset,
+)
+from tfrtool.inspection.dataset.shuffle import Order
 from tfrtool.records.framing import Record, frame
 from tfrtool.records.reader import read_records
 
@@ -299,7 +304,7 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
         shard(tmp_path / f"train-0000{number}-of-00003", [number, 1, 2] * 20)
     alone = inspect(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfrtool.inspection.parallel.map_shards.__defaults__", (1, 1))
+        patch.setattr("tfrtool.engines.processes.map_shards.__defaults__", (1, 1))
         together = inspect_dataset(tmp_path, InspectDatasetOptions(workers=2))
     assert together == alone
 

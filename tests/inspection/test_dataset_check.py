@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.datasets import flip_bit
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
-from tfrtool.inspection.dataset_check import MISSING_TOLD
-from tfrtool.inspection.verify import VerifyReport, verify
+from tfrtool.inspection.verify.dataset_check import MISSING_TOLD
+from tfrtool.inspection.verify.verify import VerifyReport, verify
 from tfrtool.records.framing import frame
 
 PER_SHARD = 3

@@ -13,10 +13,15 @@ from tests.examples.strategies import int64, string
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, encode_example
 from tfrtool.examples.roles import Roles
-from tfrtool.inspection.duplicates import COPIES_KEPT, Duplicates, ImageShard, find_duplicates
-from tfrtool.inspection.image_check import FINGERPRINT
-from tfrtool.inspection.verify import verify
-from tfrtool.inspection.verify_shard import VerifyOptions
+from tfrtool.inspection.verify.duplicates import (
+    COPIES_KEPT,
+    Duplicates,
+    ImageShard,
+    find_duplicates,
+)
+from tfrtool.inspection.verify.image_check import FINGERPRINT
+from tfrtool.inspection.verify.verify import verify
+from tfrtool.inspection.verify.verify_shard import VerifyOptions
 from tfrtool.records.framing import frame
 
 IMAGES = VerifyOptions(images=True, workers=1)
@@ -150,7 +155,7 @@ def test_groups_are_those_of_a_dictionary(items: list[tuple[int, int, int]]) -> 
 
 def test_group_of_one_can_not_be_made() -> None:
     """A group has at least two copies."""
-    from tfrtool.inspection.duplicates import DuplicateGroup
+    from tfrtool.inspection.verify.duplicates import DuplicateGroup
 
     with pytest.raises(ValueError, match="at least two"):
         DuplicateGroup(copies=(), n_copies=0, across_splits=False, across_labels=False)

@@ -14,8 +14,8 @@ import pytest
 from tests.inspection.extracting import JPEG, files_below, lines_beside, photo, write_shard
 from tfrtool import ExtractOptions, extract
 from tfrtool.errors import UsageError, WriteError
-from tfrtool.inspection.extract_earlier import metadata_beside
-from tfrtool.inspection.extract_files import FileTree, staging_files
+from tfrtool.inspection.extract.extract_earlier import metadata_beside
+from tfrtool.inspection.extract.extract_files import FileTree, staging_files
 from tfrtool.storage.appearing import move, temporary_name
 
 
@@ -148,7 +148,7 @@ def cross(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object])
         if target.name == name:
             act()
 
-    monkeypatch.setattr("tfrtool.inspection.extract_files.move", crossed)
+    monkeypatch.setattr("tfrtool.inspection.extract.extract_files.move", crossed)
 
 
 def test_an_error_at_the_end_takes_everything_back(

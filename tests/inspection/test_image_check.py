@@ -8,9 +8,9 @@ from tests.conftest import MakeShard
 from tests.examples.strategies import int64, string
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, encode_example
-from tfrtool.inspection.image_check import ImageFindings
-from tfrtool.inspection.verify import VerifyReport, verify
-from tfrtool.inspection.verify_shard import VerifyOptions, verify_shard
+from tfrtool.inspection.verify.image_check import ImageFindings
+from tfrtool.inspection.verify.verify import VerifyReport, verify
+from tfrtool.inspection.verify.verify_shard import VerifyOptions, verify_shard
 
 IMAGES = VerifyOptions(images=True, workers=1)
 JPEG = image_bytes(size=(64, 48))

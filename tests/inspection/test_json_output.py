@@ -16,8 +16,13 @@ from tests.examples.strategies import feature_maps, int64, string
 from tests.records.strategies import shard_of
 from tfrtool.examples.example import Feature, encode_example
 from tfrtool.examples.schema import Schema
-from tfrtool.inspection.json_output import fault_json, shortest_float, summary_json, value_json
-from tfrtool.inspection.shard import InspectOptions, inspect_shard
+from tfrtool.inspection.summary.shard_summary import InspectOptions, inspect_shard
+from tfrtool.inspection.summary.summary_json import (
+    fault_json,
+    shortest_float,
+    summary_json,
+    value_json,
+)
 from tfrtool.records.framing import Fault, FaultKind
 
 JPEG = b"\xff\xd8\xff\xe0"

@@ -14,8 +14,8 @@ from tests.examples.strategies import float32, int64, string, tf_sequence
 from tfrtool.errors import ShardError
 from tfrtool.examples.example import DType, Feature, PayloadKind, encode_example
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.inspection import labels as labels_module
-from tfrtool.inspection.labels import ShardLabels, look_for_label, read_labels
+from tfrtool.inspection.dataset import record_labels as labels_module
+from tfrtool.inspection.dataset.record_labels import ShardLabels, look_for_label, read_labels
 
 
 def labelled(value: int | bytes) -> bytes:

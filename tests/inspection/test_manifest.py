@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SHARED_DATA
-from tfrtool.inspection.shard import inspect_shard
+from tfrtool.inspection.summary.shard_summary import inspect_shard
 
 KINDS = {
     "Example": "example",

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from tfrtool.inspection.shuffle import describe_balance, mix_distance
+from tfrtool.inspection.dataset.shuffle import describe_balance, mix_distance
 
 
 def test_distance() -> None:

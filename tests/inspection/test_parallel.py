@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tfrtool.engines.processes import map_shards
 from tfrtool.errors import ShardError
-from tfrtool.inspection.parallel import map_shards
 
 
 def _size(path: Path) -> tuple[str, int, int]:

@@ -11,7 +11,7 @@ from tests.conftest import MakeShard
 from tests.examples.strategies import UNSET, float32, int64, string, tf_sequence
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, encode_example
-from tfrtool.inspection.pictures import (
+from tfrtool.inspection.pictures.pictures import (
     LabelledPicture,
     PictureOptions,
     cast_shard,

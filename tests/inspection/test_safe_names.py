@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfrtool.inspection.safe_names import NAME_BYTES, numbered, safe_part, safe_path
+from tfrtool.inspection.extract.safe_names import NAME_BYTES, numbered, safe_part, safe_path
 
 _USUAL = (b"..", b".", b"/", b"\\", b"C:", b"\0", b"\n", b" ", b"CON", b"nul.jpg", b"a", b"b.jpg")
 _RARE = (b"\xff", b"\xc3\xa9", b"\xe2\x80\xae", b"x" * 300, b"\xe2\x82\xac" * 100, b"?", b"a/" * 40)

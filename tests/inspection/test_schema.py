@@ -12,8 +12,8 @@ from tests.conftest import SHARED_DATA, MakeShard
 from tests.examples.strategies import float32, int64, string
 from tfrtool.errors import ShardError
 from tfrtool.examples.example import DType, PayloadKind, encode_example
-from tfrtool.inspection import schema as schema_module
-from tfrtool.inspection.schema import SchemaOptions, infer_schema
+from tfrtool.inspection.schema import shard_schema as schema_module
+from tfrtool.inspection.schema.shard_schema import SchemaOptions, infer_schema
 from tfrtool.records.framing import FaultKind
 from tfrtool.records.shards import find_shards
 

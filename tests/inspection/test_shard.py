@@ -16,7 +16,7 @@ from tests.records.strategies import offsets_of, shard_of
 from tfrtool.errors import ShardError
 from tfrtool.examples.example import PayloadKind, encode_example
 from tfrtool.examples.schema import Schema
-from tfrtool.inspection.shard import InspectOptions, inspect_shard
+from tfrtool.inspection.summary.shard_summary import InspectOptions, inspect_shard
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, FaultKind
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrtool.inspection.shuffle import Order, ShuffleQuality, measure_order
+from tfrtool.inspection.dataset.shuffle import Order, ShuffleQuality, measure_order
 
 Labels = list[int]
 

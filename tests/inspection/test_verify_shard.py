@@ -14,10 +14,10 @@ from tests.conftest import SHARED_DATA, MakeShard
 from tests.datasets import flip_bit
 from tests.examples.strategies import float32, int64, string
 from tfrtool.examples.example import encode_example
-from tfrtool.inspection.json_output import fault_json
-from tfrtool.inspection.shard import inspect_shard
-from tfrtool.inspection.verify_json import verdict_json
-from tfrtool.inspection.verify_shard import ShardVerdict, VerifyOptions, verify_shard
+from tfrtool.inspection.summary.shard_summary import inspect_shard
+from tfrtool.inspection.summary.summary_json import fault_json
+from tfrtool.inspection.verify.verify_json import verdict_json
+from tfrtool.inspection.verify.verify_shard import ShardVerdict, VerifyOptions, verify_shard
 from tfrtool.records.framing import Fault, FaultKind, frame
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

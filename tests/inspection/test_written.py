@@ -9,7 +9,7 @@ import pytest
 
 from tests.datasets import write_pets
 from tfrtool.examples.written import read_written_shards
-from tfrtool.inspection.verify import verify
+from tfrtool.inspection.verify.verify import verify
 from tfrtool.records.framing import frame
 
 

@@ -11,8 +11,8 @@ from tests.inspection.extracting import files_below, lines_beside
 from tests.photos import image_bytes
 from tfrtool import ExtractOptions, extract, find_shards, write_dataset
 from tfrtool.records.compression import Compression
-from tfrtool.writing.options import WriteOptions, parse_splits
-from tfrtool.writing.report import WriteReport
+from tfrtool.writing.write_options import WriteOptions, parse_splits
+from tfrtool.writing.write_report import WriteReport
 
 PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 

@@ -14,7 +14,7 @@ from tests.inspection.real_files import EXAMPLE_FILES, payloads_of
 from tfrtool.examples.example import DType, PayloadKind, Value, decode_example
 from tfrtool.examples.parsing import parse_example
 from tfrtool.examples.schema import FeatureSpec, Schema
-from tfrtool.inspection.schema import infer_schema
+from tfrtool.inspection.schema.shard_schema import infer_schema
 
 DEFAULTS: dict[DType, Value] = {DType.STRING: b"", DType.INT64: -1, DType.FLOAT32: 0.0}
 RECORDS = 12

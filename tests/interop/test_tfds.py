@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.photos import write_class_folders
-from tfrtool.inspection.shard import inspect_shard
-from tfrtool.loading.dataset import open_dataset
-from tfrtool.writing.options import WriteOptions, parse_splits
+from tfrtool.inspection.summary.shard_summary import inspect_shard
+from tfrtool.loading.dataset.dataset import open_dataset
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import WriteOptions, parse_splits
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfrtool.inspection.shard import InspectOptions, ShardSummary, inspect_shard
+from tfrtool.inspection.summary.shard_summary import InspectOptions, ShardSummary, inspect_shard
 from tfrtool.records.compression import Compression
 from tfrtool.records.shards import find_shards
 

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from tests.loading.augmenting import apply, equal, random_images
 from tfrtool.errors import UsageError
-from tfrtool.loading.augment import augmenter
-from tfrtool.loading.augment_options import parse_augment
+from tfrtool.loading.augment.augment import augmenter
+from tfrtool.loading.augment.augment_options import parse_augment
 
 EACH = [
     *["flip", "flip-vertical", "crop=5", "rotate=30", "cutout=6"],

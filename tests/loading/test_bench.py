@@ -15,12 +15,12 @@ import pytest
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading import bench as bench_module
-from tfrtool.loading.bench import BenchProgress, bench
-from tfrtool.loading.bench_options import BenchOptions
-from tfrtool.loading.bench_process import Killed, measure_apart, measure_here
-from tfrtool.loading.bench_report import StageReport
-from tfrtool.loading.bench_tasks import (
+from tfrtool.loading.bench.bench import BenchProgress, bench
+from tfrtool.loading.bench.bench import bench as bench_module
+from tfrtool.loading.bench.bench_options import BenchOptions
+from tfrtool.loading.bench.bench_process import Killed, measure_apart, measure_here
+from tfrtool.loading.bench.bench_report import StageReport
+from tfrtool.loading.bench.bench_tasks import (
     BenchStage,
     EpochTiming,
     PartsRun,
@@ -29,8 +29,8 @@ from tfrtool.loading.bench_tasks import (
     StageTask,
     Timing,
 )
-from tfrtool.loading.dataset import Dataset, open_dataset
-from tfrtool.loading.options import Cache, LoadOptions
+from tfrtool.loading.dataset.dataset import Dataset, open_dataset
+from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 
 SIZE = 32
 RECORDS = (6, 7, 5)
@@ -338,7 +338,7 @@ def test_errors_come_out_of_the_process_as_they_are(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error of ours in a measuring process is raised again, with its exit code and facts."""
-    monkeypatch.setattr("tfrtool.loading.bench_process.measure_here", _refuse)
+    monkeypatch.setattr("tfrtool.loading.bench.bench_process.measure_here", _refuse)
     task = StageTask(dataset=dataset, options=_load(), stage=BenchStage.NAIVE, epochs=2)
     with pytest.raises(UsageError, match="no such thing: expected another"):
         measure_apart(task)
@@ -362,5 +362,5 @@ def test_split_must_be_there(directory: Path) -> None:
 
 def test_the_process_that_asks_does_without_tensorflow() -> None:
     """Only processes that measure load TensorFlow: what asks takes none of their memory."""
-    code = "import sys, tfrtool.loading.bench; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, tfrtool.loading.bench.bench; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

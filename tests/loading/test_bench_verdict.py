@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool.cli.app import cli
-from tfrtool.loading.bench_tasks import PartsRun
-from tfrtool.loading.bench_verdict import Bottleneck, Measured, Verdict, judge
-from tfrtool.loading.options import LoadOptions
+from tfrtool.loading.bench.bench_tasks import PartsRun
+from tfrtool.loading.bench.bench_verdict import Bottleneck, Measured, Verdict, judge
+from tfrtool.loading.pipeline.load_options import LoadOptions
 
 MS = 1e-3
 PARTS = PartsRun(

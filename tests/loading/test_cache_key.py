@@ -13,10 +13,10 @@ import pytest
 from tests.datasets import image_payload, write_foreign
 from tests.photos import image_bytes
 from tfrtool.examples.example import DType
-from tfrtool.loading.cache_key import CacheKey, default_cache_directory
-from tfrtool.loading.dataset import Dataset, open_dataset
-from tfrtool.loading.disk_cache import open_disk_cache, write_disk_cache
-from tfrtool.loading.options import Holdout, LoadOptions
+from tfrtool.loading.cache.cache_key import CacheKey, default_cache_directory
+from tfrtool.loading.cache.disk_cache import open_disk_cache, write_disk_cache
+from tfrtool.loading.dataset.dataset import Dataset, open_dataset
+from tfrtool.loading.pipeline.load_options import Holdout, LoadOptions
 from tfrtool.records.framing import frame
 
 SIZE = 5

@@ -15,10 +15,10 @@ from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import image_bytes
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
 from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.loading.dataset import open_dataset
-from tfrtool.loading.decode import decoder
-from tfrtool.loading.forms import ImageEncoding
-from tfrtool.loading.salvage_report import OnCorrupt
+from tfrtool.loading.dataset.corrupt_report import OnCorrupt
+from tfrtool.loading.dataset.dataset import open_dataset
+from tfrtool.loading.dataset.forms import ImageEncoding
+from tfrtool.loading.pipeline.decode import decoder
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
 

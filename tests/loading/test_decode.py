@@ -17,8 +17,8 @@ from tests.datasets import image_payload, write_foreign
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
-from tfrtool.loading.dataset import Dataset, open_dataset
-from tfrtool.loading.decode import (
+from tfrtool.loading.dataset.dataset import Dataset, open_dataset
+from tfrtool.loading.pipeline.decode import (
     batch_parser,
     decoder,
     features_decoder,
@@ -27,8 +27,8 @@ from tfrtool.loading.decode import (
     parser,
 )
 from tfrtool.records.reader import read_records
-from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import WriteOptions
 
 SIZE = 32
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)

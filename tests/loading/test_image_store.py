@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrtool.loading.image_store import ImageStore
-from tfrtool.loading.order import Order
+from tfrtool.loading.cache.image_store import ImageStore
+from tfrtool.loading.pipeline.order import Order
 
 SIZE = 8
 

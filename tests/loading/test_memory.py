@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrtool.loading.memory import available_memory, cache_bytes, free_disk
+from tfrtool.loading.cache.memory import available_memory, cache_bytes, free_disk
 
 Files = dict[str, str | bytes]
 
@@ -173,7 +173,7 @@ def test_address_space_of_this_process_is_asked_for(tmp_path: Path) -> None:
     """A limit that was set with ulimit is found."""
     script = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30));"
-        "from tfrtool.loading.memory import available_memory; print(available_memory())"
+        "from tfrtool.loading.cache.memory import available_memory; print(available_memory())"
     )
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.normalize import ChannelStatistics, channel_statistics
-from tfrtool.loading.rescale import rescaler
+from tfrtool.loading.pipeline.normalize import ChannelStatistics, channel_statistics
+from tfrtool.loading.pipeline.rescale import rescaler
 
 
 def _dataset(batches: Sequence[Any]) -> Any:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrtool.loading.order import Order
+from tfrtool.loading.pipeline.order import Order
 
 
 def _rows(order: Order, epoch: int) -> list[Any]:

@@ -14,10 +14,10 @@ import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
 from tfrtool import Cache, Dataset, Holdout, LoadOptions, OnCorrupt, Recipe, Split, TrainOptions
-from tfrtool.loading.reading import part_reader
+from tfrtool.loading.pipeline.reading import part_reader
 from tfrtool.records.compression import Compression
-from tfrtool.training.extraction import begin_extraction
-from tfrtool.training.material import find_material
+from tfrtool.training.features.extraction import begin_extraction
+from tfrtool.training.run.training_data import find_material
 
 LENGTHS = (130, 3, 110, 1, 156)
 TOTAL = sum(LENGTHS)

@@ -14,9 +14,9 @@ import pytest
 from tests.datasets import image_payload, write_foreign, write_pets
 from tests.photos import image_bytes
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.dataset import Dataset, open_dataset
-from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
-from tfrtool.loading.pipeline import load
+from tfrtool.loading.dataset.dataset import Dataset, open_dataset
+from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
+from tfrtool.loading.pipeline.pipeline import load
 
 SIZE = 32
 CACHES = (Cache.MEMORY, Cache.NONE, Cache.DISK)
@@ -135,7 +135,7 @@ def test_shards_and_images_are_shuffled(shades: Dataset) -> None:
 
 def test_large_records_are_not_all_held(shades: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where records are large, fewer are held to draw from, unless a number is given."""
-    monkeypatch.setattr("tfrtool.loading.pipeline._SHUFFLED_BYTES", 1)
+    monkeypatch.setattr("tfrtool.loading.pipeline.pipeline._SHUFFLED_BYTES", 1)
     one_shard = _numbers(load(shades, _options(cycle_length=1)))[:10]
     assert one_shard == sorted(one_shard)
     asked = _numbers(load(shades, _options(cycle_length=1, shuffle_buffer=30)))[:10]

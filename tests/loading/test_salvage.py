@@ -19,15 +19,15 @@ from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.errors import CorruptShardError, DatasetError, TfrtoolError, UsageError
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
-from tfrtool.loading.dataset import Dataset, Split, open_dataset
-from tfrtool.loading.decode import decoder
-from tfrtool.loading.salvage import READ_ERRORS, name_damage, salvage
+from tfrtool.loading.dataset.dataset import Dataset, Split, open_dataset
+from tfrtool.loading.dataset.drop_corrupt import READ_ERRORS, name_damage, salvage
+from tfrtool.loading.pipeline.decode import decoder
 from tfrtool.records.compression import Compression
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import HEADER_SIZE, FaultKind, Record, frame
 from tfrtool.records.reader import read_records
-from tfrtool.writing.options import WriteOptions
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import WriteOptions
 
 _TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
 PACK: dict[Compression, Callable[[bytes], bytes]] = {

@@ -20,9 +20,9 @@ from typing import Any
 
 from tfrtool.records.framing import frame
 from tfrtool.writing import directory, write
-from tfrtool.writing.options import Existing, WriteOptions, parse_splits
-from tfrtool.writing.plan import ShardResult, ShardTask
 from tfrtool.writing.records import batches, prepare
+from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
+from tfrtool.writing.write_plan import ShardResult, ShardTask
 
 __all__ = ["PlainEngine", "options_of"]
 

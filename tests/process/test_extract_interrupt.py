@@ -15,7 +15,7 @@ import pytest
 
 from tests.inspection.extracting import JPEG, files_below, photo, write_shard
 from tfrtool import ExtractOptions, extract
-from tfrtool.inspection.extract_earlier import STAGING
+from tfrtool.inspection.extract.extract_earlier import STAGING
 from tfrtool.storage.appearing import TEMPORARY
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
@@ -111,7 +111,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 import tfrtool
-from tfrtool.inspection import extract_files
+from tfrtool.inspection.extract.extract import extract_files
 move, left = extract_files.move, int(sys.argv[3])
 def counted(*paths, **options):
     global left

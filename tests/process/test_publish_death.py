@@ -13,7 +13,7 @@ import pytest
 import tfrtool
 from tests.photos import write_class_folders
 from tests.process.dying import PlainEngine, options_of
-from tfrtool.writing.options import Existing
+from tfrtool.writing.write_options import Existing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

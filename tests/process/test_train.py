@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.runs import small_options, write_drawings
-from tfrtool.training.checkpoint import CHECKPOINT, read_checkpoint
+from tfrtool.training.run.checkpoint import CHECKPOINT, read_checkpoint
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
@@ -65,7 +65,7 @@ def test_a_killed_run_goes_on(pets: Path, tmp_path: Path) -> None:
     assert request["epochs"] == EPOCHS
     assert main([*_words(pets, out, done + 1), "--resume"]) == 0
     history = json.loads((out / "history.json").read_text())
-    from tfrtool.training.train import train
+    from tfrtool.training.run.train import train
 
     whole = train(small_options(pets, epochs=done + 1))
     losses = [epoch["loss"] for epoch in history["epochs"]]

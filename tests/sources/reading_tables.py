@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfrtool.sources.items import Source
-from tfrtool.sources.tables import read_table
+from tfrtool.sources.tables.tables import read_table
 
 __all__ = ["found", "make_images", "read", "reasons"]
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.sources.trees import WRITERS, open_tree
 from tfrtool.errors import SourceError
-from tfrtool.sources.folder_reader import FolderReader
+from tfrtool.sources.folders.class_layout import LabelFrom, arrange
+from tfrtool.sources.folders.folder_reader import FolderReader
+from tfrtool.sources.folders.listing import Entry, Listing
 from tfrtool.sources.items import Source
-from tfrtool.sources.layout import LabelFrom, arrange
-from tfrtool.sources.listing import Entry, Listing
 
 NAME = LabelFrom.NAME
 

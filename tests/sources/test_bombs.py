@@ -16,7 +16,7 @@ import pytest
 
 from tests.sources.trees import WRITERS, contents, open_tree, write_folder
 from tfrtool.errors import SourceError
-from tfrtool.sources.folder_reader import read_file
+from tfrtool.sources.folders.folder_reader import read_file
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES, MAX_IMAGE_BYTES
 
 PHOTO = bytes(range(256)) * 3
@@ -99,7 +99,7 @@ def test_a_huge_file_in_a_tar_gz_is_one_bad_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is left out, named with its size, and takes no room on the disk; the rest is there."""
-    monkeypatch.setattr("tfrtool.sources.listing.MAX_IMAGE_BYTES", 5 << 20)
+    monkeypatch.setattr("tfrtool.sources.folders.listing.MAX_IMAGE_BYTES", 5 << 20)
     size = (5 << 20) + 512
     huge = [_header("cat/huge.jpg", size), *[bytes(1 << 20)] * (size >> 20), bytes(512)]
     (tmp_path / "a.tar.gz").write_bytes(_gzip([_tar()[:-1024], *huge, bytes(1024)]))
@@ -116,7 +116,7 @@ def test_a_huge_image_is_one_bad_image(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In whatever it lies, it is left out, named with its size, and the rest is there."""
-    monkeypatch.setattr("tfrtool.sources.listing.MAX_IMAGE_BYTES", 1000)
+    monkeypatch.setattr("tfrtool.sources.folders.listing.MAX_IMAGE_BYTES", 1000)
     huge = {"cat/huge.jpg": bytes(1001), "cat/film.mpg": bytes(5000)}
     source = open_tree(WRITERS[form](tmp_path / "source", {**TREE, **huge}))
     assert contents(source) == TREE
@@ -267,7 +267,7 @@ def test_a_file_that_grows_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
         file.truncate(3 << 40)
     with pytest.raises(OSError, match=f"{MAX_IMAGE_BYTES:,}"):
         read_file(str(tmp_path / "huge.jpg"), 3 << 40)
-    monkeypatch.setattr("tfrtool.sources.folder_reader.MAX_IMAGE_BYTES", 5 << 20)
+    monkeypatch.setattr("tfrtool.sources.folders.folder_reader.MAX_IMAGE_BYTES", 5 << 20)
     with pytest.raises(OSError, match="5,242,880"):
         read_file(str(tmp_path / "huge.jpg"), 100)
 

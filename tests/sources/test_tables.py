@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tests.sources.reading_tables import found, make_images, read, reasons
 from tfrtool.errors import SourceError
-from tfrtool.sources.table_labels import refused_label
-from tfrtool.sources.tables import read_table
+from tfrtool.sources.tables.table_labels import refused_label
+from tfrtool.sources.tables.tables import read_table
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 
 from tests.sources.tfds_builders import define_builders
 from tfrtool.errors import SourceError
-from tfrtool.sources.tfds import read_tfds
+from tfrtool.sources.tfds.tfds import read_tfds
 
 CONTENT = b"5"
 
@@ -89,7 +89,7 @@ def test_a_host_that_says_nothing_is_told_in_time(
     builder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a firewall that answers nothing, the wait is bounded."""
-    monkeypatch.setattr("tfrtool.sources.tfds_download._PATIENCE", 0.2)
+    monkeypatch.setattr("tfrtool.sources.tfds.tfds_download._PATIENCE", 0.2)
     monkeypatch.setattr(builder, "url_infos", _urls("http://slow.invalid/images.txt"))
     done = threading.Event()
 

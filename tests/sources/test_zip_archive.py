@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.sources.trees import contents, labelled, open_tree, write_zip
 from tfrtool.errors import SourceError
+from tfrtool.sources.archives.zip_directory import read_directory
 from tfrtool.sources.items import Source
-from tfrtool.sources.zip_directory import read_directory
 
 TREE = {"cat/1.jpg": b"one" * 400, "dog/2.jpg": bytes(range(256)) * 8, "readme.txt": b"x"}
 IMAGES = {key: data for key, data in TREE.items() if key.endswith(".jpg")}

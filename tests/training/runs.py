@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfrtool.training.model_choice import ModelName
-from tfrtool.training.options import TrainOptions
-from tfrtool.training.report import EpochReport
-from tfrtool.writing.options import WriteOptions, parse_splits
+from tfrtool.training.models.model_choice import ModelName
+from tfrtool.training.run.train_options import TrainOptions
+from tfrtool.training.run.train_report import EpochReport
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import WriteOptions, parse_splits
 
 __all__ = ["epoch_report", "small_options", "write_drawings"]
 

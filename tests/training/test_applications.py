@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from tfrtool.errors import UsageError, WeightsError
-from tfrtool.loading.options import Rescale
-from tfrtool.loading.rescale import rescaler
-from tfrtool.training.applications import (
+from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.loading.pipeline.rescale import rescaler
+from tfrtool.training.models.applications import (
     Application,
     application_names,
     build_base,
     find_application,
     probe_rescale,
 )
-from tfrtool.training.model_choice import ModelName
+from tfrtool.training.models.model_choice import ModelName
 
 NAMES = application_names()
 MODULES = {  # of Keras' documentation

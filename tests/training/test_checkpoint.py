@@ -15,16 +15,16 @@ import pytest
 
 from tests.training.runs import epoch_report
 from tfrtool.errors import DatasetError, UsageError, WeightsError, WriteError
-from tfrtool.loading.options import Rescale
-from tfrtool.training.checkpoint import (
+from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.training.models.trainable import Learner
+from tfrtool.training.run.checkpoint import (
     CHECKPOINT,
     Checkpoint,
     check_same,
     read_checkpoint,
     write_checkpoint,
 )
-from tfrtool.training.learner import Learner
-from tfrtool.training.snapshots import Snapshot, Snapshots
+from tfrtool.training.run.snapshots import Snapshot, Snapshots
 
 
 def _checkpoint(**changes: Any) -> Checkpoint:

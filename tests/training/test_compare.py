@@ -10,14 +10,14 @@ import pytest
 
 from tests.training.runs import small_options, write_drawings
 from tfrtool.errors import UsageError
-from tfrtool.loading.augment_options import parse_augment
-from tfrtool.loading.options import Recipe
-from tfrtool.training.compare import train_and_compare
-from tfrtool.training.listener import Listener
-from tfrtool.training.model_choice import ModelName, Trainable
-from tfrtool.training.options import TrainOptions
-from tfrtool.training.report import EpochReport, TrainPlan, TrainReport
-from tfrtool.training.train import train
+from tfrtool.loading.augment.augment_options import parse_augment
+from tfrtool.loading.pipeline.load_options import Recipe
+from tfrtool.training.models.model_choice import ModelName, Trainable
+from tfrtool.training.run.compare import train_and_compare
+from tfrtool.training.run.listener import Listener
+from tfrtool.training.run.train import train
+from tfrtool.training.run.train_options import TrainOptions
+from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
 
 def test_both_are_trained(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def _count_begun(options: TrainOptions, ours: Listener, naive: Listener) -> list
         return train(given, *listeners)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfrtool.training.compare.train", spied)
+        patch.setattr("tfrtool.training.run.compare.train", spied)
         train_and_compare(options, ours, naive)
     return begun
 

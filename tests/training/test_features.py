@@ -13,12 +13,17 @@ import numpy as np
 import pytest
 
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.options import Rescale
-from tfrtool.training import features_graph
-from tfrtool.training.features import Features, FrozenBase, extract_features, freeze
-from tfrtool.training.features_precision import Precision, check_precision
-from tfrtool.training.head import head_batches
-from tfrtool.training.learner import Learner
+from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.training.features import features_graph
+from tfrtool.training.features.features import (
+    Features,
+    FrozenBase,
+    extract_features,
+    freeze,
+)
+from tfrtool.training.features.features_precision import Precision, check_precision
+from tfrtool.training.features.head import head_batches
+from tfrtool.training.models.trainable import Learner
 
 SIZE = 32
 RESCALE = Rescale(scale=1 / 127.5, offset=-1.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tfrtool.errors import DatasetError
-from tfrtool.training.feed import Feed
+from tfrtool.training.run.feed import Feed
 
 
 def _numbers(tf: Any, count: int, slow: float = 0.0) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrtool.training.learner import Learner, Score
+from tfrtool.training.models.trainable import Learner, Score
 
 
 def _model(seed: int) -> Any:

@@ -12,7 +12,7 @@ from tests.training.runs import epoch_report
 from tfrtool.errors import WriteError
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
-from tfrtool.training.logs import Logs
+from tfrtool.training.run.logs import Logs
 
 
 def _scalars(tf: Any, run: Path) -> dict[str, list[tuple[int, float]]]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tfrtool.errors import UsageError
-from tfrtool.training.model_choice import ModelName, Trainable, learns_all
-from tfrtool.training.options import TrainOptions
+from tfrtool.training.models.model_choice import ModelName, Trainable, learns_all
+from tfrtool.training.run.train_options import TrainOptions
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from tfrtool.errors import UsageError, WeightsError
-from tfrtool.loading.options import Rescale
-from tfrtool.training.models import Classifier, build_classifier, build_model, rescale_for
-from tfrtool.training.options import ModelName, RescaleTo, Trainable
-from tfrtool.training.saved_model import ModelFacts, save_model
+from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.training.models.models import Classifier, build_classifier, build_model, rescale_for
+from tfrtool.training.models.saved_model import ModelFacts, save_model
+from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable
 
 SIZE = 32
 MODEL = ModelName("mobilenet")

@@ -14,21 +14,21 @@ from PIL import Image
 
 from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.errors import UsageError
-from tfrtool.loading.options import LoadOptions
-from tfrtool.loading.pipeline import load
-from tfrtool.training.models import build_model, rescale_for
-from tfrtool.training.options import ModelName, RescaleTo, Trainable
-from tfrtool.training.predict import predict
-from tfrtool.training.prediction import (
+from tfrtool.loading.pipeline.load_options import LoadOptions
+from tfrtool.loading.pipeline.pipeline import load
+from tfrtool.training.models.models import build_model, rescale_for
+from tfrtool.training.models.saved_model import ModelFacts, SavedModel, load_saved, save_model
+from tfrtool.training.predict.predict import predict
+from tfrtool.training.predict.prediction import (
     ImageFile,
     Prediction,
     PredictOptions,
     Unreadable,
     find_images,
 )
-from tfrtool.training.saved_model import ModelFacts, SavedModel, load_saved, save_model
-from tfrtool.writing.options import WriteOptions
+from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import WriteOptions
 
 SIZE = 32
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.training.runs import small_options, write_drawings
-from tfrtool.training.model_choice import ModelName, Trainable
-from tfrtool.training.profile import Profiler
-from tfrtool.training.train import train
+from tfrtool.training.models.model_choice import ModelName, Trainable
+from tfrtool.training.run.profile import Profiler
+from tfrtool.training.run.train import train
 
 
 def _work(tf: Any, steps: int, directory: Path | None) -> list[Path]:

@@ -12,13 +12,13 @@ import pytest
 
 from tests.training.runs import small_options, write_drawings
 from tfrtool.errors import UsageError
-from tfrtool.loading.augment_options import parse_augment
-from tfrtool.loading.options import Cache
-from tfrtool.training.checkpoint import CHECKPOINT, read_checkpoint
-from tfrtool.training.model_choice import ModelName, Trainable
-from tfrtool.training.options import TrainOptions
-from tfrtool.training.report import EpochReport
-from tfrtool.training.train import train
+from tfrtool.loading.augment.augment_options import parse_augment
+from tfrtool.loading.pipeline.load_options import Cache
+from tfrtool.training.models.model_choice import ModelName, Trainable
+from tfrtool.training.run.checkpoint import CHECKPOINT, read_checkpoint
+from tfrtool.training.run.train import train
+from tfrtool.training.run.train_options import TrainOptions
+from tfrtool.training.run.train_report import EpochReport
 
 HEAD = {"model": ModelName.MOBILENET_V2, "weights": "none", "trainable": Trainable.HEAD}
 
@@ -137,5 +137,5 @@ def test_the_cache_stays_what_it_was(
     """The order of images depends on the cache, so that it isn't planned anew."""
     options = small_options(pets, epochs=2, out=tmp_path / "run")
     _leave(options, after=1)
-    monkeypatch.setattr("tfrtool.training.plan.available_memory", lambda: 1_000_000)
+    monkeypatch.setattr("tfrtool.training.run.run_plan.available_memory", lambda: 1_000_000)
     assert train(replace(options, resume=True)).plan.cache == "memory"

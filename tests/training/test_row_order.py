@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.datasets import image_payload, write_foreign
-from tfrtool.loading.dataset import Dataset, open_dataset
-from tfrtool.loading.options import Cache, Holdout, LoadOptions
-from tfrtool.loading.pipeline import count_images, load
-from tfrtool.training.row_order import row_order
+from tfrtool.loading.dataset.dataset import Dataset, open_dataset
+from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions
+from tfrtool.loading.pipeline.pipeline import count_images, load
+from tfrtool.training.features.row_order import row_order
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 from tests.training.runs import small_options, write_drawings
 from tfrtool.errors import UsageError
 from tfrtool.storage.lock import locked
-from tfrtool.training.report import EpochReport
-from tfrtool.training.train import train
+from tfrtool.training.run.train import train
+from tfrtool.training.run.train_report import EpochReport
 
 
 def test_the_second_run_is_told_of_the_first(tmp_path: Path) -> None:

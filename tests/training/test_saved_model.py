@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool.errors import WeightsError
-from tfrtool.loading.options import Rescale
-from tfrtool.loading.rescale import rescaler
-from tfrtool.training.models import build_model
-from tfrtool.training.options import ModelName, Trainable
-from tfrtool.training.saved_model import ModelFacts, load_saved, save_model
+from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.loading.pipeline.rescale import rescaler
+from tfrtool.training.models.models import build_model
+from tfrtool.training.models.saved_model import ModelFacts, load_saved, save_model
+from tfrtool.training.run.train_options import ModelName, Trainable
 
 SIZE = 32
 NAMES = ("cat", "dög", "a\nb")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.runs import epoch_report
-from tfrtool.training.report import EpochReport
-from tfrtool.training.stopping import best_epoch, is_over
+from tfrtool.training.run.stopping import best_epoch, is_over
+from tfrtool.training.run.train_report import EpochReport
 
 
 def _epochs(*losses: float, validated: bool = True) -> list[EpochReport]:

@@ -14,18 +14,18 @@ from PIL import Image
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import write_class_folders
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
-from tfrtool.loading.augment_options import parse_augment
-from tfrtool.loading.cache_plan import CachePlan
-from tfrtool.loading.options import Cache, Recipe
+from tfrtool.loading.augment.augment_options import parse_augment
+from tfrtool.loading.cache.cache_plan import CachePlan
+from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
-from tfrtool.training.material import find_material
-from tfrtool.training.options import ModelName, Trainable, TrainOptions
-from tfrtool.training.plan import plan_run_cache
-from tfrtool.training.report import EpochReport, TrainPlan
-from tfrtool.training.train import Step, train
-from tfrtool.writing.options import WriteOptions, parse_splits
+from tfrtool.training.run.run_plan import plan_run_cache
+from tfrtool.training.run.train import Step, train
+from tfrtool.training.run.train_options import ModelName, Trainable, TrainOptions
+from tfrtool.training.run.train_report import EpochReport, TrainPlan
+from tfrtool.training.run.training_data import find_material
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import WriteOptions, parse_splits
 
 PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 
@@ -135,8 +135,8 @@ def test_cache_is_planned(pets: Path, changes: dict[str, Any], cache: str) -> No
 
 def test_cache_that_does_not_fit_is_not_made(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With little free memory, images are decoded again instead."""
-    monkeypatch.setattr("tfrtool.training.plan.available_memory", lambda: 1_000_000)
-    monkeypatch.setattr("tfrtool.training.plan.free_disk", lambda _: 1_000_000)
+    monkeypatch.setattr("tfrtool.training.run.run_plan.available_memory", lambda: 1_000_000)
+    monkeypatch.setattr("tfrtool.training.run.run_plan.free_disk", lambda _: 1_000_000)
     plan = _plan(_options(pets))
     assert plan.cache == "none"
     assert "1.0 MiB are free" in plan.cache_reason
@@ -147,8 +147,8 @@ def test_features_that_do_not_fit_are_not_kept(pets: Path, monkeypatch: pytest.M
     options = TrainOptions(dataset=pets, trainable=Trainable.HEAD, weights="none", image_size=32)
 
     def planned(free: int, **changes: Any) -> CachePlan:
-        monkeypatch.setattr("tfrtool.training.plan.available_memory", lambda: free)
-        monkeypatch.setattr("tfrtool.training.plan.free_disk", lambda _: 0)
+        monkeypatch.setattr("tfrtool.training.run.run_plan.available_memory", lambda: free)
+        monkeypatch.setattr("tfrtool.training.run.run_plan.free_disk", lambda _: 0)
         chosen = replace(options, **changes)
         return plan_run_cache(chosen, find_material(chosen, pets, lambda _: None), None)
 

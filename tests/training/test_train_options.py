@@ -13,18 +13,18 @@ from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
 from tests.training.runs import small_options, write_drawings
 from tfrtool.errors import UsageError
-from tfrtool.loading.augment_options import parse_augment
-from tfrtool.loading.options import Cache, Recipe
-from tfrtool.loading.pipeline import load
-from tfrtool.loading.salvage_report import OnCorrupt
-from tfrtool.training.features_precision import Precision
-from tfrtool.training.listener import Phase
-from tfrtool.training.material import find_material
-from tfrtool.training.model_choice import ModelName, Trainable
-from tfrtool.training.models import build_classifier
-from tfrtool.training.options import RescaleTo, TrainOptions
-from tfrtool.training.saved_model import load_saved
-from tfrtool.training.train import train
+from tfrtool.loading.augment.augment_options import parse_augment
+from tfrtool.loading.dataset.corrupt_report import OnCorrupt
+from tfrtool.loading.pipeline.load_options import Cache, Recipe
+from tfrtool.loading.pipeline.pipeline import load
+from tfrtool.training.features.features_precision import Precision
+from tfrtool.training.models.model_choice import ModelName, Trainable
+from tfrtool.training.models.models import build_classifier
+from tfrtool.training.models.saved_model import load_saved
+from tfrtool.training.run.listener import Phase
+from tfrtool.training.run.train import train
+from tfrtool.training.run.train_options import RescaleTo, TrainOptions
+from tfrtool.training.run.training_data import find_material
 
 MOBILENET: dict[str, Any] = {"model": ModelName.MOBILENET_V2, "weights": "none"}
 HEAD: dict[str, Any] = {**MOBILENET, "trainable": Trainable.HEAD}

@@ -18,14 +18,15 @@ from hypothesis import strategies as st
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.sources.items import Item
-from tfrtool.writing import audit, findings
 from tfrtool.writing import write as write_module
 from tfrtool.writing.directory import STAGING
 from tfrtool.writing.engine import LocalEngine
-from tfrtool.writing.options import Existing, WriteOptions, parse_splits
-from tfrtool.writing.plan import ShardResult, ShardTask
-from tfrtool.writing.report import WriteReport
+from tfrtool.writing.scan import findings
+from tfrtool.writing.scan import image_scan as audit
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
+from tfrtool.writing.write_plan import ShardResult, ShardTask
+from tfrtool.writing.write_report import WriteReport
 
 BAD = b"\xff\xd8\xff but no image"
 

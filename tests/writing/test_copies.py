@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.photos import write_class_folders
 from tfrtool.cli import main
 from tfrtool.sources.items import Item, Source
-from tfrtool.writing import findings
-from tfrtool.writing.copies import shared_images, without_copies
-from tfrtool.writing.findings import Finding, Findings
+from tfrtool.writing.scan import findings
+from tfrtool.writing.scan.copies import shared_images, without_copies
+from tfrtool.writing.scan.findings import Finding, Findings
 
 SPLITS = ("train", "validation", "test")
 

@@ -16,8 +16,8 @@ from tfrtool.records.names import ShardName
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.publishing import PUBLISHING
 from tfrtool.writing.directory import REPORT, STAGING, publish
-from tfrtool.writing.options import Existing, WriteOptions
 from tfrtool.writing.staging import staging_directory
+from tfrtool.writing.write_options import Existing, WriteOptions
 
 SHARDS = [ShardName(dataset="pets", split="train", index=index, count=3) for index in range(3)]
 SHARDS_LISTED = [{"path": str(shard)} for shard in SHARDS]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfrtool.errors import UsageError
-from tfrtool.writing.options import WriteOptions, dataset_identity, parse_splits
+from tfrtool.writing.write_options import WriteOptions, dataset_identity, parse_splits
 
 
 @pytest.mark.parametrize(

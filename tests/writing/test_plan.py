@@ -17,9 +17,9 @@ from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.sources.items import Item, Source
 from tfrtool.writing.cuts import cut_by_number, shard_boundaries
-from tfrtool.writing.findings import Audit
-from tfrtool.writing.options import SplitShare, WriteOptions
-from tfrtool.writing.plan import ShardTask, plan_shards
+from tfrtool.writing.scan.findings import Audit
+from tfrtool.writing.write_options import SplitShare, WriteOptions
+from tfrtool.writing.write_plan import ShardTask, plan_shards
 
 HALVES = (SplitShare(name="train", fraction=0.5), SplitShare(name="test", fraction=0.5))
 

@@ -20,15 +20,15 @@ from tfrtool.cli import main
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.records.framing import FRAME_SIZE, Record
 from tfrtool.records.reader import read_records
-from tfrtool.writing import sizes
 from tfrtool.writing import write as write_module
 from tfrtool.writing.cuts import cut_by_size, fits
 from tfrtool.writing.directory import STAGING
 from tfrtool.writing.engine import LocalEngine
-from tfrtool.writing.options import Existing, WriteOptions, parse_splits
-from tfrtool.writing.plan import ShardResult, ShardTask
-from tfrtool.writing.report import WriteReport
+from tfrtool.writing.scan import sizes
 from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
+from tfrtool.writing.write_plan import ShardResult, ShardTask
+from tfrtool.writing.write_report import WriteReport
 
 RECIPES = {
     "as they are": [],

@@ -17,11 +17,11 @@ from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.writing.directory import STAGING
-from tfrtool.writing.options import Existing, WriteOptions, parse_splits
-from tfrtool.writing.plan import ShardResult, ShardTask
-from tfrtool.writing.shard import write_shard
+from tfrtool.writing.shard_task import write_shard
 from tfrtool.writing.staging import staging_directory
 from tfrtool.writing.write import Progress, plan_dataset, write_dataset
+from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
+from tfrtool.writing.write_plan import ShardResult, ShardTask
 
 
 def _options(source: Path, dataset: Path, **changes: object) -> WriteOptions:

@@ -14,11 +14,11 @@ import pytest
 import tfrtool
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.images.recipe import Encode, ImageRecipe
+from tfrtool.sources.folders.walk import file_entry
 from tfrtool.sources.items import DamagedItemError, Item
-from tfrtool.sources.walk import file_entry
-from tfrtool.writing.findings import examine
-from tfrtool.writing.options import parse_splits
+from tfrtool.writing.scan.findings import examine
 from tfrtool.writing.write import Progress, plan_dataset
+from tfrtool.writing.write_options import parse_splits
 
 TWO = parse_splits(["train=0.5", "test=0.5"])
 ONE = parse_splits(["train=1"])
@@ -120,7 +120,7 @@ def test_a_disk_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, looked_at_first: bool
 ) -> None:
     """An error of the system is no bad image: a mount that is gone gives it for every file."""
-    from tfrtool.sources import folder_reader
+    from tfrtool.sources.folders import folder_reader
 
     source = write_class_folders(tmp_path / "photos", count=20)
     real = folder_reader.read_file
@@ -222,6 +222,6 @@ def test_a_disk_that_fails_under_a_table(tmp_path: Path, monkeypatch: pytest.Mon
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return real(path, **options)
 
-    monkeypatch.setattr("tfrtool.sources.table_paths.os.lstat", lstat)
+    monkeypatch.setattr("tfrtool.sources.tables.table_paths.os.lstat", lstat)
     path = _refused(_options(table, looked_at_first=False), lambda _: None)
     assert path == str(source / "dog" / "dog.1.jpg")

@@ -19,8 +19,8 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 from tfrtool.writing.directory import STAGING
-from tfrtool.writing.options import Existing, WriteOptions, parse_splits
 from tfrtool.writing.write import Progress, write_dataset
+from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
 
 TWO_SPLITS = parse_splits(["train=0.7", "test=0.3"])
 

@@ -9,19 +9,19 @@ from collections.abc import Sequence
 import click
 
 from tfrtool import __version__
-from tfrtool.cli.bench_command import bench_command
-from tfrtool.cli.count_command import count_command
-from tfrtool.cli.extract_command import extract_command
-from tfrtool.cli.index_command import index_command
-from tfrtool.cli.inspect_commands import inspect_group
-from tfrtool.cli.options import DEBUG, debug_option
+from tfrtool.cli.commands.bench_command import bench_command
+from tfrtool.cli.commands.count_command import count_command
+from tfrtool.cli.commands.extract_command import extract_command
+from tfrtool.cli.commands.index_command import index_command
+from tfrtool.cli.commands.inspect_commands import inspect_group
+from tfrtool.cli.commands.predict_command import predict_command
+from tfrtool.cli.commands.repair_command import repair_command
+from tfrtool.cli.commands.train_command import train_command
+from tfrtool.cli.commands.verify_command import verify_command
+from tfrtool.cli.commands.write_command import write_command
 from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.predict_command import predict_command
 from tfrtool.cli.process import Signals, report_interrupt
-from tfrtool.cli.repair_command import repair_command
-from tfrtool.cli.train_command import train_command
-from tfrtool.cli.verify_command import verify_command
-from tfrtool.cli.write_command import write_command
+from tfrtool.cli.shared_options import DEBUG, debug_option
 from tfrtool.errors import TfrtoolError, printable
 
 __all__ = ["cli", "run"]

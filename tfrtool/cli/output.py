@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.page import Page, plain, styled
+from tfrtool.cli.render.page import Page, plain, styled
 
 __all__ = ["emit", "emit_json", "emit_page", "human_bytes", "human_count", "note", "warn"]
 

@@ -14,8 +14,8 @@ from tfrtool.records.names import ShardName
 from tfrtool.storage.opening import file_sha256
 from tfrtool.writing.cuts import Cut, cut_as_before
 from tfrtool.writing.directory import METADATA, REPORT, listed_shards, read_report
-from tfrtool.writing.options import WriteOptions
-from tfrtool.writing.plan import ShardResult, ShardTask
+from tfrtool.writing.write_options import WriteOptions
+from tfrtool.writing.write_plan import ShardResult, ShardTask
 
 __all__ = ["complete_results", "differences", "noted_result"]
 

@@ -8,14 +8,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tfrtool.engines.threads import Cancelled, Tally, run_in_order
 from tfrtool.images.decoder import quiet_pillow
-from tfrtool.writing.audit import mostly_waits
-from tfrtool.writing.plan import ShardResult, ShardTask
-from tfrtool.writing.pool import Cancelled, Tally, run_in_order
 from tfrtool.writing.records import Prepared, batches, decodes, prepare
+from tfrtool.writing.scan.image_scan import mostly_waits
+from tfrtool.writing.write_plan import ShardResult, ShardTask
 
 if TYPE_CHECKING:
-    from tfrtool.writing.shard import UnfinishedShard
+    from tfrtool.writing.shard_task import UnfinishedShard
 
 __all__ = ["Engine", "LocalEngine"]
 
@@ -73,7 +73,7 @@ class LocalEngine:
     def _fill(self, tasks: Sequence[ShardTask], tally: Tally) -> Iterator[UnfinishedShard]:
         """Yield each shard when it has all its records."""
         # TensorFlow is only needed, and only loaded, once there is something to write.
-        from tfrtool.writing.shard import UnfinishedShard
+        from tfrtool.writing.shard_task import UnfinishedShard
 
         shard: UnfinishedShard | None = None
         try:

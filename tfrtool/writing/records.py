@@ -11,8 +11,8 @@ from tfrtool.images.decoder import decoder_reason
 from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Check, Encode
 from tfrtool.sources.items import Item
-from tfrtool.writing.findings import Finding, digest_of, examine, read_item
-from tfrtool.writing.plan import ShardTask
+from tfrtool.writing.scan.findings import Finding, digest_of, examine, read_item
+from tfrtool.writing.write_plan import ShardTask
 
 __all__ = ["Prepared", "batches", "decodes", "encode_item", "prepare"]
 

@@ -26,8 +26,8 @@ from tfrtool.writing.directory import (
     read_report,
 )
 from tfrtool.writing.earlier import differences, noted_result
-from tfrtool.writing.options import Existing, WriteOptions
-from tfrtool.writing.plan import ShardResult, ShardTask
+from tfrtool.writing.write_options import Existing, WriteOptions
+from tfrtool.writing.write_plan import ShardResult, ShardTask
 
 __all__ = ["Staging", "staging_directory"]
 

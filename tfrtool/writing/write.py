@@ -13,16 +13,18 @@ from pathlib import Path
 from tfrtool.errors import SourceError, UsageError
 from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.sources.items import LeftOut, Source
-from tfrtool.sources.open import open_source
-from tfrtool.writing.audit import audit_source
-from tfrtool.writing.copies import shared_images, without_copies
+from tfrtool.sources.open_source import open_source
 from tfrtool.writing.cuts import Cut, cut_as_before, cut_by_number, cut_by_size, fits
 from tfrtool.writing.directory import publish
 from tfrtool.writing.earlier import complete_results
 from tfrtool.writing.engine import Engine, LocalEngine
-from tfrtool.writing.findings import Audit, BadImage, Findings
-from tfrtool.writing.options import Existing, WriteOptions
-from tfrtool.writing.plan import (
+from tfrtool.writing.scan.copies import shared_images, without_copies
+from tfrtool.writing.scan.findings import Audit, BadImage, Findings
+from tfrtool.writing.scan.image_scan import audit_source
+from tfrtool.writing.scan.sizes import RecordSizes, measure, record_sizes
+from tfrtool.writing.staging import Staging, staging_directory
+from tfrtool.writing.write_options import Existing, WriteOptions
+from tfrtool.writing.write_plan import (
     ShardResult,
     ShardTask,
     plan_digest,
@@ -30,15 +32,13 @@ from tfrtool.writing.plan import (
     plan_unseen,
     with_fingerprint,
 )
-from tfrtool.writing.report import (
+from tfrtool.writing.write_report import (
     PlanReport,
     WriteReport,
     metadata_texts,
     plan_report,
     split_reports,
 )
-from tfrtool.writing.sizes import RecordSizes, measure, record_sizes
-from tfrtool.writing.staging import Staging, staging_directory
 
 __all__ = ["Progress", "plan_dataset", "write_dataset"]
 

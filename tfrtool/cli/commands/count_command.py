@@ -1,0 +1,57 @@
+"""``tfrtool count``."""
+
+from __future__ import annotations
+
+import click
+
+from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.output import emit, emit_json, warn
+from tfrtool.cli.parameters import INPUT, sources_of
+from tfrtool.cli.process import nobody_reads
+from tfrtool.cli.shared_options import debug_option, json_option
+
+__all__ = ["count_command"]
+
+
+@click.command(
+    name="count",
+    epilog="\b\nExamples:\n"
+    "  tfrtool count train.tfrecord\n"
+    "  tfrtool count 'data/*-train.tfrecord-*'",
+)
+@click.argument("shards", nargs=-1, required=True, type=INPUT)
+@json_option
+@debug_option
+def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
+    """Count the records of each shard, and of all.
+
+    Uncompressed shards are counted by hopping from header to header, without reading what is
+    between them. SHARDS: files, quoted globs and directories; or -, a shard on standard input. Exit
+    code 3 means that a shard's framing is damaged; its count is of the records that could be
+    reached.
+    """
+    from tfrtool.errors import printable
+    from tfrtool.records.count import count_shard
+
+    outcome, total = Outcome.FINE, 0
+    sources = sources_of(shards)
+    for source in sources:
+        count = count_shard(source)
+        total += count.records
+        name = printable(str(count.shard))
+        for fault in count.faults[:1]:
+            outcome = Outcome.DAMAGE
+            more = f" (and {len(count.faults) - 1:,} more)" if len(count.faults) > 1 else ""
+            warn(
+                f"{name}: {fault.kind.value} at offset {fault.offset}: "
+                f"{printable(fault.message)}{more}"
+            )
+        if as_json:
+            emit_json({"path": name, "records": count.records})
+        else:
+            emit(f"{count.records:>12,}  {name}")
+        if nobody_reads():
+            return outcome
+    if len(sources) > 1 and not as_json:
+        emit(f"{total:>12,}  in all")
+    return outcome

@@ -1,0 +1,89 @@
+"""``tfrtool extract``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.output import emit_json, emit_page, human_count, warn
+from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
+from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.errors import UsageError
+
+__all__ = ["extract_command"]
+
+
+@click.command(
+    name="extract",
+    epilog="\b\nExamples:\n"
+    "  tfrtool extract shards/pets photos\n"
+    "  tfrtool extract 'data/*.tfrecord*' masks --feature image/mask --flat",
+)
+@click.argument("shards", nargs=-1, required=True, type=INPUT)
+@click.argument("directory", type=OUTPUT, metavar="DIR")
+@click.option(
+    "--feature", metavar="NAME", help="The string feature to take out; the default is the image."
+)
+@click.option(
+    "--by", metavar="FEATURE", help="The feature that decides the folder; the default is the label."
+)
+@click.option(
+    "--name",
+    metavar="FEATURE",
+    help="The feature that names the files; image/filename or its like, if there is one.",
+)
+@click.option("--flat", is_flag=True, help="No folders: every file lies in DIR itself.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Take the first N records.")
+@click.option("--overwrite", is_flag=True, help="Replace what an earlier extract made there.")
+@json_option
+@debug_option
+def extract_command(
+    shards: tuple[str, ...],
+    directory: str,
+    feature: str | None,
+    by: str | None,
+    name: str | None,
+    flat: bool,
+    limit: int | None,
+    overwrite: bool,
+    as_json: bool,
+) -> Outcome:
+    """Take the images out of TFRecord files, back to class folders, byte for byte.
+
+    SHARDS: files, quoted globs and directories. DIR must be empty or not there yet. Names come
+    from the records, and stay inside DIR whatever those say. DIR.jsonl gets the other features, a
+    line for each record. Exit code 3 means that records were damaged or had nothing to take out.
+    """
+    from tfrtool.cli.progress import Bars
+    from tfrtool.cli.render.extract_text import extract_page
+    from tfrtool.inspection.extract.extract import ExtractOptions, extract
+
+    if flat and by is not None:
+        raise UsageError("--by and --flat exclude each other")
+    options = ExtractOptions(
+        directory=Path(directory),
+        feature=feature,
+        by=by,
+        name=name,
+        flat=flat,
+        limit=limit,
+        overwrite=overwrite,
+    )
+    with Bars(unit="MB") as bars:
+        report = extract(
+            shards_of(shards),
+            options,
+            on_progress=lambda done, total: bars.show("extract", done // 10**6, total // 10**6),
+        )
+    if as_json:
+        emit_json(report.to_json())
+    else:
+        emit_page(extract_page(report))
+    if report.mismatched:
+        warn(
+            f"{human_count(report.mismatched, 'file')} with something else inside than the name "
+            "says; bytes and names are as recorded"
+        )
+    return Outcome.FINE if report.complete else Outcome.DAMAGE

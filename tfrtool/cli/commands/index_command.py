@@ -1,0 +1,53 @@
+"""``tfrtool index``."""
+
+from __future__ import annotations
+
+import click
+
+from tfrtool.cli.output import emit, emit_json
+from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
+from tfrtool.cli.shared_options import debug_option, json_option
+
+__all__ = ["index_command"]
+
+
+@click.command(
+    name="index",
+    epilog="\b\nExamples:\n  tfrtool index 'data/*-train.tfrecord-*'\n"
+    "  tfrtool index data/cats_vs_dogs --out indices",
+)
+@click.argument("shards", nargs=-1, required=True, type=INPUT)
+@click.option(
+    "--out",
+    type=OUTPUT,
+    metavar="DIR",
+    help="Write them there instead, into folders as the shards are in: other tools' patterns take "
+    "what stands beside shards for one.",
+)
+@json_option
+@debug_option
+def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> None:
+    """Write an index beside each shard: SHARD.idx, a line "offset size" for each record.
+
+    DALI reads it. Offset and size are in bytes, the frame of 16 bytes included. An index that is
+    there is replaced. SHARDS: files, quoted globs and directories; compressed shards can't be
+    indexed. tfrtool.open needs none: it keeps its own in the user's cache.
+    """
+    from tfrtool.errors import printable
+    from tfrtool.records.index import index_paths, write_index
+    from tfrtool.storage.locations import as_path
+
+    paths = shards_of(shards)
+    places = index_paths(paths, None if out is None else as_path(out))
+    for path, place in zip(paths, places, strict=True):
+        records = write_index(path, place)
+        if as_json:
+            emit_json(
+                {
+                    "path": printable(str(path)),
+                    "index": printable(str(place)),
+                    "records": records,
+                }
+            )
+        else:
+            emit(f"{records:>12,}  {printable(str(place))}")

@@ -1,0 +1,64 @@
+"""``tfrtool inspect dataset``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.output import emit_json, emit_page
+from tfrtool.cli.parameters import INPUT
+from tfrtool.cli.progress import Bars
+from tfrtool.cli.shared_options import debug_option, json_option
+
+__all__ = ["inspect_dataset_command"]
+
+
+@click.command(
+    name="dataset",
+    epilog="\b\nExamples:\n"
+    "  tfrtool inspect dataset shards/pets\n"
+    "  tfrtool inspect dataset ~/tensorflow_datasets/mnist --json\n"
+    "  tfrtool inspect dataset pipeline/examples --label species",
+)
+@click.argument("dataset", type=INPUT)
+@click.option(
+    "--label",
+    metavar="NAME",
+    help="The feature that is the label, int64 or string; by default it is told from the "
+    "metadata, from names in common use, or as the only one of its sort.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes that read shards; by default the cores.",
+)
+@json_option
+@debug_option
+def inspect_dataset_command(
+    dataset: str, label: str | None, workers: int | None, as_json: bool
+) -> Outcome:
+    """Tell what a dataset holds, and how well it is shuffled.
+
+    DATASET: a directory with shards, with TFDS metadata or without; versions of a dataset in
+    folders, of which the newest is taken; or a folder for each split, as TFX writes them. Shows
+    splits, shards, counts against the metadata, labels and their balance, whether the order is
+    random, and the shuffle buffer that training needs. Exit code 3 means damage, missing or extra
+    shards, or counts that differ.
+    """
+    from tfrtool.cli.render.dataset_text import dataset_page
+    from tfrtool.inspection.dataset.dataset_json import dataset_json
+    from tfrtool.inspection.dataset.dataset_summary import InspectDatasetOptions, inspect_dataset
+
+    options = InspectDatasetOptions(label=label, workers=workers)
+    with Bars("shard") as bars:
+        summary = inspect_dataset(
+            Path(dataset), options, lambda done, total: bars.show("reading", done, total)
+        )
+    if as_json:
+        emit_json(dataset_json(summary))
+    else:
+        emit_page(dataset_page(summary))
+    return Outcome.DAMAGE if summary.faults else Outcome.FINE

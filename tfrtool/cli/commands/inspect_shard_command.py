@@ -1,0 +1,132 @@
+"""``tfrtool inspect shard``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.output import emit, emit_json, emit_page
+from tfrtool.cli.parameters import INPUT, sources_of
+from tfrtool.cli.process import nobody_reads
+from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
+
+if TYPE_CHECKING:
+    from tfrtool.examples.schema import Schema
+    from tfrtool.inspection.summary.shard_summary import ShardSummary
+
+__all__ = ["inspect_shard_command"]
+
+
+@click.command(
+    name="shard",
+    epilog="\b\nExamples:\n"
+    "  tfrtool inspect shard data/*.tfrecord* --limit 1\n"
+    "  tfrtool inspect shard train.tfrecord --feature image:string= --feature label:int64=-1\n"
+    "  tfrtool inspect shard train.tfrecord --record 17 --raw",
+)
+@click.argument("shards", nargs=-1, required=True, type=INPUT)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="How many records to show of each shard.",
+)
+@click.option(
+    "--record", type=click.IntRange(min=0), metavar="I", help="Show the record with this index."
+)
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Show the serialized bytes as Python would print them, with offset, length and CRCs.",
+)
+@click.option(
+    "--feature",
+    "features",
+    multiple=True,
+    metavar="NAME:DTYPE[:SHAPE][=DEFAULT]",
+    help="Parse with this feature; again for each. DTYPE: string, int64, float32. "
+    "SHAPE: [] (the default), [3], [2,2] or [*].",
+)
+@click.option(
+    "--description",
+    type=INPUT,
+    metavar="FILE",
+    help='Parse with the feature_description in a JSON file: {"label": {"dtype": "int64", '
+    '"shape": [], "default": -1}}.',
+)
+@click.option(
+    "--no-payload-crc", is_flag=True, help="Don't check payload CRCs; lengths always are checked."
+)
+@json_option
+@debug_option
+def inspect_shard_command(
+    shards: tuple[str, ...],
+    limit: int,
+    record: int | None,
+    raw: bool,
+    features: tuple[str, ...],
+    description: str | None,
+    no_payload_crc: bool,
+    as_json: bool,
+) -> Outcome:
+    """Tell what is in TFRecord files, and show their first records.
+
+    For each shard: size, compression, records, what the payloads are, whether the CRCs hold, the
+    features, and the first records parsed. SHARDS: files, quoted globs and directories; or -, a
+    shard on standard input. Exit code 3 means that damage was found, or records that don't fit the
+    description.
+    """
+    from tfrtool.cli.render.summary_text import summary_page
+    from tfrtool.inspection.summary.shard_summary import InspectOptions, inspect_shard
+    from tfrtool.inspection.summary.summary_json import summary_json
+
+    options = InspectOptions(
+        limit=limit,
+        record=record,
+        schema=_schema(features, description),
+        verify_payload=not no_payload_crc,
+    )
+    outcome, shown = Outcome.FINE, 0
+    for number, source in enumerate(sources_of(shards)):
+        summary = inspect_shard(source, options)
+        if as_json:
+            emit_json(summary_json(summary, raw=raw))
+        else:
+            if number:
+                emit("")
+            emit_page(summary_page(summary, raw=raw))
+        shown += _shows(summary, record)
+        outcome = Outcome.DAMAGE if summary.faults else outcome
+        if nobody_reads():
+            return outcome
+    if record is not None and not shown:
+        raise ShardError(f"no record {record} in any of these shards", hint="they count from 0")
+    return outcome
+
+
+def _shows(summary: ShardSummary, record: int | None) -> bool:
+    """Return whether the record that was asked for is shown, or reported as damaged."""
+    return bool(summary.sample) or any(fault.record == record for fault in summary.faults)
+
+
+def _schema(features: tuple[str, ...], description: str | None) -> Schema | None:
+    from tfrtool.examples.schema import Schema
+
+    if features and description is not None:
+        raise UsageError("--feature and --description exclude each other")
+    if features:
+        return Schema.parse(features)
+    if description is None:
+        return None
+    with os_errors_as(UsageError, description), open(description, "rb") as file:  # noqa: PTH123
+        text = file.read()
+    try:
+        return Schema.from_json(text)
+    except SchemaError as error:
+        error.path = description
+        raise

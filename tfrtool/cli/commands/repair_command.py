@@ -1,0 +1,46 @@
+"""``tfrtool repair``."""
+
+from __future__ import annotations
+
+import click
+
+from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.output import emit_json, emit_page
+from tfrtool.cli.parameters import INPUT, OUTPUT, standard_input
+from tfrtool.cli.shared_options import debug_option, json_option
+
+__all__ = ["repair_command"]
+
+
+@click.command(
+    name="repair",
+    epilog="\b\nExample:\n  tfrtool repair damaged.tfrecord saved.tfrecord",
+)
+@click.argument("shard", type=INPUT)
+@click.argument("out", type=OUTPUT)
+@json_option
+@debug_option
+def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
+    """Save all whole records of a damaged shard to a new one, and tell what is lost.
+
+    A record is whole if both its CRCs hold; after damage the next one is searched for, byte by
+    byte. SHARD is never touched, and may be -, standard input. OUT must not exist, and is read back
+    before it gets its name. Exit code 0: nothing was lost; 3: something was; 1: there is nothing to
+    save.
+    """
+    from tfrtool.cli.progress import Bars
+    from tfrtool.cli.render.repair_text import repair_page
+    from tfrtool.inspection.summary.summary_json import repair_json
+    from tfrtool.records.repair import repair_shard
+
+    with Bars(unit="B") as bars:
+        report = repair_shard(
+            standard_input() if shard == "-" else shard,
+            out,
+            lambda done, total: bars.show("repair", done, total),
+        )
+    if as_json:
+        emit_json(repair_json(report))
+    else:
+        emit_page(repair_page(report))
+    return Outcome.DAMAGE if report.lost or report.faults else Outcome.FINE

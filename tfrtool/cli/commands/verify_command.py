@@ -1,0 +1,71 @@
+"""``tfrtool verify``."""
+
+from __future__ import annotations
+
+import click
+
+from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.output import emit_json, emit_page
+from tfrtool.cli.parameters import INPUT, standard_input
+from tfrtool.cli.progress import Bars
+from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.errors import ShardError
+
+__all__ = ["verify_command"]
+
+
+@click.command(
+    name="verify",
+    epilog="\b\nExamples:\n"
+    "  tfrtool verify data/cats_vs_dogs/4.0.1\n"
+    "  tfrtool verify 'data/train-*.tfrecord' --workers 8\n"
+    "  tfrtool verify data/cats_vs_dogs/4.0.1 --images --json",
+)
+@click.argument("shards", nargs=-1, required=True, type=INPUT, metavar="SHARDS|DATASET")
+@click.option(
+    "--images",
+    is_flag=True,
+    help="Decode every image, and find those that are there more than once.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many processes at most.  [default: the cores]",
+)
+@json_option
+@debug_option
+def verify_command(
+    shards: tuple[str, ...], images: bool, workers: int | None, as_json: bool
+) -> Outcome:
+    """Check every record of TFRecord files, and whether all files are there.
+
+    Of each shard: the CRCs of all lengths and payloads, truncation, trailing bytes, and that every
+    record parses. Of a directory, or of several files: missing, extra and doubled shards, and the
+    counts in dataset_info.json. With --images: that every image decodes, and which are there more
+    than once. A fault comes with its likely cause. TensorFlow's "corrupted record at N" is the one
+    at offset N, or, where its payload is damaged, at N - 12. SHARDS may be -, standard input.
+
+    Exit code 3 means that a fault was found. The same image in two splits or under two labels is
+    one; within one split and label it is only told.
+    """
+    from tfrtool.inspection.verify.verify import verify
+    from tfrtool.inspection.verify.verify_json import report_json, verdict_json
+    from tfrtool.inspection.verify.verify_shard import VerifyOptions
+
+    options = VerifyOptions(images=images, workers=workers)
+    with Bars("shard") as bars:
+        source = standard_input() if shards == ("-",) else shards
+        report = verify(source, options, lambda done, total: bars.show("verify", done, total))
+    if as_json:
+        for verdict in report.shards:
+            emit_json(verdict_json(verdict))
+        emit_json(report_json(report))
+    else:
+        from tfrtool.cli.render.verify_text import verify_page
+
+        emit_page(verify_page(report))
+    if report.unreadable:
+        first = report.unreadable[0]
+        raise ShardError(first.error or "", path=first.path)
+    return Outcome.FINE if report.is_sound else Outcome.DAMAGE

@@ -1,0 +1,276 @@
+"""``tfrtool write``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tfrtool.cli.native_stderr import starting_tensorflow
+from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.output import emit_json, emit_page, human_count, note, warn
+from tfrtool.cli.parameters import FOLDER, INPUT, OUTPUT, RESIZE, SIZE
+from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.errors import UsageError, printable
+from tfrtool.records.compression import Compression
+
+if TYPE_CHECKING:
+    from tfrtool.images.recipe import ImageRecipe
+    from tfrtool.writing.write import Progress
+    from tfrtool.writing.write_options import Existing, WriteOptions
+    from tfrtool.writing.write_report import PlanReport, WriteReport
+
+__all__ = ["write_command"]
+
+_SHOWN = 5
+"""Classes that a warning names."""
+
+
+@click.command(
+    name="write",
+    epilog="\b\nExamples:\n"
+    "  tfrtool write photos shards --split train=0.8 --split validation=0.2 --shards 4\n"
+    "  tfrtool write kagglecatsanddogs_5340.zip ~/tensorflow_datasets/pets/1.0.0\n"
+    "  tfrtool write labels.csv shards --resize 256 --dry-run\n"
+    "  tfrtool write tfds:cats_vs_dogs shards --shard-size 100MB",
+)
+@click.argument("source", type=INPUT)
+@click.argument("dataset", type=OUTPUT)
+@click.option("--name", help="Dataset name; the default is made from DATASET's path.")
+@click.option("--version", metavar="X.Y.Z", help="Dataset version; the default is 1.0.0.")
+@click.option(
+    "--label-from",
+    type=click.Choice(["folder", "name"]),
+    default="folder",
+    show_default=True,
+    help="Take labels from folders (cat/1.jpg) or from names (cat.1.jpg).",
+)
+@click.option(
+    "--root",
+    type=FOLDER,
+    metavar="DIR",
+    help="Let a table name files below DIR, and not only below its own folder.",
+)
+@click.option(
+    "--split",
+    "splits",
+    multiple=True,
+    metavar="NAME=FRACTION",
+    help="A split and about its share of each class; again for each. The default is all in train. "
+    "A SOURCE with splits of its own keeps those, and takes no others.",
+)
+@click.option("--shards", type=click.IntRange(1, 99_999), metavar="N", help="Shards of each split.")
+@click.option(
+    "--shard-size",
+    type=SIZE,
+    default="128MiB",
+    show_default=True,
+    help="Size of a shard before compression, to a tenth or one record; not beside --shards.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(-(2**63), 2**63 - 1, clamp=False),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Decides the splits and the order of records.",
+)
+@click.option("--no-shuffle", is_flag=True, help="Keep the order of the file names.")
+@click.option(
+    "--compression",
+    type=click.Choice([item.value for item in Compression]),
+    default="none",
+    show_default=True,
+    help="Compression of the shards. TFDS can read none only.",
+)
+@click.option(
+    "--check",
+    type=click.Choice(["decode", "header", "tfds"]),
+    default="decode",
+    show_default=True,
+    help="What makes an image bad: it does not fully decode; the header of a JPEG is wrong (fast; "
+    "cut ones are kept); TFDS' own rule for cats_vs_dogs.",
+)
+@click.option(
+    "--on-bad",
+    type=click.Choice(["skip", "fail"]),
+    default="skip",
+    show_default=True,
+    help="Leave out bad images and list them (exit code 3), or stop at the first.",
+)
+@click.option(
+    "--dedupe",
+    is_flag=True,
+    help="Leave out exact copies of an image and list them (exit code 3): all but the first by "
+    "name, in the first split that has one.",
+)
+@click.option(
+    "--encode",
+    type=click.Choice(["keep", "jpeg", "png", "raw"]),
+    default="keep",
+    show_default=True,
+    help="Keep the bytes of good JPEGs and convert the rest; or encode all anew; raw: pixels.",
+)
+@click.option(
+    "--resize", type=RESIZE, help="Scale the shorter side to N, or the image to exactly W x H."
+)
+@click.option(
+    "--quality",
+    type=click.IntRange(1, 100),
+    default=95,
+    show_default=True,
+    metavar="Q",
+    help="Quality of the JPEGs that are made.",
+)
+@click.option(
+    "--orient/--no-orient",
+    default=True,
+    show_default=True,
+    help="Turn images upright as their EXIF orientation says.",
+)
+@click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Threads; the cores.")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted write.")
+@click.option("--overwrite", is_flag=True, help="Replace what tfrtool wrote to DATASET before.")
+@click.option("--dry-run", is_flag=True, help="Check the images and show the plan; write nothing.")
+@json_option
+@debug_option
+def write_command(
+    source: str,
+    dataset: str,
+    name: str | None,
+    version: str | None,
+    label_from: str,
+    root: Path | None,
+    splits: tuple[str, ...],
+    shards: int | None,
+    shard_size: int,
+    seed: int,
+    no_shuffle: bool,
+    compression: str,
+    check: str,
+    on_bad: str,
+    dedupe: bool,
+    encode: str,
+    resize: tuple[int, ...] | None,
+    quality: int,
+    orient: bool,
+    workers: int | None,
+    resume: bool,
+    overwrite: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> Outcome:
+    """Write images and labels to sharded TFRecords.
+
+    SOURCE: a directory of class folders (cat/1.jpg), with or without split folders above them; a
+    zip or tar of such, read in place; a CSV or JSON Lines table with a path and a label column; a
+    quoted glob; or tfds:NAME. DATASET gets the shards, the metadata that makes them a TFDS
+    dataset, and write_report.json, which tells what became of every image. Exit code 3 means that
+    some were left out.
+    """
+    from tfrtool.cli.render.write_text import shared_text, write_page
+    from tfrtool.sources.open_source import LabelFrom
+    from tfrtool.writing.write_options import WriteOptions, dataset_identity, parse_splits
+    from tfrtool.writing.write_report import WriteReport
+
+    name, version = dataset_identity(Path(dataset), name, version)
+    options = WriteOptions(
+        source=source,
+        dataset=Path(dataset),
+        name=name,
+        version=version,
+        label_from=LabelFrom(label_from),
+        root=root,
+        splits=parse_splits(splits),
+        shards=shards,
+        shard_bytes=shard_size,
+        seed=seed,
+        shuffle=not no_shuffle,
+        compression=Compression(compression),
+        skip_bad=on_bad == "skip",
+        dedupe=dedupe,
+        recipe=_recipe(check, encode, resize, quality, orient),
+        existing=_existing(resume, overwrite),
+        **({} if workers is None else {"workers": workers}),
+    )
+    if options.compression is not Compression.NONE:
+        warn(f"TFDS can't read {compression} shards; tf.data and tfrtool can")
+    report = _run(options, dry_run)
+    if as_json:
+        emit_json(report.to_json())
+    else:
+        emit_page(write_page(report))
+    for notice in report.notices:
+        note(notice)
+    if report.across_splits:
+        count = human_count(len(report.across_splits), "image")
+        shown = shared_text(report.across_splits[0])
+        warn(f"in more than one split: {count}, such as {shown}; --dedupe leaves copies out")
+    for split, labels in report.labels.items():
+        absent = [printable(label) for label, count in labels.items() if not count]
+        if len(labels) - len(absent) == 1:
+            warn(f"split {split!r} has one class only; a classifier needs two")
+        elif absent:
+            more = f" and {len(absent) - _SHOWN:,} more" if len(absent) > _SHOWN else ""
+            warn(f"split {split!r} has no image of {', '.join(absent[:_SHOWN])}{more}")
+    if isinstance(report, WriteReport):
+        for message in report.warnings:
+            warn(message)
+        if report.complete:
+            return Outcome.FINE
+    return Outcome.DAMAGE if report.rejected else Outcome.FINE
+
+
+def _recipe(
+    check: str, encode: str, resize: tuple[int, ...] | None, quality: int, orient: bool
+) -> ImageRecipe:
+    from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
+
+    size = None
+    if resize is not None:
+        exact = len(resize) == 2
+        size = Resize(width=resize[0], height=resize[1]) if exact else Resize(shorter=resize[0])
+    return ImageRecipe(
+        check=Check(check), encode=Encode(encode), resize=size, quality=quality, orient=orient
+    )
+
+
+def _existing(resume: bool, overwrite: bool) -> Existing:
+    from tfrtool.writing.write_options import Existing
+
+    if resume and overwrite:
+        raise UsageError("--resume and --overwrite exclude each other")
+    if resume:
+        return Existing.RESUME
+    return Existing.OVERWRITE if overwrite else Existing.REFUSE
+
+
+def _run(options: WriteOptions, dry_run: bool) -> WriteReport | PlanReport:
+    from tfrtool.cli.output import human_bytes
+    from tfrtool.cli.progress import Bars
+    from tfrtool.writing.write import plan_dataset, write_dataset
+
+    with Bars(unit="img") as bars:
+
+        def show(progress: Progress) -> None:
+            note = human_bytes(progress.bytes)
+            bars.show(progress.phase, progress.done, progress.total, note)
+
+        if dry_run:
+            return plan_dataset(options, show, before_preparing=_start_devices)
+        return write_dataset(
+            options, show, before_writing=_start_tensorflow, before_preparing=_start_devices
+        )
+
+
+def _start_devices() -> None:
+    with starting_tensorflow():
+        from tfrtool.sources.tfds.tfds_download import start_devices
+
+        start_devices()
+
+
+def _start_tensorflow() -> None:
+    with starting_tensorflow():
+        from tfrtool.writing import record_sink  # noqa: F401

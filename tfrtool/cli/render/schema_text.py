@@ -1,0 +1,148 @@
+"""A schema for people."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from tfrtool.cli.output import human_count
+from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table
+from tfrtool.errors import printable
+from tfrtool.examples.example import PayloadKind, is_utf8
+from tfrtool.examples.statistics import FeatureStatistics
+from tfrtool.examples.wording import (
+    conflict_text,
+    lengths_text,
+    name_text,
+    value_text,
+    values_text,
+)
+from tfrtool.inspection.schema.shard_schema import InferredSchema, ShardLoss
+
+__all__ = ["left_out_text", "loss_text", "sample_text", "schema_page"]
+
+_WIDTH = 80
+_INDENT = "  "
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_LONGEST_VALUES = 36
+_VALUES_LISTED = 20
+_LABELS = frozenset({"label", "labels", "class", "target", "category", "species", "y"})
+_HEAD = ("feature", "dtype", "shape", "present", "values")
+
+
+def schema_page(inferred: InferredSchema) -> Page:
+    """Return what ``inspect schema --emit table`` shows."""
+    kind = "Example"
+    if inferred.payload is PayloadKind.SEQUENCE_EXAMPLE:
+        kind = "SequenceExample"
+    records = human_count(inferred.records, "record")
+    page: list[Block] = [
+        Heading(f"{records} of {human_count(inferred.shards, 'shard')}, tf.train.{kind}")
+    ]
+    if inferred.sampled:
+        page.append(Lines([sample_text(inferred)]))
+    if inferred.features:
+        page.append(_table(inferred))
+    notes = [line for note in _notes(inferred) for line in _hanging(note)]
+    if notes:
+        page += [Heading("To note"), Lines(notes)]
+    histograms = [line for item in inferred.features for line in _histogram(item)]
+    if histograms:
+        page += [Heading("Values"), Lines(histograms)]
+    return page
+
+
+def sample_text(inferred: InferredSchema) -> str:
+    """Return that not all records were looked at, and which."""
+    share = human_count(inferred.records, "record")
+    return f"a sample: {share}, the first of each shard in equal shares"
+
+
+def left_out_text(inferred: InferredSchema) -> str:
+    """Return that some features are not in, and why."""
+    count = human_count(inferred.left_out, "feature")
+    return f"there are too many names: {count} of records are not in"
+
+
+def loss_text(loss: ShardLoss) -> str:
+    """Return what of a shard is not in the schema."""
+    path = printable(str(loss.path))
+    if loss.whole:
+        return f"{path}: left out, for it holds {printable(loss.content)}"
+    first = loss.faults[0]
+    record = "" if first.record is None else f" (record {first.record})"
+    return (
+        f"{path}: {human_count(loss.count, 'fault')}; what they concern is left out; the first is "
+        f"{first.kind.value} at offset {first.offset}{record}: {printable(first.message)}"
+    )
+
+
+def _table(inferred: InferredSchema) -> Table:
+    rows = []
+    for feature in inferred.features:
+        text = values_text(feature)
+        text = text if len(text) <= _LONGEST_VALUES else values_text(feature, brief=True)
+        rows.append((*_cells(feature, inferred.records), text))
+    return Table(head=_HEAD, rows=rows)
+
+
+def _cells(feature: FeatureStatistics, records: int) -> tuple[str, ...]:
+    dtype = "never set" if feature.dtype is None else feature.dtype.value
+    size = feature.size(records)
+    shape = "[]" if size == 1 else f"[{'*' if size is None else size}]"
+    if feature.is_list:
+        shape = lengths_text(feature)
+    elif size is None and feature.present and feature.min_length != feature.max_length:
+        shape = f"[*] {lengths_text(feature)}"
+    return (
+        name_text(feature.name),
+        "mixed" if feature.conflict else dtype,
+        shape,
+        "all" if feature.present == records else f"{feature.present:,}",
+    )
+
+
+def _notes(inferred: InferredSchema) -> Iterator[str]:
+    for feature in inferred.features:
+        parts = [conflict_text(feature)]
+        if feature.duplicates:
+            count = human_count(feature.duplicates, "record")
+            parts.append(f"more than once in {count}, where the last one counts")
+        if not is_utf8(feature.key):
+            parts.append(
+                "the name is no UTF-8: tf.io takes it as bytes, tf.train.Example refuses the record"
+            )
+        text = "; ".join(part for part in parts if part)
+        if text:
+            yield f"{name_text(feature.name)}: {text}"
+    unset = [f"{name_text(item.name)} {item.unset:,}" for item in inferred.features if item.unset]
+    if unset:
+        yield f"there without a kind, which counts as missing: {_joined(unset)}"
+    if inferred.left_out:
+        yield left_out_text(inferred)
+
+
+def _histogram(feature: FeatureStatistics) -> list[str]:
+    """Return how often each value of a label comes."""
+    distinct = feature.range.distinct
+    words = "".join(c if c.isalpha() else " " for c in feature.name.lower()).split()
+    if not distinct or len(distinct) > _VALUES_LISTED or _LABELS.isdisjoint(words):
+        return []
+    counts = [f"{value_text(value)} ({distinct[value]:,})" for value in sorted(distinct)]
+    return _hanging(f"{name_text(feature.name)}: {_joined(counts)}")
+
+
+def _joined(items: Iterable[str]) -> str:
+    """Join items, each of which stays on one line."""
+    return ", ".join(item.replace(" ", _NO_BREAK) for item in items)
+
+
+def _hanging(text: str) -> list[str]:
+    lines = textwrap.wrap(
+        text,
+        _WIDTH - len(_INDENT),
+        subsequent_indent=_INDENT,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return [line.replace(_NO_BREAK, " ") for line in lines]

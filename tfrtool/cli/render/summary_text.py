@@ -1,0 +1,177 @@
+"""A shard's summary as a page for people, in 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned, Verbatim
+from tfrtool.errors import printable
+from tfrtool.examples.content import decode_text, describe_bytes
+from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.inference import FeatureStatistics
+from tfrtool.examples.parsing import ParsedValue
+from tfrtool.examples.wording import name_text
+from tfrtool.inspection.summary.shard_summary import Sample, ShardSummary
+from tfrtool.inspection.summary.summary_json import shortest_float
+from tfrtool.records.compression import Compression
+from tfrtool.records.framing import Fault, FaultKind
+
+__all__ = ["summary_page"]
+
+_WIDTH = 80
+_FAULTS_SHOWN = 10
+_INDICES_SHOWN = 8
+_NAME_WIDTH = 36
+"""Columns that are set aside for names; longer ones take more."""
+
+_NAMES = {
+    PayloadKind.EXAMPLE: "tf.train.Example",
+    PayloadKind.SEQUENCE_EXAMPLE: "tf.train.SequenceExample",
+    PayloadKind.EVENT: "TensorBoard events",
+    PayloadKind.UNKNOWN: "neither Example nor SequenceExample",
+    PayloadKind.EMPTY: "nothing",
+}
+
+
+def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
+    """Return what ``inspect shard`` shows of a shard."""
+    page: list[Block] = [Heading(printable(str(summary.shard.path))), Facts(_facts(summary))]
+    if summary.faults:
+        page.append(Lines(_faults(summary.faults)))
+    if summary.features:
+        page.append(_features(summary))
+    if summary.hidden:
+        page.append(
+            Lines(
+                [
+                    f"default hides: {name!r} is missing in "
+                    f"{human_count(len(indices), 'record')} ({_listed(indices)})"
+                    for name, indices in summary.hidden.items()
+                ]
+            )
+        )
+    page.extend(_sample(sample, raw) for sample in summary.sample)
+    return page
+
+
+def _facts(summary: ShardSummary) -> list[tuple[str, str]]:
+    shard = summary.shard
+    packed = "not compressed" if shard.compression is Compression.NONE else shard.compression.value
+    return [
+        ("size", f"{human_bytes(shard.bytes)}, {packed}"),
+        ("records", f"{summary.records:,}"),
+        ("payload", f"{_NAMES[summary.payload]}, {human_bytes(summary.payload_bytes)}"),
+        ("CRCs", _crcs(summary)),
+    ]
+
+
+def _crcs(summary: ShardSummary) -> str:
+    parse = sum(fault.kind is FaultKind.PARSE for fault in summary.faults)
+    damage = len(summary.faults) - parse
+    if damage:
+        return Toned(f"{human_count(damage, 'fault')}, see below", Tone.BAD)
+    if not summary.verified:
+        return "those of the lengths hold; those of the payloads were not checked"
+    return Toned("all hold", Tone.GOOD)
+
+
+def _faults(faults: Sequence[Fault]) -> list[str]:
+    lines: list[str] = []
+    for fault in faults[:_FAULTS_SHOWN]:
+        record = "" if fault.record is None else f" (record {fault.record})"
+        lines.append(Toned(f"{fault.kind.value} at offset {fault.offset}{record}", Tone.BAD))
+        lines.append(f"    {printable(fault.message)}")
+    if len(faults) > _FAULTS_SHOWN:
+        more = human_count(len(faults) - _FAULTS_SHOWN, "fault")
+        lines.append(f"... and {more} more; --json lists them all")
+    return lines
+
+
+def _listed(indices: Sequence[int]) -> str:
+    text = ", ".join(map(str, indices[:_INDICES_SHOWN]))
+    return text if len(indices) <= _INDICES_SHOWN else f"{text}, ..."
+
+
+def _features(summary: ShardSummary) -> Table:
+    return Table(
+        head=("feature", "dtype", "present", "values", "content"),
+        rows=[_feature_row(feature, summary.records) for feature in summary.features],
+    )
+
+
+def _feature_row(feature: FeatureStatistics, records: int) -> tuple[str, str, str, str, str]:
+    if feature.dtype is None:
+        dtype = "never set"
+    else:
+        dtype = feature.dtype.value + (" (mixed)" if len(feature.dtypes) > 1 else "")
+    present = "all" if feature.present == records else f"{feature.present:,} of {records:,}"
+    values = _range(feature.min_length, feature.max_length)
+    if feature.is_list:
+        values += " steps"
+        if feature.min_step is not None and feature.max_step is not None:
+            values += f" of {_range(feature.min_step, feature.max_step)}"
+    return name_text(feature.name), dtype, present, values, feature.described_content or ""
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _sample(sample: Sample, raw: bool) -> Lines:
+    record = sample.record
+    title = f"record {record.index} at offset {record.offset}, {len(record.payload):,} bytes"
+    if raw:
+        crcs = f"length CRC {record.length_crc:08x}, payload CRC {record.payload_crc:08x}"
+        return Lines([Toned(f"{title}, {crcs}", Tone.TITLE), Verbatim(repr(record.payload))])
+    if sample.parsed is None:
+        return Lines([Toned(title, Tone.TITLE), f"  {_value(record.payload, _WIDTH - 4)}"])
+    lines: list[str] = [Toned(title, Tone.TITLE)]
+    names = [*sample.parsed.values, *(misfit.name for misfit in sample.parsed.misfits)]
+    width = min(max((len(name_text(name)) for name in names), default=0), _NAME_WIDTH)
+    for name, value in sample.parsed.values.items():
+        note = "  (default)" if name in sample.parsed.defaulted else ""
+        room = _WIDTH - width - 6 - len(note)
+        lines.append(f"  {name_text(name):{width}}  {_value(value, room)}{note}")
+    lines += [
+        Toned(
+            f"  {name_text(misfit.name):{width}}  expected {misfit.expected}, found {misfit.found}",
+            Tone.BAD,
+        )
+        for misfit in sample.parsed.misfits
+    ]
+    return Lines(lines)
+
+
+def _value(value: ParsedValue, room: int) -> str:
+    """Return a value as text in at most ``room`` columns."""
+    if isinstance(value, bytes):
+        return _bytes(value, room)
+    if isinstance(value, float):
+        return str(shortest_float(value))
+    if isinstance(value, int):
+        return str(value)
+    parts: list[str] = []
+    used = 2
+    for number, item in enumerate(value):
+        part = _value(item, max(room // 2, 20))
+        rest = f"... {len(value):,} in all"
+        if number and used + len(part) + 2 + len(rest) > room:
+            parts.append(rest)
+            break
+        parts.append(part)
+        used += len(part) + 2
+    return f"[{', '.join(parts)}]"
+
+
+def _bytes(value: bytes, room: int) -> str:
+    content = describe_bytes(value)
+    if content not in ("text", "binary", "empty"):
+        return f"<{content}, {len(value):,} bytes>"
+    # A text is cut before it is made printable: it may be as long as the file.
+    text = decode_text(value[: 4 * room]) if content == "text" else None
+    shown = repr(value[:room]) if text is None else repr(text[:room])
+    if len(shown) <= room and len(value) <= room:
+        return shown
+    note = f"... {len(value):,} bytes"
+    return shown[: max(room - len(note) - 1, 8)] + note

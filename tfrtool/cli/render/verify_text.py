@@ -1,0 +1,235 @@
+"""What verification found as text for people, in 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Tone, Toned
+from tfrtool.errors import printable
+from tfrtool.examples.example import PayloadKind
+from tfrtool.inspection.verify.dataset_check import DatasetFault
+from tfrtool.inspection.verify.duplicates import DuplicateGroup, Duplicates
+from tfrtool.inspection.verify.verify import VerifyReport
+from tfrtool.inspection.verify.verify_shard import ShardVerdict
+from tfrtool.records.compression import Compression
+from tfrtool.records.framing import FaultKind
+
+__all__ = ["verify_page"]
+
+_WIDTH = 78  # a block of lines stands two columns in
+_SHARDS_SHOWN = 20
+_FAULTS_SHOWN = 5
+_DATASET_FAULTS_SHOWN = 20
+_GROUPS_SHOWN = 5
+_COPIES_SHOWN = 4
+_EACH = {
+    PayloadKind.EXAMPLE: "each is a tf.train.Example",
+    PayloadKind.SEQUENCE_EXAMPLE: "each is a tf.train.SequenceExample",
+    PayloadKind.EVENT: "each is a TensorBoard event",
+    PayloadKind.UNKNOWN: "they are no tf.train.Examples, so that only their CRCs can tell",
+    PayloadKind.EMPTY: "each has no bytes, which is an Example without features",
+}
+_MANY = {
+    PayloadKind.EXAMPLE: "in shards of Examples",
+    PayloadKind.SEQUENCE_EXAMPLE: "in shards of SequenceExamples",
+    PayloadKind.EVENT: "in event files",
+    PayloadKind.UNKNOWN: "in shards of other records",
+    PayloadKind.EMPTY: "without a byte",
+}
+_COMPRESSIONS = {Compression.NONE: "not compressed"}
+_MENDABLE = frozenset(FaultKind) - {FaultKind.NOT_TFRECORD, FaultKind.EMPTY, FaultKind.PARSE}
+
+
+def verify_page(report: VerifyReport) -> Page:
+    """Return what ``verify`` shows: what is wrong, what is worth to be known, and the sum."""
+    page: list[Block] = []
+    wrong = [shard for shard in report.shards if not shard.is_whole]
+    for shard in wrong[:_SHARDS_SHOWN]:
+        page += _shard(shard)
+    if len(wrong) > _SHARDS_SHOWN:
+        more = human_count(len(wrong) - _SHARDS_SHOWN, "shard")
+        page.append(Lines([f"... and faults in {more} more; --json lists them all"]))
+    if report.faults:
+        page += [Heading("all shards together"), Lines(list(_dataset(report.faults)))]
+    if report.duplicates is not None:
+        page += _duplicates(report.duplicates)
+    notes = [*_shard_notes(report.shards), *report.notes]
+    if notes:
+        lines = [line for note in notes for line in _wrapped(printable(note), "- ", "  ")]
+        page += [Heading("notes"), Lines(lines)]
+    page += [Heading(_verdict(report)), Facts(list(_sums(report)))]
+    if not report.is_sound:
+        page.append(Lines(list(_next_steps(report))))
+    return page
+
+
+def _shard(verdict: ShardVerdict) -> list[Block]:
+    lines: list[str] = []
+    if verdict.error is not None:
+        lines.append(Toned(f"{printable(verdict.error)}", Tone.BAD))
+    for fault in verdict.faults[:_FAULTS_SHOWN]:
+        record = "" if fault.record is None else f" (record {fault.record})"
+        lines.append(Toned(f"{fault.kind.value} at offset {fault.offset}{record}", Tone.BAD))
+        lines += _wrapped(printable(fault.message), "    ", "    ")
+    if verdict.n_faults > _FAULTS_SHOWN:
+        more = human_count(verdict.n_faults - _FAULTS_SHOWN, "fault")
+        lines.append(f"... and {more} more; --json lists them all")
+    causes = dict.fromkeys(cause for cause in verdict.causes[:_FAULTS_SHOWN] if cause is not None)
+    for cause in causes:
+        lines += _wrapped(printable(cause), "likely: ", "        ")
+    return [Heading(printable(str(verdict.path))), Lines(lines)]
+
+
+def _dataset(faults: Sequence[DatasetFault]) -> Iterator[str]:
+    for fault in faults[:_DATASET_FAULTS_SHOWN]:
+        yield Toned(f"{fault.kind.value}  {printable(str(fault.path))}", Tone.BAD)
+        yield from _wrapped(printable(fault.message), "    ", "    ")
+    if len(faults) > _DATASET_FAULTS_SHOWN:
+        kinds = Counter(fault.kind.value for fault in faults[_DATASET_FAULTS_SHOWN:])
+        more = " and ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+        yield f"... and {more} more; --json lists them all"
+
+
+def _duplicates(duplicates: Duplicates) -> list[Block]:
+    if not duplicates.groups:
+        return []
+    counts = [
+        (duplicates.across_splits, "in more than one split"),
+        (duplicates.across_labels, "with contradicting labels"),
+        (duplicates.within, "within one split and label"),
+    ]
+    title = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    lines: list[str] = []
+    for group in duplicates.groups[:_GROUPS_SHOWN]:
+        lines += _group(group)
+    total = duplicates.spoiled + duplicates.within
+    if total > _GROUPS_SHOWN:
+        lines.append(f"... and {total - _GROUPS_SHOWN:,} more; --json lists them")
+    return [Heading(f"the same image again: {title}"), Lines(lines)]
+
+
+def _group(group: DuplicateGroup) -> Iterator[str]:
+    for number, copy in enumerate(group.copies[:_COPIES_SHOWN]):
+        facts = [printable(fact) for fact in (copy.split, copy.label, copy.name) if fact]
+        sign = "=" if number else " "
+        text = f"{sign} {printable(copy.path.name)} record {copy.record}"
+        if facts:
+            text += f" ({', '.join(facts)})"
+        yield Toned(text, Tone.BAD) if group.is_fault else text
+    if group.n_copies > _COPIES_SHOWN:
+        yield f"= {group.n_copies - _COPIES_SHOWN:,} more"
+
+
+def _shard_notes(shards: Sequence[ShardVerdict]) -> Iterator[str]:
+    for shard in shards:
+        for conflict in shard.conflicts:
+            yield f"{shard.path.name}: {conflict}: no one description parses both"
+        images = shard.images
+        if images is not None and images.roles is not None and images.roles.image is not None:
+            name = images.roles.image
+            if images.doubtful:
+                yield (
+                    f"{shard.path.name}: {images.doubtful:,} values of {name!r} are no image in a "
+                    "known format, and their size is not that of their pixels"
+                )
+            if images.absent:
+                yield f"{shard.path.name}: {human_count(images.absent, 'record')} without {name!r}"
+
+
+def _verdict(report: VerifyReport) -> str:
+    if report.is_sound:
+        return Toned("all is well", Tone.GOOD)
+    parts = [human_count(report.n_faults, "fault")] if report.n_faults else []
+    if report.unreadable:
+        parts.append(f"{human_count(len(report.unreadable), 'shard')} can't be read")
+    return Toned(", ".join(parts), Tone.BAD)
+
+
+def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
+    names = Counter(
+        _COMPRESSIONS.get(v.shard.compression, v.shard.compression.value)
+        for v in report.shards
+        if v.shard is not None
+    )
+    compression = ", ".join(
+        name if len(names) == 1 else f"{count:,} {name}" for name, count in names.items()
+    )
+    size = human_bytes(report.bytes)
+    shards = human_count(len(report.shards), "shard")
+    yield "read", ", ".join(part for part in (shards, size, compression) if part)
+    lost = sum(shard.lost for shard in report.shards)
+    text = human_count(report.records, "whole record" if lost else "record")
+    yield "records", f"{text}; the CRCs of lengths and payloads hold" if report.records else text
+    payloads = Counter[PayloadKind]()
+    for shard in report.shards:
+        payloads[shard.payload] += shard.records
+    kinds = +payloads
+    if len(kinds) == 1 and not any(
+        f.kind is FaultKind.PARSE for s in report.shards for f in s.faults
+    ):
+        (kind,) = kinds
+        yield "parsed", _EACH[kind]
+    elif kinds:
+        yield "parsed", ", ".join(f"{count:,} {_MANY[kind]}" for kind, count in kinds.items())
+    for found in report.directories:
+        if found.info is not None and found.info.splits:
+            splits = ", ".join(
+                f"{printable(split.name)} {split.records:,}" for split in found.info.splits
+            )
+            yield "metadata", f"dataset_info.json says {splits}"
+    if report.duplicates is not None:
+        yield from _image_sums(report)
+
+
+def _image_sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
+    found = [shard.images for shard in report.shards if shard.images is not None]
+    encoded, pixels = sum(i.encoded for i in found), sum(i.pixels for i in found)
+    if not encoded and not pixels:
+        yield "images", "none found"
+        return
+    faults = sum(i.n_faults for i in found)
+    what = f"looked at, {faults:,} of them broken" if faults else "decoded"
+    parts = [f"{encoded:,} {what}"] if encoded else []
+    counts = sum((Counter(i.features) for i in found), Counter[str]())
+    if len(counts) > 1:
+        parts += [f"{count:,} in {printable(name)!r}" for name, count in counts.most_common(8)]
+    parts += [f"{pixels:,} of bare pixels"] if pixels else []
+    duplicates = report.duplicates
+    if duplicates is not None and not duplicates.groups:
+        parts.append("no two are the same")
+    yield "images", ", ".join(parts)
+
+
+def _next_steps(report: VerifyReport) -> Iterator[str]:
+    mendable = [
+        shard
+        for shard in report.shards
+        if shard.records and any(fault.kind in _MENDABLE for fault in shard.faults)
+    ]
+    if mendable:
+        what = "it" if len(mendable) == 1 else "each"
+        count = human_count(len(mendable), "damaged shard")
+        described = any(found.info is not None for found in report.directories)
+        rest = (
+            "train without what is damaged: tfrtool train DATASET --on-corrupt skip"
+            if described  # a repaired shard would not have the records that its metadata says
+            else "keep the records whose CRCs hold: tfrtool repair SHARD OUT"
+        )
+        text = f"{count}: fetch {what} again from where it is whole, or {rest}"
+        yield from _wrapped(text, "", "")
+    else:
+        yield "tfrtool verify --json lists all faults for programs"
+
+
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

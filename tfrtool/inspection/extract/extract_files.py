@@ -1,0 +1,234 @@
+"""The folder that files are taken out into: nothing half-written, nothing overwritten."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from tfrtool.errors import WriteError, os_reason
+from tfrtool.inspection.extract.extract_earlier import STAGING, check_target, metadata_beside
+from tfrtool.inspection.extract.safe_names import numbered, numbering_key
+from tfrtool.storage.appearing import leftovers, move, private_folder, temporary_name
+from tfrtool.storage.lock import LOCK, locked
+from tfrtool.storage.signals import signals_wait
+
+__all__ = ["FileTree", "Staging", "staging_files"]
+
+_NEW, _OLD = "new", "replaced"
+"""In the folder that files are in until all of them are whole: what comes, and what goes."""
+
+
+class FileTree:
+    """Files below a folder that nobody else writes to, each under a name of its own.
+
+    The file system itself says which names are taken, by its own rules: letter case and Unicode
+    forms may or may not tell names apart. What is remembered grows with the number of folders and
+    of names that were wanted twice, about 200 bytes each, and not with the number of files.
+    """
+
+    def __init__(self, root: Path, final: Path) -> None:
+        """Start with an empty folder.
+
+        Args:
+            root: the folder; it exists.
+            final: where the files are in the end, for what an error says.
+        """
+        self._root = str(root)
+        self._final = final
+        self._folders: dict[tuple[str, str], str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def add(self, parts: Sequence[str], data: bytes) -> str:
+        """Write a file, and return its path below the folder, with ``/`` between folders.
+
+        A name that is taken gets a number: ``1_2.jpg``.
+
+        Args:
+            parts: safe names of folders and, last, of the file.
+            data: the file's bytes.
+
+        Raises:
+            WriteError: the disk is full, or fails otherwise.
+        """
+        path = ""
+        try:
+            folder = ""
+            for part in parts[:-1]:
+                folder = self._folders.get((folder, part)) or self._make_folder(folder, part)
+            path = folder + parts[-1]
+            try:
+                self._write(path, data)
+            except FileExistsError:
+                for path in self._free_names(folder, parts[-1]):
+                    with contextlib.suppress(FileExistsError):
+                        self._write(path, data)
+                        break
+        except OSError as error:
+            raise _write_error(error, self._final / (path or "/".join(parts))) from error
+        return path
+
+    def _write(self, path: str, data: bytes) -> None:
+        # "x" never follows a link, and never opens what is there.
+        with open(f"{self._root}/{path}", "xb", buffering=0) as file:  # noqa: PTH123 - speed
+            written = file.write(data)
+            while written < len(data):
+                written += file.write(memoryview(data)[written:])
+
+    def _make_folder(self, parent: str, part: str) -> str:
+        """Make a folder, and return its path with a ``/`` at its end."""
+        path = parent + part
+        try:
+            os.mkdir(f"{self._root}/{path}")  # noqa: PTH102 - a text, for speed
+        except FileExistsError:  # a file, or a folder that only this file system takes for the same
+            for path in self._free_names(parent, part):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(f"{self._root}/{path}")  # noqa: PTH102
+                    break
+        self._folders[parent, part] = f"{path}/"
+        return f"{path}/"
+
+    def _free_names(self, folder: str, name: str) -> Iterator[str]:
+        # One counter for all names that numbers would make the same: each number is tried once.
+        key = folder + numbering_key(name)
+        while True:
+            number = self._numbers.get(key, 1) + 1
+            self._numbers[key] = number
+            yield folder + numbered(name, number)
+
+
+class Staging:
+    """Files that are not in their final place yet.
+
+    Attributes:
+        tree: where files are added.
+        metadata: a file for a line about each record.
+    """
+
+    def __init__(self, directory: Path, overwrite: bool, files: Path, metadata: BinaryIO) -> None:
+        self._directory = directory
+        self._overwrite = overwrite
+        self._files = files
+        self.tree = FileTree(files / _NEW, directory)
+        self.metadata = metadata
+
+    def write_line(self, line: str) -> None:
+        """Add a line, in ASCII, to the metadata.
+
+        Raises:
+            WriteError: the disk is full, or fails otherwise.
+        """
+        try:
+            self.metadata.write(f"{line}\n".encode("ascii"))
+        except OSError as error:
+            raise _write_error(error, metadata_beside(self._directory)) from error
+
+    def publish(self) -> None:
+        """Give everything its final name, in place of what an earlier extract made.
+
+        The metadata go first and come last: where they are, all files that they name are. An
+        error takes everything back; signals wait.
+
+        Raises:
+            UsageError: something else has come there in the meantime.
+            WriteError: something can't be written.
+        """
+        beside = metadata_beside(self._directory)
+        moved: list[tuple[Path, Path]] = []
+
+        def give(source: Path, target: Path) -> None:
+            moved.append((source, target))
+            move(source, target, replace=False)
+
+        with signals_wait():
+            try:
+                self.metadata.flush()
+                os.fsync(self.metadata.fileno())
+                lines = Path(self.metadata.name)
+                old = check_target(self._directory, self._overwrite, lines)
+                if os.path.lexists(beside):
+                    give(beside, temporary_name(beside))
+                for name in old:
+                    give(self._directory / name, self._files / _OLD / name)
+                for name in os.listdir(self._files / _NEW):  # noqa: PTH208
+                    give(self._files / _NEW / name, self._directory / name)
+                give(lines, beside)
+            except BaseException as error:
+                for source, target in reversed(moved):
+                    if not os.path.lexists(source):
+                        with contextlib.suppress(OSError):
+                            move(target, source)
+                if not isinstance(error, OSError):
+                    raise
+                raise _write_error(error, error.filename2 or error.filename or beside) from error
+            for path in leftovers(beside):  # of this extract, and of those that were killed
+                _remove(path)
+
+
+@contextlib.contextmanager
+def staging_files(directory: Path, *, overwrite: bool = False) -> Iterator[Staging]:
+    """Give a place to write files and metadata in; take it away at the end, with what is in it.
+
+    What a killed process left of such a place is taken away, too.
+
+    Args:
+        directory: the files' final place; it is made if it isn't there, and taken away again if
+            nothing came of it.
+        overwrite: whether what an earlier extract made is replaced.
+
+    Raises:
+        UsageError: there are other files or metadata already, or another process is at work.
+        WriteError: the directory can't be made or written to.
+    """
+    beside = metadata_beside(directory)
+    with contextlib.ExitStack() as cleanup:
+        try:
+            if not os.path.lexists(directory / LOCK):  # else the lock says who is at work
+                check_target(directory, overwrite)
+            made = [path for path in (directory, *directory.parents) if not path.exists()]
+            cleanup.callback(_remove_empty, made)
+            directory.mkdir(parents=True, exist_ok=True)
+            cleanup.enter_context(locked(directory, "extract"))
+            old = check_target(directory, overwrite)
+            for path in (*leftovers(directory / STAGING), *([] if old else leftovers(beside))):
+                _remove(path)
+            files = temporary_name(directory / STAGING)
+            cleanup.callback(_remove, files)
+            for folder in (files, files / _NEW, files / _OLD):
+                private_folder(folder)  # so that no link can be put in the way of what is in it
+            lines = temporary_name(beside)
+            cleanup.callback(_remove, lines)
+            metadata = cleanup.enter_context(_closing(lines.open("xb")))
+        except OSError as error:
+            raise _write_error(error, error.filename or directory) from error
+        yield Staging(directory, overwrite, files, metadata)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for path in folders:  # those that hold something stay
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
+
+@contextlib.contextmanager
+def _closing(file: BinaryIO) -> Iterator[BinaryIO]:
+    try:
+        yield file
+    finally:
+        # Where its last lines don't fit on the disk, something else has failed before.
+        with contextlib.suppress(OSError):
+            file.close()
+
+
+def _write_error(error: OSError, path: str | Path) -> WriteError:
+    return WriteError(f"can't be written: {os_reason(error)}", path=path)

@@ -1,0 +1,1 @@
+"""Whether shards and datasets are whole."""

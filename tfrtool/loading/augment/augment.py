@@ -1,0 +1,105 @@
+"""Random changes of batches of images, as a function of a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfrtool.errors import UsageError
+from tfrtool.loading.augment.augment_options import Augment
+from tfrtool.loading.augment.colour import recolour
+from tfrtool.loading.augment.draws import Draw, whole
+from tfrtool.loading.augment.geometry import move
+from tfrtool.loading.pipeline.load_options import LoadOptions
+
+__all__ = ["augmenter", "epoch_augmenter", "epoch_counter"]
+
+_GREY = 128
+"""The middle of the range: about 0 for a model whose input is centred, as after per-channel
+normalisation in the paper on cutout, and near the mean of photographs (ImageNet's: 124, 116, 104).
+"""
+
+
+def augmenter(augment: Augment) -> Callable[[Any, Any], Any]:
+    """Return the function that changes a batch of images at random.
+
+    It takes images, uint8 or float32 [n, h, w, 3] with values 0..255 and h and w known, and a seed,
+    int64 [2]; it returns images of the same dtype and shape, where uint8 is rounded. All of it
+    is TensorFlow ops that keep no state: the same images and seed give the same result, in any
+    process and with any number of threads. Each image of the batch is changed in its own way.
+
+    The function raises UsageError if the images are of another kind, or too small for what is to be
+    done to them.
+    """
+
+    def apply(images: Any, seed: Any) -> Any:
+        _check(images, augment)
+        shape, dtype = images.shape, images.dtype
+        images = recolour(move(images, seed, augment), seed, augment)
+        if images.dtype != dtype:
+            # Nothing here leaves 0..255 by as much as half a step, so that this is rounding.
+            images = tf.cast(images + 0.5, tf.uint8)
+        if augment.cutout:
+            images = _cut_out(images, seed, augment.cutout)
+        return tf.ensure_shape(images, shape)
+
+    return apply
+
+
+def _check(images: Any, augment: Augment) -> None:
+    shape, dtype = images.shape, images.dtype
+    fits = shape.rank == 4 and shape[-1] == 3 and None not in shape[1:3]
+    if not fits or dtype not in (tf.uint8, tf.float32):
+        raise UsageError(
+            "these can't be augmented",
+            expected="uint8 or float32 images, [n, h, w, 3] with a known height and width",
+            found=f"{dtype.name} {shape}",
+        )
+    augment.check_size(min(shape[1:3]))
+
+
+def _cut_out(images: Any, seed: Any, side: int) -> Any:
+    """Make a square of each image grey.
+
+    Its centre is anywhere in the image, as in the paper: T. DeVries and G. W. Taylor, "Improved
+    Regularization of Convolutional Neural Networks with Cutout", 2017.
+    """
+    count = tf.shape(images)[0]
+    _, height, width, channels = images.shape
+    top = whole(seed, Draw.CUTOUT_ROW, count, height) - side // 2
+    left = whole(seed, Draw.CUTOUT_COLUMN, count, width) - side // 2
+    # Only the rows that the square lies in are read and written. Where it is cut off at an edge,
+    # the row at the edge stands in for those outside: it is written again, with the same pixels.
+    rows = top[:, tf.newaxis] + tf.range(side)
+    rows = tf.clip_by_value(rows, 0, height - 1) + tf.range(count)[:, tf.newaxis] * height
+    columns = tf.repeat(tf.range(width), channels) - left[:, tf.newaxis]
+    inside = tf.logical_and(columns >= 0, columns < side)
+    table = tf.reshape(images, [-1, width * channels])
+    touched = tf.gather(table, rows)
+    touched = tf.where(inside[:, tf.newaxis], tf.cast(_GREY, images.dtype), touched)
+    table = tf.tensor_scatter_nd_update(table, rows[..., tf.newaxis], touched)
+    return tf.reshape(table, [-1, height, width, channels])
+
+
+def epoch_counter(options: LoadOptions) -> Any:
+    """Return a variable with the number of the next epoch.
+
+    Whoever makes a new iterator for each epoch, as Keras' ``fit`` does, gets what one iterator
+    over all of them gives.
+    """
+    return tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
+
+
+def epoch_augmenter(options: LoadOptions) -> Callable[[Any, Any, Any, Any], tuple[Any, Any]] | None:
+    """Return a function that changes a batch, by the epoch's number and the batch's in it."""
+    if options.augment is None or not options.training:
+        return None
+    change = augmenter(options.augment)
+
+    def apply(epoch: Any, number: Any, images: Any, labels: Any) -> tuple[Any, Any]:
+        seed = tf.stack([tf.constant(options.seed, tf.int64), epoch * 2**32 + number])
+        return change(images, seed), labels
+
+    return apply

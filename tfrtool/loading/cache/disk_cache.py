@@ -1,0 +1,294 @@
+"""Decoded images on disk, to be found again by the next epoch and by the next run.
+
+A cache is one file: the pixels of all images, uint8 [images, size, size, 3]; their labels, int64,
+little-endian; and an end that says whose images they are, with a CRC-32C of the pixels, and one of
+labels and end. The end is written last, so a file without it isn't whole.
+
+It is read, and not mapped into memory: where a mapped file is cut, or the disk fails, the system
+ends the whole process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason
+from tfrtool.loading.cache.cache_key import CacheKey
+from tfrtool.records.crc import crc32c, extend_crc32c
+from tfrtool.storage.appearing import TEMPORARY, new_file, private_folder
+from tfrtool.storage.opening import open_regular
+
+__all__ = ["DiskCache", "holds_disk_cache", "open_disk_cache", "write_disk_cache"]
+
+_CHANNELS = 3
+_FAILED = "the cache can't be written"
+_LABEL = np.dtype("<i8")
+_MAGIC = b"tfrimgs2"
+_END = struct.Struct("<8s16sQQI")
+"""The magic, the key's digest, the number of images, their size in pixels, the pixels' CRC."""
+_CRC = struct.Struct("<I")
+
+_WRITE_BATCH = 32
+_BLOCK = 2**16
+_ALIGNED = 64
+"""Bytes: memory that starts at a multiple of them TensorFlow takes as it is, without a copy."""
+_ABANDONED = 3600
+"""Seconds. Writers write every second or so; what none has written to for so long has none."""
+
+
+class DiskCache:
+    """A whole cache, whose file is open as long as this lives.
+
+    Attributes:
+        path: its file.
+        labels: an array, int64 [images].
+    """
+
+    def __init__(self, directory: Path, key: CacheKey) -> None:
+        """Open the file of a key, and see whether it is whole.
+
+        Raises:
+            OSError: it can't be read, or is no regular file.
+            ValueError: it is another user's, not whole, or not what its name says.
+        """
+        self.path = directory / key.file_name
+        self.image_size = key.image_size
+        self._file = open_regular(self.path, follow=False, buffering=0)
+        self._lock = threading.Lock()
+        self._spare: list[bytearray] = []
+        weakref.finalize(self, self._file.close)
+        status = os.fstat(self._file.fileno())
+        labels = key.images * _LABEL.itemsize
+        end = bytearray(labels + _END.size + _CRC.size)
+        self._pixels = key.images * key.image_size**2 * _CHANNELS
+        if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+            raise ValueError("belongs to another user")
+        if status.st_size != self._pixels + len(end):
+            raise ValueError("has another size")
+        self._fill(memoryview(end), self._pixels)
+        self._crc = _END.unpack_from(end, labels)[-1]
+        if end != _end(key, bytes(end[:labels]), self._crc):
+            raise ValueError("is not what its name says")
+        self.labels = np.frombuffer(end, _LABEL, key.images).astype(np.int64)
+
+    def check_pixels(self) -> None:
+        """Read all pixels once.
+
+        Raises:
+            OSError: they can't be read.
+            ValueError: they are not those that were written.
+        """
+        crc, left = 0, self._pixels
+        with self._lock:
+            self._file.seek(0)
+            while left and (block := self._file.read(min(_BLOCK, left))):
+                crc, left = extend_crc32c(crc, block), left - len(block)
+        if left or crc != self._crc:
+            raise ValueError("has other pixels than were written")
+
+    def read(self, rows: Any) -> Any:
+        """Return the images of some rows, uint8 [n, image_size, image_size, 3].
+
+        Raises:
+            ValueError: the file was cut since it was opened, or can't be read.
+        """
+        size = self.image_size**2 * _CHANNELS
+        memory = self._memory(len(rows) * size)
+        try:
+            for place, row in enumerate(rows.tolist()):
+                self._fill(memory[place * size : (place + 1) * size].data, row * size)
+        except OSError as error:
+            raise ValueError(f"{self.path}: the cache can't be read: {os_reason(error)}") from error
+        return memory.reshape(len(rows), self.image_size, self.image_size, _CHANNELS)
+
+    def _memory(self, size: int) -> Any:
+        """Return some bytes where TensorFlow can use them as they are.
+
+        Those that nobody uses any more are given again: clearing fresh ones takes the system half
+        as long as reading an image into them.
+        """
+        with self._lock:
+            block = self._spare.pop() if self._spare else bytearray()
+        if len(block) < size + _ALIGNED:
+            block = bytearray(size + _ALIGNED)
+        whole = np.frombuffer(block, np.uint8)
+        # Whatever part of it is in use keeps this array alive, and no other.
+        weakref.finalize(whole, self._spare.append, block)
+        return whole[-whole.ctypes.data % _ALIGNED :][:size]
+
+    def _fill(self, view: memoryview, offset: int) -> None:
+        while view:
+            if hasattr(os, "preadv"):
+                count = os.preadv(self._file.fileno(), [view], offset)
+            else:
+                with self._lock:
+                    self._file.seek(offset)
+                    block = self._file.read(len(view))
+                count = len(block)
+                view[:count] = block
+            if not count:
+                raise ValueError(
+                    f"{self.path}: the cache was cut while in use; the next run makes another"
+                )
+            view, offset = view[count:], offset + count
+
+
+def holds_disk_cache(directory: Path, key: CacheKey) -> bool:
+    """Tell whether an earlier run has written a whole cache for a key; its pixels are not read."""
+    try:
+        DiskCache(directory, key)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def open_disk_cache(directory: Path, key: CacheKey) -> DiskCache | None:
+    """Return the cache that an earlier run has written for a key; None if there is none.
+
+    What has its name and is no whole cache of this user's is removed, if it can be.
+
+    Args:
+        directory: where caches are.
+        key: of the images wanted.
+    """
+    try:
+        cache = DiskCache(directory, key)
+        cache.check_pixels()
+    except OSError:
+        return None
+    except ValueError:
+        _remove(directory / key.file_name)
+        return None
+    return cache
+
+
+def write_disk_cache(
+    directory: Path,
+    key: CacheKey,
+    decoded: Any,
+    on_images: Callable[[int], None] = lambda _: None,
+) -> DiskCache:
+    """Write all images of a dataset to a cache, and open it.
+
+    What the directory holds for the same purpose with another key is stale, and is removed; so is
+    what writers that were killed have left there. Who is reading it goes on with it.
+
+    Args:
+        directory: where caches are, a folder of this user's and no link; it is made if it isn't
+            there, and then nobody else can look into it.
+        key: of the images.
+        decoded: a ``tf.data.Dataset`` of one epoch in the order of reading: pairs of an image,
+            uint8 [image_size, image_size, 3], and a label, int64 []; or of batches of them.
+        on_images: called with the number of images written so far, again and again.
+
+    Raises:
+        UsageError: the dataset gives something else than such pairs.
+        DatasetError: it gives more or fewer images than the key tells.
+        WriteError: the file can't be written, or there is no room. Nothing is left of it.
+    """
+    batches = _batches(decoded, key)
+    path = directory / key.file_name
+    with os_errors_as(WriteError, directory, _FAILED):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(directory)
+    _make_room(directory, key)
+    with ExitStack() as stack:
+        with os_errors_as(WriteError, path, _FAILED):
+            file = stack.enter_context(new_file(path))
+            Path(file.name).chmod(0o600)
+        labels = np.empty(key.images, _LABEL)
+        done, crc = 0, 0
+        for images, some in batches:
+            more = done + len(some)
+            if more > key.images:
+                raise _miscounted(key, f"at least {more}")
+            labels[done:more] = some.numpy()
+            pixels = images.numpy().tobytes()
+            crc = extend_crc32c(crc, pixels)
+            with os_errors_as(WriteError, path, _FAILED):
+                file.write(pixels)
+            done = more
+            on_images(done)
+        if done != key.images:
+            raise _miscounted(key, str(done))
+        with os_errors_as(WriteError, path, _FAILED):
+            file.write(_end(key, labels.tobytes(), crc))
+            stack.close()
+    try:
+        return DiskCache(directory, key)
+    except (OSError, ValueError) as error:
+        raise WriteError("the cache is gone as soon as it was written", path=path) from error
+
+
+def _make_room(directory: Path, key: CacheKey) -> None:
+    """Remove stale caches, and files that were never finished."""
+    for path in directory.glob(f"{key.slot}-*.images"):
+        if path.name != key.file_name:
+            _remove(path)
+    for path in directory.glob(f"{TEMPORARY}*.images"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime > _ABANDONED:
+                path.unlink()
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _batches(decoded: Any, key: CacheKey) -> Any:
+    """Return what was decoded in batches; refuse what isn't images and labels."""
+    image = [key.image_size, key.image_size, _CHANNELS]
+    spec = decoded.element_spec
+    for rank, batches in ((0, decoded.batch(_WRITE_BATCH)), (1, decoded)):
+        if _is_pair(spec) and _forms(spec) == [("uint8", rank + 3, image), ("int64", rank, [])]:
+            options = tf.data.Options()
+            # Or leaving the iterator waits for the tuner's sleep, of up to 60 s.
+            options.autotune.enabled = False
+            return batches.prefetch(2).with_options(options)
+    raise UsageError(
+        "only decoded images and labels can be cached",
+        expected=f"uint8 {image} and int64 [], or batches of them",
+        found=spec,
+    )
+
+
+def _is_pair(spec: Any) -> bool:
+    return (
+        isinstance(spec, tuple)
+        and len(spec) == 2
+        and all(isinstance(part, tf.TensorSpec) and part.shape.rank is not None for part in spec)
+    )
+
+
+def _forms(spec: Any) -> list[Any]:
+    """Return the dtypes, ranks and innermost sizes of pairs of images and labels."""
+    images, labels = spec
+    return [
+        (images.dtype.name, images.shape.rank, images.shape.as_list()[-3:]),
+        (labels.dtype.name, labels.shape.rank, []),
+    ]
+
+
+def _miscounted(key: CacheKey, found: str) -> DatasetError:
+    return DatasetError(
+        "the dataset does not give the images to be cached", expected=key.images, found=found
+    )
+
+
+def _end(key: CacheKey, labels: bytes, pixels: int) -> bytes:
+    """Return all that follows the pixels, of which the CRC is given."""
+    end = _END.pack(_MAGIC, bytes.fromhex(key.digest), key.images, key.image_size, pixels)
+    return labels + end + _CRC.pack(extend_crc32c(crc32c(labels), end))

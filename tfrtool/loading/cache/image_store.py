@@ -1,0 +1,172 @@
+"""All images of a split in memory, in one piece: filled on the way, and read at random."""
+
+from __future__ import annotations
+
+import mmap
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrtool.loading.cache.disk_cache import DiskCache
+from tfrtool.loading.pipeline.order import Order
+from tfrtool.loading.pipeline.reading import plain
+
+__all__ = ["ImageStore"]
+
+_CHUNK = 32
+"""Images that are stored at a time: each time costs a call of Python."""
+
+_END = -1
+
+
+class ImageStore:
+    """Decoded images and their labels, each in a row of one tensor, or of a file.
+
+    tf.data's own cache keeps a tensor for each image, and a batch is copied together from these.
+    From one tensor it is gathered in a single operation, in less time; the order of an epoch can
+    be any, for no buffer limits it; and the memory is that of the pixels and no more.
+
+    The first iterator that comes fills the store on its way, and asks for rows once they are
+    there. TensorFlow is given the memory itself, and so sees what is written to it later. Another
+    iterator that comes meanwhile stores the same images in the same rows.
+    """
+
+    def __init__(self, images: int, image_size: int) -> None:
+        """Make room for some images."""
+        self._images = _pages((images, image_size, image_size, 3), np.uint8)
+        self._labels = _pages((images,), np.int64)
+        self._tensors = _as_tensor(self._images), _as_tensor(self._labels)
+        self._count = images
+        self._full = False
+        self._cache: DiskCache | None = None
+
+    @classmethod
+    def of(cls, cache: DiskCache) -> ImageStore:
+        """Return a full store of what a file holds."""
+        store = cls(0, cache.image_size)
+        store._tensors = store._tensors[0], tf.constant(cache.labels)
+        store._count, store._full, store._cache = len(cache.labels), True, cache
+        return store
+
+    def missing(self) -> Any:
+        """Return whether there are rows to be filled yet, bool [], as a part of a graph."""
+        missing = tf.numpy_function(_weak(self._is_missing), (), tf.bool)
+        missing.set_shape([])
+        return missing
+
+    def steps(self, decoded: Any, order: Order, epochs: int, counter: Any) -> Any:
+        """Return the numbers of the steps to take, as soon as their rows are there.
+
+        Args:
+            decoded: a ``tf.data.Dataset`` of pairs of an image, uint8 [size, size, 3], and a
+                label, int64 []; in every iteration the same in the same order, or nothing where
+                nothing is missing.
+            order: which rows a step takes.
+            epochs: how many an iterator goes through.
+            counter: a variable, the number of the first of them.
+
+        Returns:
+            A ``tf.data.Dataset`` of int64 []: steps are counted through all epochs, from epoch 0.
+        """
+        chunks = decoded.batch(_CHUNK).enumerate().map(plain(self._stored))
+        rows = chunks.concatenate(tf.data.Dataset.from_tensors(np.int64(_END)))
+
+        def ready(state: tuple[Any, Any], stored: Any) -> tuple[Any, Any]:
+            """Return the steps that the last chunk was needed for; at the end all that remain."""
+            epoch, done = state
+            epoch = tf.cond(epoch < 0, lambda: counter.assign_add(epochs) - epochs, lambda: epoch)
+            upto = tf.cond(
+                stored < 0,
+                lambda: tf.constant(epochs * order.steps, tf.int64),
+                lambda: order.ready(epoch, stored),
+            )
+            start = epoch * order.steps
+            return (epoch, upto), (start + done, start + upto)
+
+        state = (np.int64(-1), np.int64(0))
+        steps = rows.map(plain(self._checked)).scan(state, plain(ready))
+        return steps.flat_map(plain(tf.data.Dataset.range))
+
+    def gather(self, rows: Any) -> tuple[Any, Any]:
+        """Return the images, uint8 [n, size, size, 3], and labels, int64 [n], of rows."""
+        images, labels = self._tensors
+        if self._cache is None:
+            return tf.gather(images, rows), tf.gather(labels, rows)
+        read = tf.numpy_function(_weak(self._read), (rows,), tf.uint8)
+        read.set_shape([None, *images.shape[1:]])
+        return read, tf.gather(labels, rows)
+
+    def _stored(self, number: Any, chunk: tuple[Any, Any]) -> Any:
+        """Store a chunk, and return how many rows there are, int64 []."""
+        end = tf.numpy_function(_weak(self._store), (number, *chunk), tf.int64)
+        end.set_shape([])
+        return end
+
+    def _store(self, number: Any, images: Any, labels: Any) -> Any:
+        start = int(number) * _CHUNK
+        end = start + len(labels)
+        if end > self._count:
+            raise ValueError(f"there are more than the {self._count} images that were counted")
+        # When another iterator has filled it midway, this one misses shards, and counts wrongly.
+        if not self._full:
+            self._images[start:end] = images
+            self._labels[start:end] = labels
+            self._full = end == self._count
+        return np.int64(end)
+
+    def _checked(self, stored: Any) -> Any:
+        """Return what was stored, when the end comes no earlier than it should."""
+        checked = tf.numpy_function(_weak(self._check), (stored,), tf.int64)
+        checked.set_shape([])
+        return checked
+
+    def _read(self, rows: Any) -> Any:
+        if self._cache is None:
+            raise ValueError("the images are in memory")
+        return self._cache.read(rows)
+
+    def _is_missing(self) -> Any:
+        return np.bool_(not self._full)
+
+    def _check(self, stored: Any) -> Any:
+        if stored == _END and not self._full:
+            raise ValueError(f"there are fewer than the {self._count} images that were counted")
+        return stored
+
+
+def _weak(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a method as long as its object lives.
+
+    TensorFlow keeps the functions of graphs for ever, in the outermost graph, and with them would
+    keep the images. The pipeline's own functions keep the object alive as long as it is needed.
+    """
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        found = reference()
+        if found is None:
+            raise RuntimeError("the pipeline is gone")
+        return found(*args)
+
+    return call
+
+
+def _pages(shape: tuple[int, ...], dtype: type) -> Any:
+    """Return an array of memory that is not touched yet, where TensorFlow can use it as it is.
+
+    It comes in pages from the system. NumPy's own memory of this size would be asked for in huge
+    pages, which the system takes longer to find than it takes to decode the images.
+    """
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return np.frombuffer(mmap.mmap(-1, max(size, 1)), dtype, count=int(np.prod(shape))).reshape(
+        shape
+    )
+
+
+def _as_tensor(array: Any) -> Any:
+    """Return a tensor of the memory of an array."""
+    with tf.device("CPU:0"):
+        return tf.experimental.dlpack.from_dlpack(array.__dlpack__())

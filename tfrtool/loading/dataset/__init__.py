@@ -1,0 +1,1 @@
+"""A dataset on disk, and which of its records can be used."""

@@ -1,0 +1,181 @@
+"""How records become batches."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfrtool.errors import UsageError
+from tfrtool.loading.augment.augment_options import Augment
+from tfrtool.storage.locations import take_paths
+from tfrtool.storage.words import take_words
+
+__all__ = ["Cache", "Holdout", "LoadOptions", "Recipe", "Rescale"]
+
+_NUMBERS = ("cycle_length", "block_length", "parallel_calls", "batched_parse", "shuffle_buffer")
+
+
+class Recipe(enum.Enum):
+    """Which pipeline is built; the values are those of the CLI.
+
+    TFRTOOL is ours. NOTEBOOK is the published one: interleave with cycle 4 and block 1, map on
+    all cores, float32 cache in memory, shuffle 1024, batch, prefetch. NAIVE has none of these:
+    one shard after the other, one record after the other.
+    """
+
+    TFRTOOL = "tfrtool"
+    NOTEBOOK = "notebook"
+    NAIVE = "naive"
+
+
+class Cache(enum.Enum):
+    """What is kept between epochs, and where; the values are those of the CLI.
+
+    MEMORY and DISK keep decoded images as uint8. FEATURES keeps what a frozen base makes of them,
+    in memory: it is for training, and no loader has it. NONE decodes again in every epoch.
+    """
+
+    FEATURES = "features"
+    MEMORY = "memory"
+    DISK = "disk"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescale:
+    """The linear map from pixel values, 0 to 255, to what a model takes: ``x * scale + offset``.
+
+    Attributes:
+        scale: for all channels, or for each of the three that come out.
+        offset: likewise.
+        bgr: whether the channels are reversed first, as models that came from Caffe want them.
+    """
+
+    scale: float | tuple[float, float, float]
+    offset: float | tuple[float, float, float]
+    bgr: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdout:
+    """A part of a split: every so many records, counted shard after shard.
+
+    Which they are is decided by the shards and the fraction alone, so that it is the same in every
+    epoch, with every recipe and cache, and in every process.
+
+    Attributes:
+        fraction: the part that is held out, above 0 and below 1.
+        held_out: whether this is that part, or the rest.
+    """
+
+    fraction: float
+    held_out: bool
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction < 1:
+            raise UsageError(
+                "the part to hold out is impossible",
+                expected="a fraction above 0 and below 1",
+                found=self.fraction,
+            )
+
+    def count(self, records: int) -> int:
+        """Return how many of ``records`` records belong to this part."""
+        held = self.count_held(records)
+        return held if self.held_out else records - held
+
+    def count_held(self, records: int) -> int:
+        """Return how many of ``records`` records are held out."""
+        return int(records * self.fraction)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How records become batches of images and labels.
+
+    Attributes:
+        image_size: images are resized to this many pixels, both ways.
+        split: which split of the dataset.
+        rescale: applied to pixel values last, in float32; 0 to 1 by default. None leaves pixels
+            as uint8, from 0 to 255.
+        batch_size: images in a batch; the last batch of an epoch may have fewer. Where a
+            strategy distributes them, this is the batch of all replicas together.
+        recipe: which pipeline.
+        cache: where decoded images are kept; of the other recipes, NOTEBOOK keeps float32 images
+            in memory and NAIVE nothing, whatever this says.
+        cache_directory: where a cache on disk is; None is the user's own cache directory.
+        augment: changes to images, drawn anew for each image in each epoch; not for NOTEBOOK.
+        training: whether the order changes from epoch to epoch; without, it is always the same,
+            and images are not augmented.
+        seed: decides that order, and what is drawn.
+        epochs: how many epochs one iterator goes through; each ends with a batch of its own.
+        first_epoch: the number of the first of them, from 0. Order and draws depend on the seed
+            and on the epoch's number alone.
+        deterministic: whether the same seed gives the same order; without, images come as soon as
+            they are ready.
+        cycle_length: shards read at a time; None is 4, or all if there are fewer.
+        block_length: records taken from a shard in a row; None is 1.
+        parallel_calls: images decoded at a time; None is the number of cores.
+        batched_parse: records parsed at a time, as one batch; None parses one by one.
+        shuffle_buffer: images to draw the next from; None is all of them where they are cached,
+            and elsewhere 1024, or as many as 32 MiB of records hold.
+        prefetch: batches made ahead; None is 2.
+        holdout: only this part of the split.
+    """
+
+    image_size: int
+    split: str = "train"
+    rescale: Rescale | None = Rescale(scale=1 / 255, offset=0.0)
+    batch_size: int = 32
+    recipe: Recipe = Recipe.TFRTOOL
+    cache: Cache = Cache.NONE
+    cache_directory: Path | None = None
+    augment: Augment | None = None
+    training: bool = True
+    seed: int = 0
+    epochs: int = 1
+    first_epoch: int = 0
+    deterministic: bool = True
+    cycle_length: int | None = None
+    block_length: int | None = None
+    parallel_calls: int | None = None
+    batched_parse: int | None = None
+    shuffle_buffer: int | None = None
+    prefetch: int | None = None
+    holdout: Holdout | None = None
+
+    def __post_init__(self) -> None:
+        take_words(self, recipe=Recipe, cache=Cache)
+        take_paths(self, "cache_directory")
+        for name in ("image_size", "batch_size", "epochs"):
+            self._require(name, 1)
+        for name in _NUMBERS:
+            if getattr(self, name) is not None:
+                self._require(name, 1)
+        self._require("first_epoch", 0)
+        if self.prefetch is not None:
+            self._require("prefetch", 0)
+        if not 0 <= self.seed < 2**32:
+            raise UsageError("impossible seed", expected="0 to 2**32 - 1", found=self.seed)
+        if self.cache is Cache.FEATURES:
+            raise UsageError("a loader has no base whose features it could keep")
+        if self.recipe is not Recipe.TFRTOOL:
+            self._require_ours()
+
+    def _require_ours(self) -> None:
+        """Refuse what the published pipelines don't have: they are compared, and not changed."""
+        augment = () if self.recipe is Recipe.NAIVE else ("augment",)
+        for name in (*augment, *_NUMBERS, "prefetch"):
+            if getattr(self, name) is not None:
+                raise UsageError(
+                    f"the recipe {self.recipe.value!r} has no choice of {name.replace('_', ' ')}"
+                )
+
+    def _require(self, name: str, least: int) -> None:
+        if getattr(self, name) < least:
+            raise UsageError(
+                f"impossible {name.replace('_', ' ')}",
+                expected=f"at least {least}",
+                found=getattr(self, name),
+            )

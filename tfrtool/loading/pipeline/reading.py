@@ -1,0 +1,80 @@
+"""The records of a split as tf.data reads them: shard by shard, or several at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrtool.loading.dataset.dataset import Split
+from tfrtool.loading.pipeline.load_options import Holdout
+from tfrtool.records.compression import Compression
+
+__all__ = ["part_reader", "plain", "shard_paths", "shard_reader"]
+
+plain = tf.autograph.experimental.do_not_convert
+"""Marks a function of tensors as one without ``if`` or ``for`` over them. Else TensorFlow parses
+and compiles it anew in every process, which takes as long as decoding some hundred images."""
+
+_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
+
+
+def shard_paths(split: Split) -> list[str]:
+    """Return the paths of a split's shards, in order."""
+    return [os.fspath(path) for path in split.shards]
+
+
+def shard_reader(split: Split) -> Callable[[Any], Any]:
+    """Return a function from the path of a shard, or of several, to their serialized records."""
+    kind = _TYPES[split.compression]
+    read: Callable[[Any], Any] = plain(
+        lambda path: tf.data.TFRecordDataset(path, compression_type=kind)
+    )
+    return read
+
+
+def part_reader(
+    split: Split, holdout: Holdout | None, share: tuple[int, int] = (0, 1)
+) -> Callable[[Any], Any]:
+    """Return a function from the number of a shard to its serialized records of a part.
+
+    What belongs to the part is told by a record's place in its shard, and not by when it comes:
+    the order of reading has no say in it.
+
+    Args:
+        split: where the records are.
+        holdout: which part of them; None is all.
+        share: a number and a count: of the part, only every so manieth record from that one on.
+    """
+    kind = _TYPES[split.compression]
+    paths = tf.constant(shard_paths(split))
+    if holdout is None and share == (0, 1):
+        whole: Callable[[Any], Any] = plain(
+            lambda shard: tf.data.TFRecordDataset(paths[shard], compression_type=kind)
+        )
+        return whole
+    belongs = tf.constant(_belongs(split.records, holdout, share))
+    ends = tf.constant(np.cumsum((0, *split.lengths)))
+
+    def read(shard: Any) -> Any:
+        # Told of all records beforehand: a formula for each would take longer than parsing one.
+        own = tf.data.Dataset.from_tensor_slices(belongs[ends[shard] : ends[shard + 1]])
+        records = tf.data.TFRecordDataset(paths[shard], compression_type=kind)
+        both = tf.data.Dataset.zip(own, records).filter(plain(lambda mine, _record: mine))
+        return both.map(plain(lambda _mine, record: record))
+
+    marked: Callable[[Any], Any] = plain(read)
+    return marked
+
+
+def _belongs(total: int, holdout: Holdout | None, share: tuple[int, int]) -> Any:
+    """Return for each record of a split whether it belongs to a part, bool [total]."""
+    belongs = np.ones(total, np.bool_)
+    if holdout is not None:
+        held = np.arange(total + 1) * holdout.count_held(total) // total
+        belongs = (held[1:] > held[:-1]) == holdout.held_out
+    index, count = share
+    return belongs & ((np.cumsum(belongs) - 1) % count == index)

@@ -1,0 +1,114 @@
+"""The published pipelines, to the letter, to measure ours against."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfrtool.examples.example import DType
+from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.forms import ImageEncoding
+from tfrtool.loading.pipeline.decode import float_decoder, parser
+from tfrtool.loading.pipeline.load_options import LoadOptions, Recipe, Rescale
+from tfrtool.loading.pipeline.reading import part_reader
+from tfrtool.loading.pipeline.rescale import rescaler
+
+__all__ = ["NAIVE", "NOTEBOOK", "Stage", "load_published"]
+
+_CYCLE, _SHUFFLE = 4, 1024
+
+
+class Stage(enum.Enum):
+    """What the published pipeline does beyond reading, decoding and batching."""
+
+    INTERLEAVE = "interleave"
+    PARALLEL_MAP = "parallel map"
+    CACHE = "cache"
+    PREFETCH = "prefetch"
+
+
+NAIVE: frozenset[Stage] = frozenset()
+"""One shard after the other, one record after the other, again in every epoch."""
+
+NOTEBOOK = frozenset(Stage)
+"""Interleave with cycle 4 and block 1, map on all cores, float32 cache in memory, shuffle 1024,
+batch, prefetch."""
+
+STAGES_OF = {Recipe.NAIVE: NAIVE, Recipe.NOTEBOOK: NOTEBOOK}
+
+
+def load_published(
+    dataset: Dataset, options: LoadOptions, images: int, stages: frozenset[Stage]
+) -> Any:
+    """Build the published pipeline, or a part of it.
+
+    Args:
+        dataset: where the records are.
+        options: of these, what the published pipeline has: split, image size, rescaling, batch
+            size, seed and what is held out; and for the naive one, how images are augmented.
+        images: how many an epoch has.
+        stages: what it does of all that it could.
+
+    Returns:
+        A ``tf.data.Dataset`` of one epoch, of batches of float32 [n, size, size, 3] and labels.
+    """
+    split = dataset.split(options.split)
+    files, read = tf.data.Dataset.range(len(split.shards)), part_reader(split, options.holdout)
+    if Stage.INTERLEAVE in stages:
+        records = files.interleave(read, cycle_length=_CYCLE, block_length=1)
+    else:
+        records = files.flat_map(read)
+    augment = epoch_augmenter(options)
+    rescale = rescaler(options.rescale or Rescale(scale=1.0, offset=0.0))
+    decode = _float_decoder(dataset, options, None if augment else rescale)
+    if Stage.PARALLEL_MAP in stages:
+        decoded = records.map(decode, num_parallel_calls=os.cpu_count() or 1)
+    else:
+        decoded = records.map(decode)
+    if Stage.CACHE in stages:
+        decoded = decoded.cache()
+        # Drawing from what is not cached would decode no more, but the naive recipe doesn't.
+        if options.training:
+            decoded = decoded.shuffle(min(_SHUFFLE, images), seed=options.seed)
+    batches = decoded.batch(options.batch_size)
+    if augment is not None:
+        counter = epoch_counter(options)
+
+        def augmented(epoch: Any) -> Any:
+            changed = batches.enumerate().map(lambda number, pair: augment(epoch, number, *pair))
+            return changed.map(lambda images, labels: (rescale(images), labels))
+
+        epochs = tf.data.Dataset.range(1).map(lambda _: counter.assign_add(1) - 1)
+        return epochs.flat_map(augmented)
+    return batches.prefetch(tf.data.AUTOTUNE) if Stage.PREFETCH in stages else batches
+
+
+def _float_decoder(
+    dataset: Dataset, options: LoadOptions, rescale: Callable[[Any], Any] | None
+) -> Callable[[Any], Any]:
+    """Decode as the published code does: all in float32, and rescaled before the cache."""
+    encoded = dataset.image_form.encoding is ImageEncoding.ENCODED
+    size = (options.image_size, options.image_size)
+    parse = parser(dataset)
+
+    def published(record: Any) -> tuple[Any, Any]:
+        features = parse(record)
+        image = tf.io.decode_jpeg(features[dataset.image_feature], channels=3)
+        return tf.image.resize(image, size), features[dataset.label_feature]
+
+    decode: Callable[[Any], Any] = published
+    if not encoded or dataset.label_dtype is not DType.INT64:
+        decode = float_decoder(dataset, options.image_size)  # nothing is published for these
+    if rescale is None:
+        return decode
+
+    def rescaled(record: Any) -> tuple[Any, Any]:
+        image, label = decode(record)
+        return rescale(image), label
+
+    return rescaled

@@ -1,0 +1,111 @@
+"""What SOURCE means: told from its form, and from what lies there."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
+from tfrtool.records.decoys import describe_content, is_text
+from tfrtool.sources.archives.tar_archive import list_tar, peek, starts_tar
+from tfrtool.sources.archives.zip_archive import list_zip
+from tfrtool.sources.folders.class_layout import LabelFrom, arrange
+from tfrtool.sources.folders.globs import is_pattern, list_matches
+from tfrtool.sources.folders.listing import Listing
+from tfrtool.sources.folders.walk import list_directory
+from tfrtool.sources.items import Source
+from tfrtool.storage.opening import open_regular
+
+__all__ = ["LabelFrom", "open_source"]
+
+_HEAD = 512
+"""Bytes that tell what a file is: a tar header has that many."""
+
+_TFDS = "tfds:"
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
+"""Names of tables, in lower case; other texts are looked at as tables too."""
+
+_EXPECTED = (
+    "a directory, a .zip or .tar(.gz) archive, a CSV or JSON Lines table, a quoted pattern, "
+    "or tfds:NAME"
+)
+
+
+def open_source(
+    argument: str,
+    label_from: LabelFrom,
+    scratch: Path,
+    root: Path | None = None,
+    before_preparing: Callable[[], None] = lambda: None,
+) -> Source:
+    """List the items of a source.
+
+    What a file is, its content tells, not its name.
+
+    Args:
+        argument: a directory; a zip archive, or a tar archive, compressed or not; a CSV or JSON
+            Lines table; a pattern such as ``photos/*/*.jpg``; or ``tfds:`` and a dataset of TFDS.
+        label_from: where the labels of files come from; tables and TFDS say it themselves.
+        scratch: a folder for what must be kept while items are read; the caller removes it.
+        root: a folder besides a table's own that its paths may lead to.
+        before_preparing: called when TFDS is about to prepare a dataset, which loads TensorFlow.
+
+    Raises:
+        UsageError: what follows ``tfds:`` is no dataset's name; or there is a root and no table.
+        SourceError: there is no such source, or it holds nothing that can be used.
+        WriteError: what must be kept can't be written.
+    """
+    if argument.startswith(_TFDS):
+        from tfrtool.sources.tfds.tfds import read_tfds
+
+        _check_no_root(root, argument)
+        return read_tfds(argument.removeprefix(_TFDS), before_preparing)
+    listing = _list(argument, scratch)
+    if listing is None:
+        from tfrtool.sources.tables.tables import read_table
+
+        return read_table(Path(argument), root)
+    _check_no_root(root, argument)
+    return arrange(listing, label_from, argument)
+
+
+def _check_no_root(root: Path | None, argument: str) -> None:
+    if root is not None:
+        raise UsageError("is no table, and only a table's paths can need a root", path=argument)
+
+
+def _list(argument: str, scratch: Path) -> Listing | None:
+    """List a tree of files; None for what may be a table."""
+    path = os.path.abspath(argument)  # noqa: PTH100 - links stay
+    try:
+        status = os.stat(argument)  # noqa: PTH116
+    except (OSError, ValueError) as error:
+        if is_pattern(argument):
+            return list_matches(argument)
+        reason = os_reason(error) if isinstance(error, OSError) else str(error)
+        raise SourceError(f"can't be read: {reason}", path=argument, expected=_EXPECTED) from error
+    if stat.S_ISDIR(status.st_mode):
+        return list_directory(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise SourceError("neither a file nor a folder", path=argument, expected=_EXPECTED)
+    return _list_archive(path, argument, scratch)
+
+
+def _list_archive(path: str, argument: str, scratch: Path) -> Listing | None:
+    """List an archive, of whichever kind its content says; None for what may be a table."""
+    with os_errors_as(SourceError, argument):
+        if starts_tar(peek(path, _HEAD)):
+            return list_tar(path, scratch)
+        with open_regular(path) as file:
+            head = file.read(_HEAD)
+            is_zip = head.startswith(b"PK\x03\x04") or zipfile.is_zipfile(file)
+    if is_zip:
+        return list_zip(path)
+    if path.lower().endswith(_TABLES) or (head.strip() and is_text(head)):
+        return None
+    raise SourceError(
+        "not a source of images", path=argument, expected=_EXPECTED, found=describe_content(head)
+    )

@@ -1,0 +1,209 @@
+"""The paths of a table: what they are relative to, and which files they mean."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import stat
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from urllib.parse import unquote, urlsplit
+
+from tfrtool.sources.folders.folder_reader import read_file
+from tfrtool.sources.items import Item
+from tfrtool.sources.tables.table_rows import Row
+from tfrtool.storage.limits import MAX_PATH_LENGTH
+
+__all__ = [
+    "Bounds",
+    "OutsideError",
+    "RefusedRowError",
+    "TableReader",
+    "find_reader",
+    "plain_path",
+    "spellings",
+]
+
+_SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_MOST_FOLDERS = 32
+"""Leading folders that are tried without; tables are moved with their images, not deep trees."""
+
+
+class RefusedRowError(Exception):
+    """A row can't be an item; says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReader:
+    """Reads items whose keys are paths as a table has them.
+
+    Attributes:
+        root: the folder that they are relative to.
+        dropped: what relative keys start with, up to a slash, that isn't there below the root.
+    """
+
+    root: str
+    dropped: str = ""
+
+    def __post_init__(self) -> None:
+        if self.dropped and not self.dropped.endswith("/"):
+            raise ValueError("whole folders are dropped, with their slash")
+
+    def read(self, item: Item) -> bytes:
+        """Return all bytes of an item's file."""
+        return read_file(self.describe(item), item.bytes)
+
+    def describe(self, item: Item) -> str:
+        """Return the path of an item's file."""
+        return self.path_of(item.key)
+
+    def path_of(self, key: str) -> str:
+        """Return the path of the file that a key means."""
+        return os.path.join(self.root, key.removeprefix(self.dropped))  # noqa: PTH118
+
+
+class OutsideError(Exception):
+    """A file is not where a table's files may be; says where it is."""
+
+
+class Bounds:
+    """The folders that a table may name files in; links don't lead out of them either.
+
+    A table comes with its images, and whoever wrote it may not know whose machine it is read on.
+    """
+
+    def __init__(self, folder: str, root: str | None) -> None:
+        """Set the bounds.
+
+        Args:
+            folder: the table's own folder, absolute.
+            root: another one that the user gave, absolute.
+        """
+        self._bounds = tuple(_real_folder(place) for place in (folder, root) if place is not None)
+        self._outside: dict[str, bool] = {}  # by folder: there are fewer than files
+
+    def look(self, path: str) -> os.stat_result:
+        """Return the status of a file.
+
+        Raises:
+            OutsideError: it is out of bounds, wherever it seems to be.
+            OSError: it can't be looked at.
+        """
+        folder = path[: max(path.rfind("/"), path.rfind(os.sep)) + 1]
+        outside = self._outside.get(folder)
+        if outside is None:
+            outside = not _real_folder(folder).startswith(self._bounds)
+            self._outside[folder] = outside
+        if outside:
+            raise OutsideError(os.path.realpath(path))
+        status = os.lstat(path)  # a Path costs twice as much
+        if not stat.S_ISLNK(status.st_mode):
+            return status
+        if not (real := os.path.realpath(path)).startswith(self._bounds):
+            raise OutsideError(real)
+        return os.stat(path)  # noqa: PTH116
+
+
+def _real_folder(folder: str) -> str:
+    return os.path.join(os.path.realpath(folder), "")  # noqa: PTH118 - with a slash at its end
+
+
+def find_reader(
+    read: Callable[[], Iterable[Row]], folder: str, root: str | None = None
+) -> TableReader:
+    """Find out what the relative paths of a table are relative to.
+
+    Args:
+        read: reads the table from its start; called twice at most, and seldom to its end.
+        folder: the table's own folder, absolute.
+        root: the folder that they are relative to where not one file is found there; absolute.
+
+    Raises:
+        SourceError: the table can't be read.
+    """
+    beside, other = TableReader(root=folder), TableReader(root=root or folder)
+    from_root = False
+    common: list[str] | None = None
+    for name in _relative_paths(read()):
+        if _is_there(name, beside):
+            return beside
+        from_root = from_root or _is_there(name, other)
+        folders = name.split("/")[:-1][:_MOST_FOLDERS]
+        common = folders if common is None else _common(common, folders)
+    if from_root:
+        return other
+    moved = [
+        TableReader(root=folder, dropped="/".join(common[:count]) + "/")
+        for count in range(1, len(common or ()) + 1)
+        if common
+    ]
+    for name in _relative_paths(read()) if moved else ():
+        for reader in moved:
+            if _is_there(name, reader):
+                return reader
+    return beside
+
+
+def _relative_paths(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        try:
+            name = plain_path(row.path)
+        except RefusedRowError:
+            continue
+        if not posixpath.isabs(name):
+            yield name
+
+
+def _common(one: list[str], other: list[str]) -> list[str]:
+    return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
+
+
+def _is_there(name: str, reader: TableReader) -> bool:
+    return any(os.path.isfile(reader.path_of(key)) for key in spellings(name, reader))  # noqa: PTH113
+
+
+def spellings(name: str, reader: TableReader) -> Iterator[str]:
+    """Yield the keys that a path may mean."""
+    if posixpath.isabs(name) and not reader.dropped:
+        # The same file has the same key, however the table is written and wherever it lies.
+        yield name.removeprefix(reader.root.rstrip("/") + "/")
+        return
+    yield name
+    if "\\" in name and os.sep == "/":  # the table was made on Windows
+        yield posixpath.normpath(name.replace("\\", "/"))
+
+
+def plain_path(path: str) -> str:
+    """Return a path of a table in its simplest form."""
+    if not path:
+        raise RefusedRowError("no path")
+    if len(path) > MAX_PATH_LENGTH:
+        raise RefusedRowError(f"its path is longer than {MAX_PATH_LENGTH:,} characters")
+    _check_printable(path)
+    match = _SCHEME.match(path)
+    if match is not None:
+        path = _local(path, match["scheme"].lower())
+        _check_printable(path)
+    path = posixpath.normpath(path)
+    return "/" + path.lstrip("/") if path.startswith("//") else path
+
+
+def _local(uri: str, scheme: str) -> str:
+    """Return the path that a URI of a local file means."""
+    if scheme != "file":
+        raise RefusedRowError(f"{scheme}:// can't be read; download it first")
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise RefusedRowError("not a URI") from None
+    if parts.netloc not in ("", "localhost") or not parts.path:
+        raise RefusedRowError("not the URI of a local file")
+    return unquote(parts.path, errors="surrogateescape")
+
+
+def _check_printable(path: str) -> None:
+    if any(unicodedata.category(c) in ("Cc", "Cs") for c in path):
+        raise RefusedRowError("its path can't be printed")

@@ -1,0 +1,1 @@
+"""TFDS' own datasets."""

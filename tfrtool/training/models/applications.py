@@ -1,0 +1,177 @@
+"""The models of keras.applications: found by name, each with its own preprocessing."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import inspect
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from tfrtool.errors import UsageError, WeightsError
+from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.training.models.model_choice import IMAGENET, ModelName
+
+__all__ = ["Application", "application_names", "build_base", "find_application"]
+
+_WHITE = 255.0
+_NEAR = 6
+"""Names that are told where there is none as asked for."""
+
+_FORWARD, _REVERSED = (0, 1, 2), (2, 1, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """A model of keras.applications.
+
+    Attributes:
+        name: of its constructor, such as "EfficientNetB0".
+        construct: the constructor.
+        rescale: what the ``preprocess_input`` of its module does to pixels.
+    """
+
+    name: str
+    construct: Callable[..., Any]
+    rescale: Rescale
+
+
+def application_names() -> tuple[str, ...]:
+    """Return the names of all constructors in keras.applications."""
+    return tuple(
+        sorted(
+            name for name, value in vars(keras.applications).items() if inspect.isfunction(value)
+        )
+    )
+
+
+def find_application(model: ModelName) -> Application:
+    """Find a model in keras.applications.
+
+    Raises:
+        UsageError: there is none of that name, or its preprocessing is not linear.
+    """
+    names = {ModelName(name).key: name for name in application_names()}
+    name = names.get(model.key)
+    if name is None:
+        raise UsageError(
+            "no such model",
+            expected=f"mobilenet_v2, cnn or a name of keras.applications: {_near(model, names)}",
+            found=model.value,
+        )
+    construct = getattr(keras.applications, name)
+    # Where the constructor is defined; the public modules don't have all of them.
+    module = sys.modules[construct.__module__]
+    return Application(
+        name=name, construct=construct, rescale=probe_rescale(module.preprocess_input)
+    )
+
+
+def _near(model: ModelName, names: dict[str, str]) -> str:
+    near = sorted(
+        (key for key in names if model.key in key or key in model.key),
+        key=lambda key: (not key.startswith(model.key), key),
+    )
+    near += difflib.get_close_matches(model.key, names, n=_NEAR)
+    chosen = list(dict.fromkeys(near))[:_NEAR]
+    return ", ".join(names[key] for key in chosen or names)
+
+
+def probe_rescale(preprocess: Callable[..., Any]) -> Rescale:
+    """Find out what a ``preprocess_input`` does to pixels, by giving it some.
+
+    Black tells the offset of each channel, white the scale, and pure red whether the channels
+    are reversed. That this is all it does is then seen on every value of every channel.
+
+    Args:
+        preprocess: takes pixels, 0 to 255, [images, height, width, 3], and a ``data_format``.
+
+    Raises:
+        UsageError: it does something else.
+    """
+
+    def ask(pixels: Any) -> Any:
+        # In float64, which Keras keeps: what comes out is exact enough to be divided again.
+        given = np.array(pixels, np.float64).reshape(1, -1, 1, 3)
+        return np.asarray(preprocess(given, data_format="channels_last")).reshape(-1, 3)
+
+    black, white, red = ask([[0.0] * 3, [_WHITE] * 3, [_WHITE, 0.0, 0.0]])
+    bgr = bool(red[2] != black[2])
+    scale, offset = (white - black) / _WHITE, black
+    values = np.arange(256.0)
+    colours = np.stack([values, np.roll(values, 85), values[::-1]], axis=1)
+    expected = colours[:, _REVERSED if bgr else _FORWARD] * scale + offset
+    if not np.allclose(ask(colours), expected, rtol=1e-5, atol=1e-5):
+        raise UsageError(
+            "its preprocessing is not linear in each channel", hint="--rescale unit takes 0..1"
+        )
+    return Rescale(scale=_one_or_three(scale), offset=_one_or_three(offset), bgr=bgr)
+
+
+def _one_or_three(values: Any) -> float | tuple[float, float, float]:
+    first, second, third = map(float, values)
+    if np.allclose(values, first, rtol=1e-12, atol=0):
+        return first
+    return first, second, third
+
+
+def build_base(application: Application, image_size: int, *, imagenet: bool) -> Any:
+    """Build the part of a model below its classifier.
+
+    Args:
+        application: which model.
+        image_size: pixels both ways.
+        imagenet: whether its weights are those for ImageNet, or random.
+
+    Returns:
+        A ``keras.Model`` from rescaled images, float32 [batch, image_size, image_size, 3], to
+        features averaged over the image, float32 [batch, features].
+
+    Raises:
+        UsageError: the model can't take images of this size.
+        WeightsError: the weights can't be downloaded.
+    """
+    if not imagenet:
+        return _construct(application, image_size, None)
+    try:
+        # Keras tells of a download on stdout, which is for results.
+        told = sys.stderr if sys.stderr.isatty() else io.StringIO()
+        with contextlib.redirect_stdout(told):
+            return _construct(application, image_size, IMAGENET)
+    except UsageError:
+        # Keras raises the same for an impossible size and for a download whose hash is wrong.
+        _construct(application, image_size, None)
+        raise _not_downloaded("the file that came is not the expected one") from None
+    except Exception as error:
+        # Keras raises a plain Exception where a download fails, from the one that says why.
+        reason = getattr(error.__context__, "reason", None) or error
+        raise _not_downloaded(" ".join(str(reason).split())[:200]) from error
+
+
+def _construct(application: Application, image_size: int, weights: str | None) -> Any:
+    try:
+        return application.construct(
+            input_shape=(image_size, image_size, 3),
+            include_top=False,
+            weights=weights,
+            pooling="avg",
+        )
+    except ValueError as error:
+        raise UsageError(
+            f"{application.name} can't be built for images of {image_size} pixels",
+            found=" ".join(str(error).split())[:200],
+        ) from error
+
+
+def _not_downloaded(reason: str) -> WeightsError:
+    return WeightsError(
+        f"the imagenet weights can't be downloaded: {reason}",
+        hint="--weights none starts from random ones, --weights FILE takes a file, "
+        "--model cnn needs none",
+    )

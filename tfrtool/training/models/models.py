@@ -1,0 +1,236 @@
+"""The models: image in, probabilities out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from tfrtool.errors import UsageError, WeightsError
+from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.training.models.applications import build_base, find_application
+from tfrtool.training.models.model_choice import (
+    IMAGENET,
+    NO_WEIGHTS,
+    ModelName,
+    Trainable,
+    learns_all,
+)
+from tfrtool.training.models.saved_model import CORE, SavedModel, load_saved, whole_model
+from tfrtool.training.run.train_options import RescaleTo
+
+__all__ = ["Classifier", "build_classifier", "build_model", "rescale_for", "whole_model"]
+
+_UNIT = Rescale(scale=1 / 255, offset=0.0)
+
+_FILTERS = (16, 32, 64, 64, 64)
+_HIDDEN = 512
+_NEAR = 5
+"""Layers that are told where there is none as asked for."""
+
+_HEAD = "probabilities"
+"""The name of the last layer of every model here."""
+
+_SAVED = ".keras"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classifier:
+    """A model, whole and in its two parts, which share their weights.
+
+    Attributes:
+        core: a ``keras.Model`` from rescaled images, float32 [batch, image_size, image_size, 3],
+            to softmax probabilities, float32 [batch, classes].
+        base: a ``keras.Model`` from rescaled images to pooled features, float32
+            [batch, features]; None for the cnn, which has no such part.
+        head: the layer from features to probabilities; None where there is no base.
+        frozen: whether nothing of the base learns. It then runs in inference mode, so that an
+            image always has the same features.
+    """
+
+    core: Any
+    base: Any = None
+    head: Any = None
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.base is None) != (self.head is None) or (self.frozen and self.base is None):
+            raise ValueError("a classifier has both parts or none, and only a base can be frozen")
+
+
+def rescale_for(model: ModelName, to: RescaleTo) -> Rescale:
+    """Return how pixel values become what a model takes. The cnn's own range is 0 to 1.
+
+    Raises:
+        UsageError: there is no such model.
+        ValueError: it is told by the images of a dataset, and not by a model.
+    """
+    if to is RescaleTo.DATASET:
+        raise ValueError("a dataset's statistics are not a model's")
+    if model == ModelName.CNN:
+        return _UNIT
+    own = find_application(model).rescale
+    return {RescaleTo.UNIT: _UNIT, RescaleTo.MODEL: own}[to]
+
+
+def build_model(
+    model: ModelName, image_size: int, classes: int, weights: str, trainable: Trainable
+) -> Any:
+    """Build a classifier as `build_classifier` does, and return its core."""
+    return build_classifier(model, image_size, classes, weights, trainable).core
+
+
+def build_classifier(
+    model: ModelName, image_size: int, classes: int, weights: str, trainable: Trainable
+) -> Classifier:
+    """Build a classifier of rescaled images.
+
+    Loaded weights come with statistics in their BatchNormalization layers, which a few small
+    batches would spoil. The base then runs in inference mode, whatever of it learns, as Keras'
+    guide on transfer learning has it, and these layers don't learn at all. Over random weights
+    they must learn, statistics and all.
+
+    Args:
+        model: which.
+        image_size: pixels both ways.
+        classes: how many classes.
+        weights: "imagenet", "none" or the path of a file: a .keras model that tfrtool trained, or
+            a .weights.h5 or .h5 file of the base (of the whole, for the cnn).
+        trainable: what learns.
+
+    Raises:
+        UsageError: there is no such model or layer, or the images are too small for it.
+        WeightsError: the weights can't be downloaded, found or loaded.
+    """
+    file = None if weights in (IMAGENET, NO_WEIGHTS) else Path(weights)
+    if file is not None and not file.is_file():
+        raise WeightsError(
+            "no such file", path=file, expected="imagenet, none or a file of weights"
+        )
+    saved = _saved(file, model, classes) if file is not None and file.suffix == _SAVED else None
+    if model == ModelName.CNN:
+        core = _cnn(image_size, classes)
+        if file is not None:
+            _load(core, file, saved and saved.core)
+        if not learns_all(trainable, weights):
+            _learn_from(core.layers, trainable.layer or _HEAD, "the cnn")
+        return Classifier(core=core)
+
+    base = _base(model, image_size, weights, saved)
+    _set_trainable(base, model, weights, trainable)
+    inputs = keras.Input((image_size, image_size, 3))
+    frozen = not base.trainable_weights
+    if frozen or weights != NO_WEIGHTS:
+        _hold_still(base)
+        features = base(inputs, training=False)
+    else:
+        features = base(inputs)
+    head = keras.layers.Dense(classes, activation="softmax", name=_HEAD)
+    core = keras.Model(inputs, head(features), name=CORE)
+    if saved is not None:
+        head.set_weights(saved.core.layers[-1].get_weights())
+    return Classifier(core=core, base=base, head=head, frozen=frozen)
+
+
+def _base(model: ModelName, image_size: int, weights: str, saved: SavedModel | None) -> Any:
+    """Build a base, and load its weights."""
+    if saved is not None:
+        # The saved layers, and not newly built ones: with its imagenet weights, Keras gives
+        # EfficientNet a layer more.
+        old = next(layer for layer in saved.core.layers if isinstance(layer, keras.Model))
+        inputs = keras.Input((image_size, image_size, 3))
+        base = keras.models.clone_model(old, input_tensors=inputs)
+        _load(base, saved.path, old)
+        return base
+    base = build_base(find_application(model), image_size, imagenet=weights == IMAGENET)
+    if weights not in (IMAGENET, NO_WEIGHTS):
+        _load(base, Path(weights), None)
+    return base
+
+
+def _set_trainable(base: Any, model: ModelName, weights: str, trainable: Trainable) -> None:
+    learns = learns_all(trainable, weights) or trainable.layer is not None
+    base.trainable = learns
+    # One by one, too: Keras 3.15 does not hand it on to the layers of a cloned model.
+    for layer in base.layers:
+        layer.trainable = learns
+    if trainable.layer is not None:
+        _learn_from(base.layers, trainable.layer, model.value)
+
+
+def _hold_still(base: Any) -> None:
+    """Make a base run in inference mode while the model that it is in is trained.
+
+    Calling it with ``training=False`` is not enough: Keras 3.15 hands the model's own
+    ``training=True`` down to it. A frozen BatchNormalization always runs in inference mode.
+    """
+    for layer in base.layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.trainable = False
+        elif isinstance(layer, keras.layers.Dropout):
+            layer.rate = 0.0
+
+
+def _cnn(image_size: int, classes: int) -> Any:
+    """Five convolutions, as in the horses_or_humans example.
+
+    That one doesn't pad, and needs images of 300 pixels; padding lets smaller ones through, and
+    changes nothing else.
+    """
+    layers: list[Any] = [keras.Input((image_size, image_size, 3))]
+    for number, filters in enumerate(_FILTERS, 1):
+        layers.append(
+            keras.layers.Conv2D(filters, 3, padding="same", activation="relu", name=f"conv{number}")
+        )
+        layers.append(keras.layers.MaxPooling2D(2, name=f"pool{number}"))
+    layers.append(keras.layers.Flatten(name="flatten"))
+    layers.append(keras.layers.Dense(_HIDDEN, activation="relu", name="hidden"))
+    layers.append(keras.layers.Dense(classes, activation="softmax", name=_HEAD))
+    return keras.Sequential(layers, name=CORE)
+
+
+def _learn_from(layers: Sequence[Any], name: str, model: str) -> None:
+    """Freeze the layers before one of them."""
+    names = [layer.name for layer in layers]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=_NEAR) or [
+            *names[1:3],
+            "...",
+            *names[-_NEAR:],
+        ]
+        raise UsageError(
+            f"{model} has no layer {name!r}",
+            expected=f"auto, head, all or a layer: {', '.join(near)}",
+            hint="model.summary() of its Keras model lists them",
+        )
+    for layer in layers[: names.index(name)]:
+        layer.trainable = False
+
+
+def _saved(file: Path, model: ModelName, classes: int) -> SavedModel:
+    saved = load_saved(file)
+    facts = saved.facts
+    if facts.model != model.value or len(facts.class_names) != classes:
+        raise WeightsError(
+            "the saved model is another",
+            path=file,
+            expected=f"{model.value} for {classes} classes",
+            found=f"{facts.model} for {len(facts.class_names)}",
+        )
+    return saved
+
+
+def _load(model: Any, file: Path, source: Any) -> None:
+    """Load a file's weights into a model, from another model if the file held one."""
+    try:
+        if source is None:
+            model.load_weights(file)
+        else:
+            model.set_weights(source.get_weights())
+    except (ValueError, OSError, KeyError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise WeightsError(f"does not fit the model: {reason}", path=file) from error

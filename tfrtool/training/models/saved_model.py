@@ -1,0 +1,203 @@
+"""A whole model in one file: pixels in, probabilities out, and what the probabilities mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from tfrtool.errors import WeightsError, os_reason
+from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.storage.limits import MAX_METADATA_BYTES
+from tfrtool.storage.locations import as_path
+from tfrtool.storage.opening import open_regular
+
+__all__ = ["CORE", "MODEL_FILE", "ModelFacts", "SavedModel", "load_saved", "save_model"]
+
+CORE = "core"
+"""The name of the layer of a whole model that takes rescaled images."""
+
+MODEL_FILE = "model.keras"
+"""What the file is called in the directory of a run."""
+
+_MEMBER = "tfrtool.json"
+"""A .keras file is a zip archive; Keras passes over members that it doesn't know."""
+
+_RESIZE = {"method": "bilinear", "antialias": False, "keeps_aspect_ratio": False, "dtype": "uint8"}
+"""How images become those that the model takes: as ``tf.image.resize`` does by default, rounded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What a model's layers don't tell.
+
+    Attributes:
+        model: its name on the command line.
+        image_size: images are resized to this many pixels, both ways, before the model takes them.
+        class_names: by number.
+    """
+
+    model: str
+    image_size: int
+    class_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.image_size < 1 or len(self.class_names) < 2:
+            raise ValueError("a classifier takes pixels, and tells at least two classes apart")
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the object that is kept in the file."""
+        return {
+            "format": 1,
+            "model": self.model,
+            "image_size": self.image_size,
+            "resize": _RESIZE,
+            "class_names": list(self.class_names),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> ModelFacts:
+        """Make it again from the object in a file.
+
+        Raises:
+            ValueError: it is no such object.
+        """
+        if not isinstance(data, dict):
+            raise ValueError("not an object")
+        model, size, names = (data.get(key) for key in ("model", "image_size", "class_names"))
+        if data.get("format") != 1 or data.get("resize") != _RESIZE:
+            raise ValueError("of another version of tfrtool")
+        if not isinstance(model, str) or not isinstance(size, int) or isinstance(size, bool):
+            raise ValueError("the model's name or its image size is missing")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("the class names are missing")
+        return cls(model=model, image_size=size, class_names=tuple(names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedModel:
+    """A model from a file.
+
+    Attributes:
+        path: of the file.
+        whole: a ``keras.Model`` from pixels, 0 to 255, [batch, image_size, image_size, 3], to
+            probabilities, float32 [batch, classes].
+        facts: what the probabilities mean.
+    """
+
+    path: Path
+    whole: Any
+    facts: ModelFacts
+
+    @property
+    def core(self) -> Any:
+        """The ``keras.Model`` from rescaled images to probabilities."""
+        return self.whole.get_layer(CORE)
+
+
+def whole_model(core: Any, image_size: int, rescale: Rescale) -> Any:
+    """Return a model from pixel values, 0 to 255, to probabilities, that shares the core's weights.
+
+    It is what is saved: whoever loads it needs to know nothing about rescaling. It is made of
+    Keras' own layers and operations only, so that Keras loads it by itself and in safe mode.
+    """
+    pixels = keras.Input((image_size, image_size, 3), name="pixels")
+    ordered = keras.ops.flip(pixels, axis=-1) if rescale.bgr else pixels
+    scale, offset = _plain(rescale.scale), _plain(rescale.offset)
+    rescaled = keras.layers.Rescaling(scale, offset, name="rescaling")(ordered)
+    return keras.Model(pixels, core(rescaled), name="classifier")
+
+
+def _plain(value: float | tuple[float, float, float]) -> float | list[float]:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def save_model(path: Path, core: Any, rescale: Rescale, facts: ModelFacts) -> None:
+    """Save a model and its facts in one file; whoever calls it takes care of a temporary name.
+
+    Args:
+        path: must end in ``.keras``.
+        core: a ``keras.Model`` from rescaled images to probabilities.
+        rescale: what pixels become before.
+        facts: what else must be known to use it.
+
+    Raises:
+        OSError: the file can't be written.
+    """
+    whole_model(core, facts.image_size, rescale).save(path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(_MEMBER, json.dumps(facts.to_json()))
+
+
+def load_saved(path: str | os.PathLike[str]) -> SavedModel:
+    """Load a model that `save_model` wrote.
+
+    Args:
+        path: the file, or a directory with a ``model.keras`` in it.
+
+    Raises:
+        WeightsError: it isn't there, can't be read, or is no model of tfrtool.
+    """
+    path = as_path(path)
+    if path.is_dir():
+        path = path / MODEL_FILE
+    facts = _read_facts(path)
+    try:
+        whole = keras.models.load_model(path, compile=False, safe_mode=True)
+        shapes = whole.input_shape, whole.output_shape
+        whole.get_layer(CORE)
+    except Exception as error:  # Keras and HDF5 raise anything on a damaged file
+        reason = " ".join(str(error).split())[:200]
+        raise WeightsError(f"the model can't be loaded: {reason}", path=path) from error
+    expected = (None, facts.image_size, facts.image_size, 3), (None, len(facts.class_names))
+    if shapes != expected:
+        raise WeightsError("the model is not the one that is described in it", path=path)
+    return SavedModel(path=path, whole=whole, facts=facts)
+
+
+def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
+    """Check what a model's members unpack to, before Keras unpacks all of them.
+
+    Keras compresses none: together they are no larger than the file. zipfile itself gives out no
+    more of a member than it claims to have.
+
+    Raises:
+        ValueError: one is too large.
+    """
+    total = sum(member.file_size for member in archive.infolist())
+    if total > size:
+        raise ValueError(f"its members unpack to {total:,} bytes, more than its own {size:,}")
+    for member in archive.infolist():
+        if member.filename.endswith(".json") and member.file_size > MAX_METADATA_BYTES:
+            raise ValueError(
+                f"its {member.filename!r} has {member.file_size:,} bytes, "
+                f"more than {MAX_METADATA_BYTES:,}"
+            )
+
+
+def _read_facts(path: Path) -> ModelFacts:
+    expected = f"a {MODEL_FILE} that tfrtool train wrote"
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            _check_sizes(archive, file.seek(0, os.SEEK_END))
+            return ModelFacts.from_json(json.loads(archive.read(_MEMBER)))
+    except OSError as error:
+        raise WeightsError(
+            f"can't be read: {os_reason(error)}", path=path, expected=expected
+        ) from error
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError) as error:
+        raise WeightsError("not a model's file", path=path, expected=expected) from error
+    except KeyError as error:
+        raise WeightsError(
+            "there are no class names in it", path=path, expected=expected
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise WeightsError(
+            f"what it says of the model can't be used: {error}", path=path, expected=expected
+        ) from error

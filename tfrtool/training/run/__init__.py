@@ -1,0 +1,1 @@
+"""One run of training, from its plan to what it leaves."""

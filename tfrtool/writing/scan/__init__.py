@@ -1,0 +1,1 @@
+"""Looking at all images before anything is written."""

@@ -1,0 +1,207 @@
+"""How large records become: computed, estimated from a sample, or measured.
+
+Of images that are kept, and of raw pixels of a fixed size, the size of a record is known before
+it is written. Of images that are encoded anew it is not: then some are tried, and the sizes of
+the others are estimated from theirs. The sample depends on images and options alone.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import zlib
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tfrtool.engines.threads import Tally, run_in_order
+from tfrtool.errors import WriteError, os_errors_as
+from tfrtool.images.decoder import quiet_pillow
+from tfrtool.images.encode import render_image
+from tfrtool.images.recipe import Encode
+from tfrtool.records.compression import Compression
+from tfrtool.records.framing import FRAME_SIZE, Record
+from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.sources.folders.listing import IMAGE_SUFFIXES
+from tfrtool.sources.items import Item, ItemReader, Source
+from tfrtool.storage.opening import open_regular
+from tfrtool.writing.scan.findings import examine
+from tfrtool.writing.write_options import WriteOptions
+from tfrtool.writing.write_plan import ShardTask
+
+__all__ = ["RecordSizes", "measure", "record_sizes"]
+
+_NAMES = ("image", "image/filename", "label", "image/height", "image/width", "image/channels")
+
+_SIDE = 255
+"""Pixels: a number that takes as many bytes in a record as others up to 16,383."""
+
+_LEAST_TRIED = 8
+_MOST_TRIED = 128
+"""Of each kind of file: the sizes of photographs vary by about a third, which leaves an error of
+3 % in the mean of so many."""
+
+_TRIED = 20
+"""One image of so many is tried, so that trying costs little."""
+
+_ENOUGH = 4
+"""Different sizes of files that a line can be laid through."""
+
+_Trial = tuple[int, int, int]
+"""The bytes of a file, of the image that is written of it, and of that when it is compressed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSizes:
+    """The sizes of all records of a source.
+
+    Attributes:
+        records: by the position of the item: bytes with the frame, before compression.
+        tried: how many images were tried to tell them.
+        exact: whether all of them are known, if all bytes that can be kept are.
+        compressed: the part of them that compression leaves, about.
+    """
+
+    records: Sequence[int]
+    tried: int
+    exact: bool
+    compressed: float
+
+
+def record_sizes(source: Source, options: WriteOptions) -> RecordSizes:
+    """Tell the sizes of records before they are written.
+
+    Raises:
+        WriteError: an image that is tried is gone, or was changed.
+        SourceError: likewise.
+    """
+    recipe, items = options.recipe, source.items
+    sides = (_SIDE, _SIDE, 3) if recipe.encode is Encode.RAW else ()
+    known = False
+    if sides and recipe.resize and recipe.resize.width and recipe.resize.height:
+        sides, known = (recipe.resize.height, recipe.resize.width, 3), True
+    images = array("Q", (math.prod(sides),)) * len(items)
+    packs = options.compression is not Compression.NONE
+    trials: list[_Trial] = []
+    for positions in _kinds(items).values() if packs or not known else ():
+        some = _try([items[position] for position in _spread(positions)], source.reader, options)
+        trials += some
+        if not known:
+            estimate = _estimator(some, always=recipe.always)
+            for position in positions:
+                images[position] = estimate(items[position].bytes)
+    labels = {label: number for number, label in enumerate(source.labels)}
+    whole = sum(size for _, size, _ in trials)
+    return RecordSizes(
+        records=array(
+            "Q",
+            (
+                _record_size(image, item.key, (labels[item.label], *sides))
+                for image, item in zip(images, items, strict=True)
+            ),
+        ),
+        tried=len(trials),
+        exact=known or not recipe.always,
+        compressed=sum(size for *_, size in trials) / whole if packs and whole else 1.0,
+    )
+
+
+def _kinds(items: Sequence[Item]) -> dict[str, list[int]]:
+    """Return positions by the kind of file that names tell: JPEGs are kept, others are not."""
+    kinds: dict[str, list[int]] = {}
+    for position, item in enumerate(items):
+        suffix = item.key[item.key.rfind(".") :].lower()
+        kinds.setdefault(suffix if suffix in IMAGE_SUFFIXES else "", []).append(position)
+    return kinds
+
+
+def _spread(positions: Sequence[int]) -> list[int]:
+    """Return some positions, evenly spread, and so from all classes."""
+    count = min(len(positions), max(_LEAST_TRIED, min(_MOST_TRIED, len(positions) // _TRIED)))
+    return [positions[(2 * n + 1) * len(positions) // (2 * count)] for n in range(count)]
+
+
+def _try(items: Iterable[Item], reader: ItemReader, options: WriteOptions) -> list[_Trial]:
+    """Do with some images what writing will do; bad ones are left out."""
+
+    def attempt(item: Item) -> _Trial | None:
+        data, finding = examine(reader, item, options.recipe)
+        if finding.problem is not None:
+            return None
+        if options.recipe.always or finding.conversion is not None:
+            try:
+                data = render_image(data, options.recipe).data
+            except Exception:  # noqa: BLE001 - codecs raise anything; the write will say what
+                return None
+        packs = options.compression is not Compression.NONE
+        return item.bytes, len(data), len(zlib.compress(data)) if packs else len(data)
+
+    with quiet_pillow():
+        results = run_in_order(attempt, items, options.workers, Tally(lambda *_: None))
+        return [trial for trial in results if trial is not None]
+
+
+def _estimator(trials: Sequence[_Trial], *, always: bool) -> Callable[[int], int]:
+    """Return what tells the size of an image that is written from that of its file.
+
+    It is a straight line: for large photographs that are scaled to one size it is flat, for those
+    that are encoded anew as they are it goes through 0.
+    """
+    kept = sum(size == before for before, size, _ in trials)
+    if not trials or (not always and 2 * kept >= len(trials)):
+        return lambda before: before
+    sizes = [size for _, size, _ in trials]
+    files = [before for before, _, _ in trials]
+    if len(set(files)) < _ENOUGH:
+        mean = round(statistics.fmean(sizes))
+        return lambda _: mean
+    slope, start = statistics.linear_regression(files, sizes)
+    least = min(sizes)
+    return lambda before: max(least, round(start + slope * before))
+
+
+def _record_size(image: int, key: str, numbers: Iterable[int]) -> int:
+    """Return the size of a record as `encode_item` makes it, with its frame.
+
+    Args:
+        image: how many bytes the image has.
+        key: its name.
+        numbers: the label; for raw pixels height, width and channels, too.
+    """
+    values = [image, len(key.encode("utf-8", "surrogateescape")), *map(_varint, numbers)]
+    return FRAME_SIZE + _field(
+        sum(
+            _field(_field(len(name)) + _field(_field(_field(value))))
+            for name, value in zip(_NAMES, values, strict=False)
+        )
+    )
+
+
+def _field(size: int) -> int:
+    """Return the size of a field of a protobuf message with contents of ``size`` bytes."""
+    return 1 + _varint(size) + size
+
+
+def _varint(number: int) -> int:
+    return max(1, (number.bit_length() + 6) // 7)
+
+
+def measure(tasks: Iterable[ShardTask], items: int) -> array[int]:
+    """Return the sizes of the records of shards that are whole, by the positions of their items.
+
+    Args:
+        tasks: what was written.
+        items: how many the source has.
+
+    Raises:
+        WriteError: a shard can't be read.
+    """
+    sizes = array("Q", bytes(8 * items))
+    for task in tasks:
+        failing = os_errors_as(WriteError, task.path, "can't be read back")
+        with failing, open_regular(task.path, follow=False) as file:
+            options = ReadOptions(compression=task.compression, verify_payload=False)
+            for position, record in zip(task.positions, read_records(file, options), strict=True):
+                if isinstance(record, Record):
+                    sizes[position] = FRAME_SIZE + len(record.payload)
+    return sizes
