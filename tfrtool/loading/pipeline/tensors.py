@@ -1,0 +1,20 @@
+"""Names for what TensorFlow has no types for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Batch", "Decode", "Tensor", "TfDataset"]
+
+Tensor = Any
+"""A ``tf.Tensor``, in a graph or not."""
+
+Batch = tuple[Tensor, Tensor]
+"""Images and labels; or one of each."""
+
+TfDataset = Any
+"""A ``tf.data.Dataset``."""
+
+Decode = Callable[[Tensor], Batch]
+"""From a serialized record to an image and its label."""
