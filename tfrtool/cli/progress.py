@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.process import Signals
+from tfrtool.storage.progress import Progress
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -16,9 +17,12 @@ __all__ = ["Bars"]
 
 
 class Bars:
-    """One bar for each phase of a piece of work, one after the other; a context manager."""
+    """Draws the `Progress` of a verb, a bar for each phase: ``with Bars() as bars:``.
 
-    def __init__(self, unit: str) -> None:
+    It is itself what verbs take: ``verify(shards, on_progress=bars)``.
+    """
+
+    def __init__(self, unit: str = "") -> None:
         context = click.get_current_context(silent=True)
         self._signals = None if context is None else context.find_object(Signals)
         self._unit = unit
@@ -31,15 +35,12 @@ class Bars:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Take the bar away."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-            self._phase = None
-
-    def show(self, phase: str, done: int, total: int, note: str = "") -> None:
+    def __call__(self, progress: Progress, note: str = "") -> None:
         """Draw how far a phase has come; a new phase gets a new bar.
+
+        Args:
+            progress: how far it is.
+            note: what stands behind the bar.
 
         Raises:
             KeyboardInterrupt: a signal came before, and got lost in a library.
@@ -48,20 +49,30 @@ class Bars:
             self._signals.heed()
         if not sys.stderr.isatty():
             return
-        if phase != self._phase:
+        if self._bar is None or progress.what != self._phase:
             from tqdm import tqdm  # 20 ms that are not needed elsewhere
 
             self.close()
-            self._phase = phase
+            self._phase = progress.what
             self._bar = tqdm(
-                total=total,
-                desc=phase,
-                unit=self._unit,
+                total=progress.total,
+                desc=progress.what,
+                unit=progress.unit if progress.unit == "B" else f" {progress.unit}",
+                unit_scale=progress.unit == "B",
                 leave=False,
                 file=sys.stderr,
                 dynamic_ncols=True,
             )
+        self._bar.update(progress.done - self._bar.n)
+        if note:
+            self._bar.set_postfix_str(note, refresh=False)
+
+    def show(self, phase: str, done: int, total: int, note: str = "") -> None:
+        """Draw the progress of a verb that tells it in words of its own."""
+        self(Progress(what=phase, done=done, total=total, unit=self._unit), note)
+
+    def close(self) -> None:
+        """Take the bar away."""
         if self._bar is not None:
-            self._bar.update(done - self._bar.n)
-            if note:
-                self._bar.set_postfix_str(note, refresh=False)
+            self._bar.close()
+            self._bar = None
