@@ -9,7 +9,7 @@ import pytest
 
 from tests.datasets import write_pets
 from tfrtool.cli import main
-from tfrtool.loading.bench.bench import bench as bench_module
+from tfrtool.loading.bench import bench as bench_module
 from tfrtool.loading.bench.bench_process import measure_here
 
 FAST = ["--image-size", "32", "--batch-size", "8", "--rounds", "1"]

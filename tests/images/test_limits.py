@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import MakeShard
-from tests.datasets import image_payload
+from tests.datasets import image_payload, write_foreign
 from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.cli import main
 from tfrtool.errors import SourceError
@@ -240,6 +240,22 @@ def test_bomb_is_one_bad_image_to_every_command(
     (rejected,) = written["rejected"]
     assert rejected["key"] == "cat/bomb.jpg"
     assert reason in rejected["reason"]
+
+
+@pytest.mark.parametrize("words", ["--cache memory", "--cache none", "--recipe naive"])
+@pytest.mark.parametrize("name", ["JPEG scans", "JPEG Exif segments"])
+def test_bomb_does_not_get_to_the_decoder_in_training(
+    name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TensorFlow would decode it, for as long as that takes: the record is named instead."""
+    data, reason = BOMBS[name][0](), BOMBS[name][1]
+    records = [image_payload(n % 2, data=data if n == 5 else None) for n in range(8)]
+    directory = write_foreign(tmp_path / "d", [records])
+    model = ["--model", "cnn", "--image-size", "32", "--epochs", "1"]
+    assert main(["train", str(directory), *model, *words.split()]) == 1
+    said = capsys.readouterr().err
+    assert reason in said
+    assert "record 5" in said
 
 
 def test_limits_are_documented() -> None:

@@ -15,8 +15,8 @@ import pytest
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
 from tfrtool.errors import DatasetError, UsageError
+from tfrtool.loading.bench import bench as bench_module
 from tfrtool.loading.bench.bench import BenchProgress, bench
-from tfrtool.loading.bench.bench import bench as bench_module
 from tfrtool.loading.bench.bench_options import BenchOptions
 from tfrtool.loading.bench.bench_process import Killed, measure_apart, measure_here
 from tfrtool.loading.bench.bench_report import StageReport

@@ -157,7 +157,7 @@ def test_parts_are_a_partition(
         part = []
         for index in range(pipelines):
             shards = tf.data.Dataset.range(len(lengths))
-            records = shards.flat_map(part_reader(split, holdout, (index, pipelines)))
+            records = shards.flat_map(part_reader(None, split, holdout, (index, pipelines)))
             part += [int(record) for record in records.as_numpy_iterator()]
         assert len(part) == holdout.count(sum(lengths))
         found += part

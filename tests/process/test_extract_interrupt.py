@@ -111,7 +111,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 import tfrtool
-from tfrtool.inspection.extract.extract import extract_files
+from tfrtool.inspection.extract import extract_files
 move, left = extract_files.move, int(sys.argv[3])
 def counted(*paths, **options):
     global left

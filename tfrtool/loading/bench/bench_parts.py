@@ -18,7 +18,7 @@ from tfrtool.loading.bench.bench_tasks import PartsRun, PartsTask
 from tfrtool.loading.dataset.dataset import Dataset, Split, open_dataset
 from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.loading.pipeline.decode import decoder, full_image, parser
-from tfrtool.loading.pipeline.reading import shard_paths, shard_reader
+from tfrtool.loading.pipeline.reading import shard_paths, shard_reader, split_records
 from tfrtool.records.framing import frame
 from tfrtool.storage.opening import open_regular
 
@@ -37,7 +37,7 @@ def measure_parts(task: PartsTask) -> PartsRun:
     times = -(-task.images // own)
     images = own * times
     parse, decode = parser(dataset), decoder(dataset, size)
-    records = shard_reader(split)(shard_paths(split)).take(own)
+    records = split_records(dataset, split).take(own)
     steps = [
         records,
         records.map(parse),
@@ -48,7 +48,7 @@ def measure_parts(task: PartsTask) -> PartsRun:
         if dataset.image_form.encoding is ImageEncoding.ENCODED:
             raw = _write_raw(records.map(decode), Path(directory))
             raw_split = raw.split("train")
-            raw_records = shard_reader(raw_split)(shard_paths(raw_split))
+            raw_records = split_records(raw, raw_split)
             steps.append(raw_records.map(decoder(raw, size)))
         # What it costs to start must not be told from so few that it counts.
         steps = [step.repeat(times) for step in steps]

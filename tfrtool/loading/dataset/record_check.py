@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from pathlib import Path
 
 from tfrtool.examples.example import DType, Value
 from tfrtool.images.header import limit_problem
 from tfrtool.loading.dataset.classes import label_problem, single_values
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.forms import ImageEncoding
+from tfrtool.records.compression import Compression
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.stream import open_shard
 
-__all__ = ["RecordCheck"]
+__all__ = ["RecordCheck", "limits_problem"]
 
 
 class RecordCheck:
@@ -66,6 +71,27 @@ class RecordCheck:
         if problem is None and dataset.label_dtype is DType.STRING and value not in self._names:
             return f"the feature {name!r} is no class: expected one of {classes} names"
         return problem
+
+
+def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> str | None:
+    """Return which image of a shard is over the limits and must not get to a decoder, if one is.
+
+    TensorFlow has no limit on what a decoder may cost. Told shard by shard, since to ask from the
+    graph for each image takes as long as decoding a small one. CRCs are left to TensorFlow.
+    """
+    if dataset.image_form.encoding is not ImageEncoding.ENCODED:
+        return None
+    key = _key(dataset.image_feature)
+    options = ReadOptions(compression=compression, verify_payload=False)
+    with open_shard(shard) as file:
+        for item in read_records(file, options):
+            if not isinstance(item, Record):
+                continue
+            image = (single_values(item.payload, (key,)) or {}).get(key)
+            problem = limit_problem(image) if isinstance(image, bytes) else None
+            if problem is not None:
+                return f"{shard.name}, record {item.index}: {problem}"
+    return None
 
 
 def _key(name: str) -> bytes:

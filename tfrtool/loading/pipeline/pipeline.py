@@ -172,7 +172,7 @@ def load_decoded(
     part = (0, 1) if share is None else (share.index, share.count)
     cycle = min(options.cycle_length or _CYCLE, len(split.shards))
     records = on_files(tf.data.Dataset.range(len(split.shards))).interleave(
-        part_reader(split, options.holdout, part),
+        part_reader(dataset, split, options.holdout, part),
         cycle_length=cycle,
         block_length=options.block_length or 1,
         num_parallel_calls=min(cycle, cores),

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.loading.dataset.dataset import Split
+from tfrtool.loading.dataset.dataset import Dataset, Split
+from tfrtool.loading.dataset.record_check import limits_problem
 from tfrtool.loading.pipeline.load_options import Holdout
 from tfrtool.records.compression import Compression
 
-__all__ = ["part_reader", "plain", "shard_paths", "shard_reader"]
+__all__ = ["part_reader", "plain", "shard_paths", "shard_reader", "split_records"]
 
 plain = tf.autograph.experimental.do_not_convert
 """Marks a function of tensors as one without ``if`` or ``for`` over them. Else TensorFlow parses
@@ -36,24 +37,32 @@ def shard_reader(split: Split) -> Callable[[Any], Any]:
     return read
 
 
+def split_records(dataset: Dataset, split: Split) -> Any:
+    """Return a split's serialized records, shard after shard, their images within the limits."""
+    return tf.data.Dataset.range(len(split.shards)).flat_map(part_reader(dataset, split, None))
+
+
 def part_reader(
-    split: Split, holdout: Holdout | None, share: tuple[int, int] = (0, 1)
+    dataset: Dataset | None, split: Split, holdout: Holdout | None, share: tuple[int, int] = (0, 1)
 ) -> Callable[[Any], Any]:
     """Return a function from the number of a shard to its serialized records of a part.
 
     What belongs to the part is told by a record's place in its shard, and not by when it comes:
     the order of reading has no say in it.
 
+    Before a shard is read for the first time, its images are held to the limits.
+
     Args:
+        dataset: tells which feature is the image; None where nothing will be decoded.
         split: where the records are.
         holdout: which part of them; None is all.
         share: a number and a count: of the part, only every so manieth record from that one on.
     """
     kind = _TYPES[split.compression]
-    paths = tf.constant(shard_paths(split))
+    path_of = _paths(split) if dataset is None else _checked_paths(dataset, split)
     if holdout is None and share == (0, 1):
         whole: Callable[[Any], Any] = plain(
-            lambda shard: tf.data.TFRecordDataset(paths[shard], compression_type=kind)
+            lambda shard: tf.data.TFRecordDataset(path_of(shard), compression_type=kind)
         )
         return whole
     belongs = tf.constant(_belongs(split.records, holdout, share))
@@ -62,12 +71,33 @@ def part_reader(
     def read(shard: Any) -> Any:
         # Told of all records beforehand: a formula for each would take longer than parsing one.
         own = tf.data.Dataset.from_tensor_slices(belongs[ends[shard] : ends[shard + 1]])
-        records = tf.data.TFRecordDataset(paths[shard], compression_type=kind)
+        records = tf.data.TFRecordDataset(path_of(shard), compression_type=kind)
         both = tf.data.Dataset.zip(own, records).filter(plain(lambda mine, _record: mine))
         return both.map(plain(lambda _mine, record: record))
 
     marked: Callable[[Any], Any] = plain(read)
     return marked
+
+
+def _paths(split: Split) -> Callable[[Any], Any]:
+    paths = tf.constant(shard_paths(split))
+    return lambda number: paths[number]
+
+
+def _checked_paths(dataset: Dataset, split: Split) -> Callable[[Any], Any]:
+    """Return a function from a shard's number to its path; it fails on images over the limits."""
+    checked = set()
+
+    def check(number: Any) -> bytes:
+        path = split.shards[number]
+        if path not in checked:
+            problem = limits_problem(dataset, path, split.compression)
+            if problem is not None:
+                raise ValueError(problem)  # an InvalidArgumentError, in TensorFlow
+            checked.add(path)
+        return os.fsencode(path)
+
+    return lambda number: tf.ensure_shape(tf.numpy_function(check, [number], tf.string), [])
 
 
 def _belongs(total: int, holdout: Holdout | None, share: tuple[int, int]) -> Any:

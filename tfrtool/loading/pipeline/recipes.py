@@ -58,7 +58,8 @@ def load_published(
         A ``tf.data.Dataset`` of one epoch, of batches of float32 [n, size, size, 3] and labels.
     """
     split = dataset.split(options.split)
-    files, read = tf.data.Dataset.range(len(split.shards)), part_reader(split, options.holdout)
+    files = tf.data.Dataset.range(len(split.shards))
+    read = part_reader(dataset, split, options.holdout)
     if Stage.INTERLEAVE in stages:
         records = files.interleave(read, cycle_length=_CYCLE, block_length=1)
     else:

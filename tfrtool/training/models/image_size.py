@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.drop_corrupt import name_damage
 from tfrtool.loading.pipeline.decode import full_image, parser
-from tfrtool.loading.pipeline.reading import shard_paths, shard_reader
+from tfrtool.loading.pipeline.reading import split_records
 from tfrtool.training.models.model_choice import ModelName
 from tfrtool.training.run.train_options import TrainOptions
 
@@ -40,7 +40,7 @@ def choose_image_size(options: TrainOptions, dataset: Dataset) -> int:
     try:
         sides = [
             max(full_image(dataset, parse(record)).shape[:2])
-            for record in shard_reader(split)(shard_paths(split)).take(_LOOKED_AT)
+            for record in split_records(dataset, split).take(_LOOKED_AT)
         ]
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
         raise name_damage(dataset, [split], error) from error
