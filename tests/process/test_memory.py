@@ -42,6 +42,7 @@ UNIT = 1 if sys.platform == "darwin" else 1024
 
 COMMANDS = {
     "inspect shard": ["inspect", "shard", "SHARD"],
+    "inspect shard --raw": ["inspect", "shard", "--raw", "SHARD"],
     "inspect schema": ["inspect", "schema", "SHARD"],
     "verify": ["verify", "SHARD"],
     "verify --images": ["verify", "--images", "SHARD"],
@@ -73,6 +74,20 @@ def numbers() -> bytes:
     return encode_example({"x": Feature(dtype=DType.FLOAT32, values=values)})
 
 
+def integers(*, packed: bool) -> bytes:
+    """Return an Example with as many small integers as it has bytes, or half as many."""
+    numbers = varint(SIZE) + bytes(range(1, 65)) * (SIZE // 64)
+    values = b"\x0a" + numbers if packed else b"\x08\x01" * (SIZE // 2)
+    for tag in (b"\x1a", b"\x0a\x01x\x12", b"\x0a", b"\x0a"):
+        values = tag + varint(len(values)) + values
+    return values
+
+
+def varint(number: int) -> bytes:
+    """Return a number as protobuf writes a length."""
+    return (bytes([number & 127 | 128]) + varint(number >> 7)) if number > 127 else bytes([number])
+
+
 def damaged(shard: bytes) -> bytes:
     """Return a shard with a bit of its record's payload flipped, and another record behind it."""
     hurt = bytearray(shard)
@@ -91,6 +106,8 @@ RECORDS: dict[str, Callable[[], bytes]] = {
     "compressed": lambda: gzip.compress(frame(image_record(b"\xff\xd8\xff" + NOISE)), 1),
     "damaged": lambda: damaged(frame(image_record(b"\xff\xd8\xff" + NOISE))),
     "numbers": lambda: frame(numbers()),
+    "integers": lambda: frame(integers(packed=True)),
+    "unpacked": lambda: frame(integers(packed=False)),
 }
 
 
@@ -101,8 +118,10 @@ PAIRS = [
     *(
         (command, record)
         for command in ("inspect shard", "verify --images")
-        for record in ("pixels", "zeros", "text", "frames", "noise", "numbers")
+        for record in ("pixels", "zeros", "text", "frames", "noise", "numbers", "unpacked")
     ),
+    *((command, "integers") for command in COMMANDS if command not in ("repair", "extract")),
+    ("inspect shard --raw", "zeros"),
 ]
 
 

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
 
 from tfrtool.cli.render.page import Page, plain, styled
 
-__all__ = ["emit", "emit_json", "emit_page", "human_bytes", "human_count", "note", "warn"]
+__all__ = [
+    "emit",
+    "emit_json",
+    "emit_page",
+    "emit_pieces",
+    "human_bytes",
+    "human_count",
+    "note",
+    "warn",
+]
 
 
 def emit(text: str) -> None:
     """Print a result."""
     click.echo(text)
+
+
+def emit_pieces(pieces: Iterable[str]) -> None:
+    """Print a result of one line that is never in memory as a whole."""
+    for piece in pieces:
+        click.echo(piece, nl=False)
+    click.echo()
 
 
 def emit_page(page: Page) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import Any
 
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Value
 from tfrtool.examples.image_header import PixelForm, pixel_form
+from tfrtool.examples.long_values import LongNumbers
 from tfrtool.examples.statistics import FeatureStatistics, Place, ValueStatistics
 
 __all__ = ["DESCRIBED", "DISTINCT_BYTES", "DISTINCT_VALUES", "Column"]
@@ -22,10 +23,6 @@ DISTINCT_BYTES = 64
 
 DESCRIBED = 64
 """Strings of one list that are looked into; a list of words or frames holds one sort of thing."""
-
-_MANY = 1_000_000
-"""Numbers beyond this are gone through as the message holds them: as objects of Python they would
-take eight times as much memory."""
 
 _DTYPES = {
     "bytes_list": DType.STRING,
@@ -83,7 +80,11 @@ class Kind:
 
     def take(self, kind: str, values: Iterable[Any]) -> None:
         """Take in the values themselves: their range, and how often each comes."""
-        held: Sequence[Any] = values if _is_long(values) else list(values)
+        if isinstance(values, LongNumbers):
+            for part in values.parts():
+                self.take(kind, part)
+            return
+        held: Sequence[Any] = list(values)
         self._values += len(held)
         if kind == "bytes_list":
             for value in held[:DESCRIBED]:
@@ -159,10 +160,6 @@ class Kind:
             distinct=None if distinct is None else {_unsigned(v): n for v, n in distinct.items()},
             pixels=dict(self._pixels),
         )
-
-
-def _is_long(values: Iterable[Any]) -> TypeGuard[Sequence[Any]]:
-    return isinstance(values, Sequence) and len(values) > _MANY
 
 
 class Column:

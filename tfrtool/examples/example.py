@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.long_values import hollowed, is_large, whole
+from tfrtool.examples.long_values import LongNumbers, hollowed, whole
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.storage.words import as_member, take_words
 
@@ -160,11 +160,9 @@ def _features(message: pb.Features, payload: bytes) -> dict[str, Feature]:
 
 
 def _feature(message: pb.Feature, payload: bytes) -> Feature:
-    dtype, values = feature_values(message)
-    if dtype is DType.STRING:
-        values = tuple(whole(message.bytes_list.value, payload))
-    # Numbers of a large payload would take eight times their bytes as objects of Python.
-    return Feature(dtype=dtype, values=values if is_large(payload) else tuple(values))
+    dtype, held = feature_values(message)
+    values = whole(held, payload)
+    return Feature(dtype=dtype, values=values if isinstance(values, LongNumbers) else tuple(values))
 
 
 def encode_example(features: Mapping[str, Feature]) -> bytes:
@@ -203,7 +201,7 @@ def classify_payload(payload: bytes) -> PayloadKind:
         return PayloadKind.EMPTY
     try:
         # An Example is a SequenceExample without feature lists, to the byte.
-        message = pb.SequenceExample.FromString(hollowed(payload, numbers=False))
+        message = pb.SequenceExample.FromString(hollowed(payload))
     except DecodeError:
         message = None
     if message is not None and knows_all_fields(message):

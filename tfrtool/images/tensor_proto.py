@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
+from array import array, typecodes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +19,7 @@ _DTYPE, _SHAPE, _VERSION, _CONTENT = 1, 2, 3, 4
 _FIELDS = {_DTYPE, _SHAPE, _VERSION, _CONTENT}
 _FORMATS = {1: "f", 2: "d", 3: "i", 4: "B", 5: "h", 6: "b", 9: "q", 10: "?", 17: "H", 19: "e"}
 _UINT8 = 4
+_MANY = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,23 @@ def read_tensor(data: bytes) -> Tensor | None:
         count, rest = divmod(len(content), struct.calcsize(f"<{code}"))
         if rest or math.prod(shape) != count:
             return None
-        numbers = content if dtype == _UINT8 else struct.unpack(f"<{count}{code}", content)
-        return Tensor(shape=shape, values=numbers)
+        return Tensor(shape=shape, values=content if dtype == _UINT8 else _numbers(content, code))
     except ValueError:
         return None
+
+
+def _numbers(content: bytes, code: str) -> Sequence[float]:
+    """Return the numbers of a tensor; many of them not as objects, which take eight times more.
+
+    Raises:
+        ValueError: they are too many for that.
+    """
+    count = len(content) // struct.calcsize(f"<{code}")
+    if count <= _MANY:
+        return struct.unpack(f"<{count}{code}", content)
+    if code not in typecodes:
+        raise ValueError("too many numbers")
+    numbers = array(code, content)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers

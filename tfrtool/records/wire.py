@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["read_fields", "read_shape"]
+__all__ = ["read_fields", "read_shape", "read_varint"]
 
 _VARINT, _BYTES = 0, 2
 _DIM, _SIZE = 2, 1  # tensorflow/core/framework/tensor_shape.proto
@@ -20,9 +20,9 @@ def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """
     position = 0
     while position < len(data):
-        tag, position = _varint(data, position)
+        tag, position = read_varint(data, position)
         number, wire_type = divmod(tag, 8)
-        value, position = _varint(data, position)
+        value, position = read_varint(data, position)
         if wire_type == _VARINT:
             yield number, value
         elif wire_type == _BYTES and value <= len(data) - position:
@@ -50,8 +50,12 @@ def read_shape(data: int | bytes) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return the varint at a position, and where it ends."""
+def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
+    """Return the varint at a position, and where it ends.
+
+    Raises:
+        ValueError: there is none.
+    """
     value = 0
     for shift, byte in enumerate(data[position : position + 10]):
         value |= (byte & 0x7F) << 7 * shift

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit, emit_json, emit_page
+from tfrtool.cli.output import emit, emit_json, emit_page, emit_pieces
 from tfrtool.cli.parameters import INPUT, sources_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.cli.shared_options import debug_option, json_option
@@ -81,7 +81,7 @@ def inspect_shard_command(
     shard on standard input. Exit code 3 means that damage was found, or records that don't fit the
     description.
     """
-    from tfrtool.cli.render.summary_text import summary_page
+    from tfrtool.cli.render.summary_text import raw_page, raw_text, summary_page
     from tfrtool.inspection.summary.shard_summary import InspectOptions, inspect_shard
     from tfrtool.inspection.summary.summary_json import summary_json
 
@@ -100,6 +100,10 @@ def inspect_shard_command(
             if number:
                 emit("")
             emit_page(summary_page(summary, raw=raw))
+            for sample in summary.sample if raw else ():
+                emit("")
+                emit_page(raw_page(sample))
+                emit_pieces(raw_text(sample.record.payload))
         shown += _shows(summary, record)
         outcome = Outcome.DAMAGE if summary.faults else outcome
         if nobody_reads():

@@ -58,12 +58,6 @@ class Toned(str):
         return made
 
 
-class Verbatim(str):
-    """A line that stands as it is, from the first column on, so that it can be copied."""
-
-    __slots__ = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Heading:
     """A line that starts a part; facts that follow it stand right below.
@@ -107,7 +101,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines as they are, indented by two columns unless they are verbatim.
+    """Lines as they are, indented by two columns.
 
     Attributes:
         lines: the lines.
@@ -150,7 +144,7 @@ def _plain_lines(block: Block) -> Iterator[str]:
             yield (_INDENT + _GAP.join(cells)).rstrip()
     else:
         for line in block.lines:
-            yield str(line) if isinstance(line, Verbatim) else f"{_INDENT}{line}".rstrip()
+            yield f"{_INDENT}{line}".rstrip()
 
 
 def styled(page: Page) -> RenderableType:
@@ -179,8 +173,6 @@ def _styled_line(line: str) -> RenderableType:
     from rich.padding import Padding
 
     text = _styled_text(line)
-    if isinstance(line, Verbatim):
-        return text
     indent = len(line) - len(line.lstrip(" "))
     return Padding(text[indent:], (0, 0, 0, len(_INDENT) + indent))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tfrtool.cli.output import human_bytes, human_count
-from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned, Verbatim
+from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned
 from tfrtool.errors import printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import PayloadKind
@@ -15,13 +15,14 @@ from tfrtool.examples.wording import name_text
 from tfrtool.inspection.summary.shard_summary import Sample, ShardSummary
 from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.records.compression import Compression
-from tfrtool.records.framing import Fault, FaultKind
+from tfrtool.records.framing import Fault, FaultKind, Record
 
-__all__ = ["summary_page"]
+__all__ = ["raw_page", "raw_text", "summary_page"]
 
 _WIDTH = 80
 _FAULTS_SHOWN = 10
 _INDICES_SHOWN = 8
+_PIECE = 64 * 1024
 _NAME_WIDTH = 36
 """Columns that are set aside for names; longer ones take more."""
 
@@ -35,7 +36,7 @@ _NAMES = {
 
 
 def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
-    """Return what ``inspect shard`` shows of a shard."""
+    """Return what ``inspect shard`` shows of a shard; ``raw`` leaves its records to `raw_page`."""
     page: list[Block] = [Heading(printable(str(summary.shard.path))), Facts(_facts(summary))]
     if summary.faults:
         page.append(Lines(_faults(summary.faults)))
@@ -51,8 +52,31 @@ def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
                 ]
             )
         )
-    page.extend(_sample(sample, raw) for sample in summary.sample)
+    if not raw:
+        page.extend(map(_sample, summary.sample))
     return page
+
+
+def raw_page(sample: Sample) -> Page:
+    """Return what stands above a record's serialized bytes."""
+    record = sample.record
+    crcs = f"length CRC {record.length_crc:08x}, payload CRC {record.payload_crc:08x}"
+    return [Lines([Toned(f"{_title(record)}, {crcs}", Tone.TITLE)])]
+
+
+def raw_text(payload: bytes) -> Iterator[str]:
+    """Yield bytes as Python prints them, in pieces: all of it may be four times as long."""
+    quote = b'"' if b"'" in payload and b'"' not in payload else b"'"
+    other = b"'" if quote == b'"' else b"'\""  # with them, each piece has that quote around it
+    yield f"b{quote.decode()}"
+    for start in range(0, len(payload), _PIECE):
+        text = repr(payload[start : start + _PIECE] + other)
+        yield text[2 : -1 - len(repr(other)[2:-1])]
+    yield quote.decode()
+
+
+def _title(record: Record) -> str:
+    return f"record {record.index} at offset {record.offset}, {len(record.payload):,} bytes"
 
 
 def _facts(summary: ShardSummary) -> list[tuple[str, str]]:
@@ -118,12 +142,9 @@ def _range(low: int, high: int) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _sample(sample: Sample, raw: bool) -> Lines:
+def _sample(sample: Sample) -> Lines:
     record = sample.record
-    title = f"record {record.index} at offset {record.offset}, {len(record.payload):,} bytes"
-    if raw:
-        crcs = f"length CRC {record.length_crc:08x}, payload CRC {record.payload_crc:08x}"
-        return Lines([Toned(f"{title}, {crcs}", Tone.TITLE), Verbatim(repr(record.payload))])
+    title = _title(record)
     if sample.parsed is None:
         return Lines([Toned(title, Tone.TITLE), f"  {_value(record.payload, _WIDTH - 4)}"])
     lines: list[str] = [Toned(title, Tone.TITLE)]
