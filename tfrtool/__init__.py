@@ -6,8 +6,6 @@ into a shard doesn't start TensorFlow.
 
 from __future__ import annotations
 
-import importlib
-
 TYPE_CHECKING = False  # as in typing, which takes a while to import
 if TYPE_CHECKING:
     from typing import Any
@@ -283,6 +281,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'tfrtool' has no attribute {name!r}")
+    import importlib  # takes a millisecond, in which Ctrl-C would show a traceback
+
     value = getattr(importlib.import_module(_HOME_OF[name]), _RENAMED.get(name, name))
     globals()[name] = value
     return value

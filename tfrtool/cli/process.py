@@ -109,6 +109,9 @@ def report_interrupt(number: int) -> int:
 
 def run_process() -> int:
     """Run the command that the process was started for, and return its exit code."""
+    # One that comes while Python runs a callback of its own would be printed; `heed` knows of it.
+    shown = sys.unraisablehook
+    sys.unraisablehook = lambda lost: None if lost.exc_type is KeyboardInterrupt else shown(lost)
     signals = Signals()
     try:
         _open_standard_files()
