@@ -13,7 +13,16 @@ from tests.conftest import MakeShard
 from tests.examples.strategies import float32, int64, string
 from tfrtool.examples.example import encode_example
 
-HEAVY = ["tensorflow", "keras", "tensorflow_datasets", "numpy", "PIL", "pandas", "matplotlib"]
+HEAVY = [
+    "tensorflow",
+    "keras",
+    "tensorflow_datasets",
+    "numpy",
+    "PIL",
+    "pandas",
+    "pyarrow",
+    "duckdb",
+]
 
 PROGRAM = """
 import json, sys
@@ -60,6 +69,14 @@ def test_help_is_light(words: list[str]) -> None:
 def test_inspecting_a_shard_is_light(shard: Path, options: list[str]) -> None:
     """Looking into a shard loads neither TensorFlow nor numpy, whatever is asked for."""
     assert loaded_by(["inspect", "shard", str(shard), *options], HEAVY) == (0, [])
+
+
+@pytest.mark.parametrize("command", ["count", "verify", "repair", "index", "inspect schema"])
+def test_working_on_shards_is_light(shard: Path, command: str, tmp_path: Path) -> None:
+    """So does what goes over all records, or writes them again."""
+    words = [*command.split(), str(shard)]
+    words += [str(tmp_path / "out.tfrecord")] if command == "repair" else []
+    assert loaded_by(words, HEAVY) == (0, [])
 
 
 def test_check_can_fail(shard: Path) -> None:
