@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from tfrtool.inspection.verify.verify_shard import ShardVerdict, VerifyOptions, verify_shard
     from tfrtool.loading.augment.augment_options import Augment, parse_augment
     from tfrtool.loading.bench.bench import bench
-    from tfrtool.loading.bench.bench_options import BenchOptions
     from tfrtool.loading.bench.bench_report import BenchReport
     from tfrtool.loading.dataset.corrupt_report import OnCorrupt, SalvageReport
     from tfrtool.loading.dataset.dataset import Dataset, Split, open_dataset
@@ -123,7 +122,6 @@ _HOMES = {
     "tfrtool.inspection.verify.verify_shard": ("ShardVerdict", "VerifyOptions", "verify_shard"),
     "tfrtool.loading.augment.augment_options": ("Augment", "parse_augment"),
     "tfrtool.loading.bench.bench": ("bench",),
-    "tfrtool.loading.bench.bench_options": ("BenchOptions",),
     "tfrtool.loading.bench.bench_report": ("BenchReport",),
     "tfrtool.loading.dataset.dataset": ("Dataset", "Split", "open_dataset"),
     "tfrtool.loading.pipeline.normalize": ("ChannelStatistics", "channel_statistics"),
@@ -171,7 +169,6 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Augment",
-    "BenchOptions",
     "BenchReport",
     "Cache",
     "ChannelStatistics",

@@ -9,8 +9,6 @@ import pytest
 
 from tests.datasets import write_pets
 from tfrtool.cli import main
-from tfrtool.loading.bench import bench as bench_module
-from tfrtool.loading.bench.bench_process import measure_here
 
 FAST = ["--image-size", "32", "--batch-size", "8", "--rounds", "1"]
 STAGES = ["naive", "interleave", "parallel map", "cache", "prefetch", "tfrtool"]
@@ -25,7 +23,9 @@ def pets(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let measurements run where the test does, which saves starting TensorFlow again."""
-    monkeypatch.setattr(bench_module, "measure_apart", measure_here)
+    monkeypatch.setattr(
+        "tfrtool.loading.bench.bench.measure_apart", lambda measure, *task: measure(*task)
+    )
 
 
 def test_json_is_an_object_a_stage_and_a_verdict(
@@ -69,7 +69,7 @@ def test_stage_that_is_left_out_is_said(
     pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where memory is short the published cache is not tried: exit code 3, and a reason."""
-    monkeypatch.setattr(bench_module, "available_memory", lambda: 50_000)
+    monkeypatch.setattr("tfrtool.loading.bench.bench.available_memory", lambda: 50_000)
     assert main(["bench", pets, *FAST, "--json"]) == 3
     *stages, last = map(json.loads, capfd.readouterr().out.splitlines())
     left_out = {stage["stage"]: stage["left_out"] for stage in stages if stage["left_out"]}

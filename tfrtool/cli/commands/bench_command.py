@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +10,7 @@ from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page
 from tfrtool.cli.parameters import INPUT, dataset_of
 from tfrtool.cli.shared_options import debug_option, json_option
-
-if TYPE_CHECKING:
-    from tfrtool.loading.bench.bench import BenchProgress
+from tfrtool.storage.progress import Progress
 
 __all__ = ["bench_command"]
 
@@ -81,27 +77,24 @@ def bench_command(
     from tfrtool.cli.progress import Bars
     from tfrtool.cli.render.bench_text import render_bench
     from tfrtool.loading.bench.bench import bench
-    from tfrtool.loading.bench.bench_options import BenchOptions
 
-    options = BenchOptions(
-        dataset=Path(dataset),
-        split=split,
-        image_size=image_size,
-        batch_size=batch_size,
-        epochs=epochs,
-        rounds=rounds,
-        limit=limit,
-    )
-    with Bars(unit="run") as bars:
+    def show(progress: Progress) -> None:
+        bars(replace(progress, what="measuring"), note=progress.what)
 
-        def show(progress: BenchProgress) -> None:
-            bars.show("measuring", progress.done, progress.total, progress.what)
-
-        report = bench(replace(options, dataset=dataset_of(dataset)), show)
+    with Bars() as bars:
+        report = bench(
+            dataset_of(dataset),
+            split=split,
+            image_size=image_size,
+            batch_size=batch_size,
+            epochs=epochs,
+            rounds=rounds,
+            limit=limit,
+            on_progress=show,
+        )
     if as_json:
-        for stage in report.stages:
-            emit_json(stage.to_json())
-        emit_json(report.to_json())
+        for line in report.to_json():
+            emit_json(line)
     else:
         emit_page(render_bench(report))
     return Outcome.DAMAGE if any(stage.left_out for stage in report.stages) else Outcome.FINE

@@ -2,127 +2,92 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
-from tfrtool.loading.bench.bench_tasks import BenchStage, PartsRun, StageRun
-from tfrtool.loading.bench.bench_verdict import Verdict
+__all__ = ["STAGES", "BenchReport", "Numbers", "PartsRun", "StageReport", "StageRun", "medians"]
 
-__all__ = ["BenchReport", "Epochs", "Spread", "StageReport"]
+STAGES = ("naive", "interleave", "parallel map", "cache", "prefetch", "tfrtool")
+"""The pipelines: each of the published ones has what those before it have, and one thing more;
+"prefetch" is the notebooks' whole pipeline, and "tfrtool" is ours."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Measurements of one thing.
-
-    Attributes:
-        median: of them.
-        least: the smallest.
-        most: the largest.
-    """
-
-    median: float
-    least: float
-    most: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        """Sum up one measurement or more."""
-        return cls(median=median(values), least=min(values), most=max(values))
-
-    def to_json(self) -> dict[str, float]:
-        """Return it as JSON."""
-        return {"median": self.median, "min": self.least, "max": self.most}
+Numbers = dict[str, float]
+"""What an epoch took, named as in the JSON output, from asking for its iterator until that is gone;
+``idle_cores`` is in it where it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Epochs:
-    """The first epochs of some rounds, or the later ones.
+class StageRun:
+    """What one process measured of a pipeline.
 
     Attributes:
-        seconds: of an epoch on the wall, until its iterator is gone.
-        images_per_second: likewise.
-        cpu_ms: CPU milliseconds of an image.
-        system_ms: how many of them the kernel took.
-        first_batch: seconds until the first batch.
-        ending: seconds from the last batch until the iterator is gone.
-        idle: how many cores had nothing to do, the median; None where that can't be told.
+        images: in an epoch.
+        labels: the sum of an epoch's labels.
+        epochs: each of them.
+        memory: by how much the process grew at its largest, in bytes.
     """
 
-    seconds: Spread
-    images_per_second: Spread
-    cpu_ms: Spread
-    system_ms: Spread
-    first_batch: Spread
-    ending: Spread
-    idle: float | None
+    images: int
+    labels: int
+    epochs: tuple[Numbers, ...]
+    memory: int
 
-    @classmethod
-    def of(cls, runs: Sequence[StageRun], *, first: bool) -> Epochs:
-        """Sum up the first epochs of some runs, or all the others."""
-        images = runs[0].images
-        epochs = [epoch for run in runs for epoch in (run.epochs[:1] if first else run.epochs[1:])]
-        idle = [epoch.idle for epoch in epochs if epoch.idle is not None]
-        return cls(
-            seconds=Spread.of([epoch.whole.seconds for epoch in epochs]),
-            images_per_second=Spread.of([images / epoch.whole.seconds for epoch in epochs]),
-            cpu_ms=Spread.of([epoch.whole.cpu / images * 1e3 for epoch in epochs]),
-            system_ms=Spread.of([epoch.whole.system / images * 1e3 for epoch in epochs]),
-            first_batch=Spread.of([epoch.first_batch for epoch in epochs]),
-            ending=Spread.of([epoch.ending for epoch in epochs]),
-            idle=median(idle) if idle else None,
-        )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {
-            "seconds": self.seconds.to_json(),
-            "images_per_second": self.images_per_second.to_json(),
-            "cpu_ms_per_image": self.cpu_ms.to_json(),
-            "system_ms_per_image": self.system_ms.to_json(),
-            "first_batch_seconds": self.first_batch.to_json(),
-            "ending_seconds": self.ending.to_json(),
-            "idle_cores": self.idle,
-        }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsRun:
+    """What the work on a record takes, piece by piece, with one thread: milliseconds an image.
+
+    Attributes:
+        cpu: of CPU, of reading (from the page cache, and inflating), parsing, decoding (at the
+            size that images have) and resizing (with rounding, and checking labels).
+        raw: all of these where shards hold raw pixels of the right size; None where they do.
+        cold: on the wall, of reading once the shards are out of the page cache; None if unknown.
+        images: how many were measured.
+    """
+
+    cpu: Numbers
+    raw: float | None
+    cold: float | None
+    images: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageReport:
-    """A pipeline, measured; or why it was not.
+    """A pipeline, measured in all rounds; or why it was not.
 
     Attributes:
         stage: which one.
-        first: its first epochs; None if it was left out.
-        later: its later epochs; likewise.
-        memory: by how much a process grew at its largest, in bytes; 0 if left out.
+        first: its first epochs.
+        later: its later ones.
+        memory_bytes: by how much a process grew at its largest; None if left out.
         left_out: why it was not measured, if so.
     """
 
-    stage: BenchStage
-    first: Epochs | None = None
-    later: Epochs | None = None
-    memory: int = 0
+    stage: str
+    first: tuple[Numbers, ...] = ()
+    later: tuple[Numbers, ...] = ()
+    memory_bytes: int | None = None
     left_out: str | None = None
 
     @classmethod
-    def of(cls, stage: BenchStage, runs: Sequence[StageRun]) -> StageReport:
+    def of(cls, stage: str, runs: Sequence[StageRun]) -> StageReport:
         """Sum up the runs of a pipeline."""
         return cls(
             stage=stage,
-            first=Epochs.of(runs, first=True),
-            later=Epochs.of(runs, first=False),
-            memory=round(median(run.memory for run in runs)),
+            first=tuple(run.epochs[0] for run in runs),
+            later=tuple(epoch for run in runs for epoch in run.epochs[1:]),
+            memory_bytes=round(statistics.median(run.memory for run in runs)),
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {
-            "stage": self.stage.value,
-            "first_epoch": None if self.first is None else self.first.to_json(),
-            "later_epochs": None if self.later is None else self.later.to_json(),
-            "memory_bytes": self.memory if self.left_out is None else None,
+            "stage": self.stage,
+            "first_epoch": _spread(self.first),
+            "later_epochs": _spread(self.later),
+            "memory_bytes": self.memory_bytes,
             "left_out": self.left_out,
         }
 
@@ -132,9 +97,8 @@ class BenchReport:
     """What the benchmark of a loader found.
 
     Attributes:
-        stages: the pipelines, in the order of `BenchStage`.
+        stages: the pipelines, in the order of `STAGES`.
         parts: the work on a record, piece by piece.
-        verdict: what limits our pipeline.
         images: how many an epoch had.
         total_images: how many the split has.
         shards: how many shards were read.
@@ -143,11 +107,13 @@ class BenchReport:
         cache: where ours kept images: memory, disk or none.
         cores: how many this process may use.
         rounds: how often each pipeline was measured.
+        bottleneck: what limits our pipeline, a word.
+        sentence: the same for people, and which option would help.
+        notes: what else there is to say, a sentence each.
     """
 
     stages: tuple[StageReport, ...]
     parts: PartsRun
-    verdict: Verdict
     images: int
     total_images: int
     shards: int
@@ -156,52 +122,58 @@ class BenchReport:
     cache: str
     cores: int
     rounds: int
+    bottleneck: str = ""
+    sentence: str = ""
+    notes: tuple[str, ...] = ()
 
-    def stage(self, stage: BenchStage) -> StageReport:
+    def stage(self, stage: str) -> StageReport:
         """Return what was found of a pipeline."""
-        return next(report for report in self.stages if report.stage is stage)
+        return next(report for report in self.stages if report.stage == stage)
 
-    def speedup(self, other: BenchStage) -> tuple[float, float] | None:
-        """Return by how much our images a second are more than another pipeline's.
+    def speedup(self, other: str) -> dict[str, float] | None:
+        """Return our images a second over another pipeline's, in a first epoch and in later ones.
 
-        Returns:
-            The ratio in a first epoch and that in later ones; None if it was not measured.
+        None if the other was not measured.
         """
-        ours, theirs = self.stage(BenchStage.TFRTOOL), self.stage(other)
-        if ours.first is None or ours.later is None or theirs.first is None or theirs.later is None:
+        ours, theirs = self.stage("tfrtool"), self.stage(other)
+        if not ours.first or not theirs.first:
             return None
-        return (
-            ours.first.images_per_second.median / theirs.first.images_per_second.median,
-            ours.later.images_per_second.median / theirs.later.images_per_second.median,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all but the stages, which have JSON of their own."""
-        parts = self.parts
+        rate = "images_per_second"
         return {
-            "bottleneck": self.verdict.bottleneck.value,
-            "sentence": self.verdict.sentence,
-            "notes": list(self.verdict.notes),
-            "speedup": {
-                other.value: None
-                if (speedup := self.speedup(other)) is None
-                else dict(zip(("first_epoch", "later_epochs"), speedup, strict=True))
-                for other in (BenchStage.NAIVE, BenchStage.PREFETCH)
-            },
-            "parts_cpu_ms_per_image": {
-                "reading": parts.reading * 1e3,
-                "parsing": parts.parsing * 1e3,
-                "decoding": parts.decoding * 1e3,
-                "resizing": parts.resizing * 1e3,
-            },
-            "raw_cpu_ms_per_image": None if parts.raw is None else parts.raw * 1e3,
-            "cold_read_ms_per_image": None if parts.cold is None else parts.cold * 1e3,
-            "images": self.images,
-            "total_images": self.total_images,
-            "shards": self.shards,
-            "image_size": self.image_size,
-            "batch_size": self.batch_size,
-            "cache": self.cache,
-            "cores": self.cores,
-            "rounds": self.rounds,
+            "first_epoch": medians(ours.first)[rate] / medians(theirs.first)[rate],
+            "later_epochs": medians(ours.later)[rate] / medians(theirs.later)[rate],
         }
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return an object for each stage, and a last one for all else."""
+        names = ("images", "total_images", "shards", "image_size", "batch_size")
+        last = {
+            "bottleneck": self.bottleneck,
+            "sentence": self.sentence,
+            "notes": list(self.notes),
+            "speedup": {other: self.speedup(other) for other in ("naive", "prefetch")},
+            "parts_cpu_ms_per_image": self.parts.cpu,
+            "raw_cpu_ms_per_image": self.parts.raw,
+            "cold_read_ms_per_image": self.parts.cold,
+            **{name: getattr(self, name) for name in (*names, "cache", "cores", "rounds")},
+        }
+        return [*(stage.to_json() for stage in self.stages), last]
+
+
+def medians(epochs: Sequence[Numbers]) -> Numbers:
+    """Return the median of each number of some epochs."""
+    names = {name for epoch in epochs for name in epoch}
+    return {
+        name: statistics.median(epoch[name] for epoch in epochs if name in epoch) for name in names
+    }
+
+
+def _spread(epochs: Sequence[Numbers]) -> dict[str, Any] | None:
+    if not epochs:
+        return None
+    spread = {
+        name: {"median": statistics.median(values), "min": min(values), "max": max(values)}
+        for name in epochs[0]
+        if (values := [epoch[name] for epoch in epochs if name in epoch]) and name != "idle_cores"
+    }
+    return {**spread, "idle_cores": medians(epochs).get("idle_cores")}

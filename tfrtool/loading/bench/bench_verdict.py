@@ -2,215 +2,137 @@
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass
+from dataclasses import replace
 
-from tfrtool.loading.bench.bench_tasks import PartsRun
+from tfrtool.loading.bench.bench_report import BenchReport, Numbers, medians
 
-__all__ = ["Bottleneck", "Measured", "Verdict", "judge"]
+__all__ = ["judge"]
 
 _MOSTLY = 0.5
 _OTHERS = 0.25
 _STALL_PART, _STALL_SECONDS = 0.05, 0.1
 
+_SMALLER = "--resize {size} of tfrtool write leaves fewer pixels to work on"
+_HELP = {
+    "reading": "records hold far more than the images that come out of them, and --resize {size} "
+    "of tfrtool write makes them smaller",
+    "inflating": "shards of tfrtool write --compression none need no inflating",
+    "parsing": "records are small, and in Python, load(batched_parse=N) parses N of them at a time",
+    "decoding": _SMALLER,
+    "resizing": _SMALLER,
+    "storing": "images are copied into the cache and into batches, whose memory the system clears "
+    "first, and only a smaller --image-size needs less of it",
+    "batching": "images are copied from thread to thread and into batches, and only a smaller "
+    "--image-size, or keeping them (--cache of tfrtool train), needs less of it",
+    "waiting": "{idle:.1f} of {cores} cores had nothing to do, and the disk is fast enough; ",
+}
+_RAW = (
+    "up to there, records of tfrtool write --encode raw --resize {size}x{size} took "
+    "{ratio:.1f} times less CPU time ({measured:,} measured)"
+)
+_ONE_SHARD = "there is one shard to read from, and tfrtool write --shards makes more"
+_MORE_AT_ONCE = "--parallel-calls and --cycle-length of tfrtool train let more be done at a time"
 
-class Bottleneck(enum.Enum):
-    """What limits a loader; the values are those of the JSON output.
 
-    STARTING: the data are over before the pipeline is at work. DISK: records come from the disk
-    more slowly than the pipeline could take them. The others are the largest part of the cores'
-    time in a first epoch. WAITING: cores are idle, but not for the disk. STORING and BATCHING are
-    all that is done with images once they are decoded and resized: copying them from thread to
-    thread, into the cache where there is one, and into batches.
+def judge(report: BenchReport, *, compressed: bool) -> BenchReport:
+    """Return a report with what limits the first epoch of our pipeline, which was measured.
+
+    It is ``starting`` where the data are over before a pipeline is at work; ``disk`` where records
+    come from it more slowly than they could be taken; else the largest part of the cores' time:
+    ``reading`` (or ``inflating``, where shards are compressed), ``parsing``, ``decoding``,
+    ``resizing``; ``storing`` or ``batching``, which is all that is done with images from then on,
+    with and without a cache; or ``waiting``, where cores are idle, but not for the disk.
     """
-
-    STARTING = "starting"
-    DISK = "disk"
-    WAITING = "waiting"
-    READING = "reading"
-    INFLATING = "inflating"
-    PARSING = "parsing"
-    DECODING = "decoding"
-    RESIZING = "resizing"
-    STORING = "storing"
-    BATCHING = "batching"
+    first = medians(report.stage("tfrtool").first)
+    bottleneck, sentence = _before_work(report, first) or _largest(report, first, compressed)
+    notes = tuple(_notes(report, first))
+    return replace(report, bottleneck=bottleneck, sentence=sentence, notes=notes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """What is known of our pipeline, of the published one, and of the data.
-
-    Attributes:
-        parts: the work on a record, piece by piece.
-        images: in an epoch.
-        first_seconds: of our first epoch.
-        first_cpu: CPU seconds of an image in it.
-        first_batch: seconds until its first batch.
-        starting: seconds that the naive pipeline took before it was at work; None if unknown.
-        idle: how many cores nobody used in our first epoch; None if unknown.
-        later_cpu: CPU seconds of an image in our later epochs.
-        cached: whether those come from a cache.
-        stall: the largest part that the end of an epoch had of the notebook's epochs, in seconds;
-            None if it was not measured.
-        stalled_epoch: the seconds of that epoch.
-        cores: how many there are.
-        shards: how many were read.
-        compressed: whether they are.
-        image_size: in pixels, both ways.
-    """
-
-    parts: PartsRun
-    images: int
-    first_seconds: float
-    first_cpu: float
-    first_batch: float
-    starting: float | None
-    idle: float | None
-    later_cpu: float
-    cached: bool
-    stall: float | None
-    stalled_epoch: float | None
-    cores: int
-    shards: int
-    compressed: bool
-    image_size: int
-
-    @property
-    def busy(self) -> float:
-        """How many cores our first epoch kept busy."""
-        return self.first_cpu * self.images / self.first_seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What limits a loader.
-
-    Attributes:
-        bottleneck: what it is.
-        sentence: that, and which option would help, for people.
-        notes: what else there is to say, a sentence each.
-    """
-
-    bottleneck: Bottleneck
-    sentence: str
-    notes: tuple[str, ...] = ()
-
-
-def judge(measured: Measured) -> Verdict:
-    """Tell what limits the first epoch of our pipeline."""
-    bottleneck, sentence = _before_work(measured) or _largest(measured)
-    return Verdict(bottleneck=bottleneck, sentence=sentence, notes=tuple(_notes(measured)))
-
-
-def _before_work(found: Measured) -> tuple[Bottleneck, str] | None:
+def _before_work(report: BenchReport, first: Numbers) -> tuple[str, str] | None:
     """Tell whether something keeps the pipeline from being at work at all."""
-    per_image = found.first_seconds / found.images
-    cold = found.parts.cold
-    if cold is not None and cold > per_image:
-        return Bottleneck.DISK, (
-            f"The disk is the bottleneck of a first epoch: it gives {1 / cold:,.0f} images a "
-            f"second, and the loader could take {1 / per_image:,.0f}; smaller records help "
-            f"(tfrtool write --encode jpeg --resize {found.image_size}), or a faster disk."
+    seconds, cold = first["seconds"], report.parts.cold
+    if cold is not None and cold > seconds / report.images * 1e3:
+        return "disk", (
+            f"The disk is the bottleneck of a first epoch: it gives {1e3 / cold:,.0f} images a "
+            f"second, and the loader could take {report.images / seconds:,.0f}; smaller records "
+            f"help (tfrtool write --encode jpeg --resize {report.image_size}), or a faster disk."
         )
-    if found.starting is not None and found.starting > _MOSTLY * found.first_seconds:
-        return Bottleneck.STARTING, (
-            f"Starting is the bottleneck: a first epoch takes {found.first_seconds:.2f} s, and "
-            f"any pipeline {found.starting:.2f} s to begin; {found.images:,} images are too few "
-            "for any option to matter."
-        )
-    return None
+    naive = report.stage("naive")
+    if not naive.first:
+        return None
+    a_batch = min(report.batch_size / report.images, 1) * min(e["seconds"] for e in naive.later)
+    starting = medians(naive.first)["first_batch_seconds"] - a_batch
+    if starting <= _MOSTLY * seconds:
+        return None
+    return "starting", (
+        f"Starting is the bottleneck: a first epoch takes {seconds:.2f} s, and any pipeline "
+        f"{starting:.2f} s to begin; {report.images:,} images are too few for any option to matter."
+    )
 
 
-def _costs(found: Measured) -> dict[Bottleneck, float]:
-    """Return what the cores' time in the first epoch was for, in seconds of an image."""
-    parts = found.parts
-    costs = {
-        Bottleneck.INFLATING if found.compressed else Bottleneck.READING: parts.reading,
-        Bottleneck.PARSING: parts.parsing,
-        Bottleneck.DECODING: parts.decoding,
-        Bottleneck.RESIZING: parts.resizing,
-        Bottleneck.STORING if found.cached else Bottleneck.BATCHING: max(
-            found.first_cpu - parts.whole, 0.0
-        ),
-    }
-    if found.idle is not None:
-        costs[Bottleneck.WAITING] = max(found.idle, 0.0) * found.first_seconds / found.images
-    return costs
-
-
-def _largest(found: Measured) -> tuple[Bottleneck, str]:
+def _largest(report: BenchReport, first: Numbers, compressed: bool) -> tuple[str, str]:
     """Tell what most of the cores' time in the first epoch was for."""
-    costs = _costs(found)
-    whole = sum(costs.values())
+    parts, idle = report.parts, first.get("idle_cores")
+    whole = sum(parts.cpu.values())
+    costs = {("inflating" if compressed else "reading"): parts.cpu["reading"], **parts.cpu}
+    if compressed:
+        del costs["reading"]
+    rest = max(first["cpu_ms_per_image"] - whole, 0.0)
+    costs["batching" if report.cache == "none" else "storing"] = rest
+    if idle is not None:
+        costs["waiting"] = max(idle, 0.0) * first["seconds"] / report.images * 1e3
     bottleneck = max(costs, key=lambda name: costs[name])
-    shares = ", ".join(f"{name.value} {cost / whole:.0%}" for name, cost in costs.items())
+    shares = {name: f"{cost / sum(costs.values()):.0%}" for name, cost in costs.items()}
+    helps = _HELP[bottleneck]
+    if bottleneck == "waiting":
+        helps += _ONE_SHARD if report.shards == 1 else _MORE_AT_ONCE
+    elif helps == _SMALLER and parts.raw is not None and parts.raw < whole:
+        helps = _RAW
+    helps = helps.format(
+        size=report.image_size,
+        ratio=whole / (parts.raw or 1),
+        measured=parts.images,
+        idle=idle,
+        cores=report.cores,
+    )
+    told = ", ".join(f"{name} {share}" for name, share in shares.items())
     return bottleneck, (
-        f"{bottleneck.value.capitalize()} is the bottleneck, {costs[bottleneck] / whole:.0%} of "
-        f"the cores' time in a first epoch ({shares}): {_help(bottleneck, found)}."
+        f"{bottleneck.capitalize()} is the bottleneck, {shares[bottleneck]} of the cores' time in "
+        f"a first epoch ({told}): {helps}."
     )
 
 
-def _help(bottleneck: Bottleneck, found: Measured) -> str:
-    """Return the option that would help, with what it was measured to bring."""
-    size, parts = found.image_size, found.parts
-    fewer = f"--resize {size} of tfrtool write leaves fewer pixels to work on"
-    if parts.raw is not None and parts.raw < parts.whole:
-        fewer = (
-            f"up to there, records of tfrtool write --encode raw --resize {size}x{size} took "
-            f"{parts.whole / parts.raw:.1f} times less CPU time ({parts.images:,} measured)"
-        )
-    idle = (
-        "" if found.idle is None else f"{found.idle:.1f} of {found.cores} cores had nothing to do"
-    )
-    return {
-        Bottleneck.READING: "records hold far more than the images that come out of them, and "
-        f"--resize {size} of tfrtool write makes them smaller",
-        Bottleneck.INFLATING: "shards of tfrtool write --compression none need no inflating",
-        Bottleneck.PARSING: "records are small, and in Python, LoadOptions(batched_parse=N) parses "
-        "N of them at a time",
-        Bottleneck.DECODING: fewer,
-        Bottleneck.RESIZING: fewer,
-        Bottleneck.STORING: "images are copied into the cache and into batches, whose memory the "
-        "system clears first, and only a smaller --image-size needs less of it",
-        Bottleneck.BATCHING: "images are copied from thread to thread and into batches, and only a "
-        "smaller --image-size, or keeping them (--cache of tfrtool train), needs less of it",
-        Bottleneck.WAITING: f"{idle}, and the disk is fast enough; "
-        + (
-            "there is one shard to read from, and tfrtool write --shards makes more"
-            if found.shards == 1
-            else "--parallel-calls and --cycle-length of tfrtool train let more be done at a time"
-        ),
-    }[bottleneck]
-
-
-def _notes(found: Measured) -> list[str]:
+def _notes(report: BenchReport, first: Numbers) -> list[str]:
     notes = []
-    if found.cached and found.later_cpu < found.first_cpu:
+    cpu, seconds = first["cpu_ms_per_image"], first["seconds"]
+    later_cpu = medians(report.stage("tfrtool").later)["cpu_ms_per_image"]
+    if report.cache != "none" and later_cpu < cpu:
+        times = f"{cpu / later_cpu:,.0f} times less CPU time"
+        notes.append(f"Later epochs come from the cache, with {times}.")
+    if first["first_batch_seconds"] > _MOSTLY * seconds:
         notes.append(
-            f"Later epochs come from the cache, with {found.first_cpu / found.later_cpu:,.0f} "
-            "times less CPU time."
+            f"The first batch of a first epoch came after {first['first_batch_seconds']:.1f} of "
+            f"{seconds:.1f} s, once there was enough to draw from; tfrtool train with a smaller "
+            "--shuffle-buffer starts sooner."
         )
-    if found.first_batch > _MOSTLY * found.first_seconds:
-        notes.append(
-            f"The first batch of a first epoch came after {found.first_batch:.1f} of "
-            f"{found.first_seconds:.1f} s, once there was enough to draw from; tfrtool train "
-            "with a smaller --shuffle-buffer starts sooner."
-        )
-    if found.shards == 1:
+    if report.shards == 1:
         notes.append("There is one shard, and so nothing to interleave.")
-    if (
-        found.stall is not None
-        and found.stalled_epoch is not None
-        and found.stall > max(_STALL_SECONDS, _STALL_PART * found.stalled_epoch)
-    ):
+    published = report.stage("prefetch")
+    epochs = [medians(some) for some in (published.first, published.later) if some]
+    longest = max(epochs, key=lambda epoch: epoch["ending_seconds"], default=None)
+    if longest is not None:
+        stall, epoch = longest["ending_seconds"], longest["seconds"]
+        if stall > max(_STALL_SECONDS, _STALL_PART * epoch):
+            notes.append(
+                f"The published pipeline stood still for {stall:.1f} s after the last batch of "
+                f"an epoch of {epoch:.1f} s: its tuner sleeps. Ours has none."
+            )
+    busy = cpu / 1e3 * report.images / seconds
+    others = report.cores - first.get("idle_cores", report.cores) - busy
+    if others > _OTHERS * report.cores:
         notes.append(
-            f"The published pipeline stood still for {found.stall:.1f} s after the last batch of "
-            f"an epoch of {found.stalled_epoch:.1f} s: its tuner sleeps. Ours has none."
-        )
-    others = 0.0 if found.idle is None else found.cores - found.idle - found.busy
-    if others > _OTHERS * found.cores:
-        notes.append(
-            f"Other programs kept {others:.1f} of {found.cores} cores busy: CPU times say more "
+            f"Other programs kept {others:.1f} of {report.cores} cores busy: CPU times say more "
             "than rates."
         )
     return notes
