@@ -34,11 +34,7 @@ if TYPE_CHECKING:
     from tfrtool.examples.parsing import Misfit, Parsed, parse_example
     from tfrtool.examples.schema import FeatureSpec, Schema
     from tfrtool.examples.statistics import FeatureStatistics, ValueStatistics
-    from tfrtool.inspection.dataset.dataset_summary import (
-        DatasetSummary,
-        InspectDatasetOptions,
-        inspect_dataset,
-    )
+    from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, inspect_dataset
     from tfrtool.inspection.extract.extract import ExtractOptions, ExtractReport, extract
     from tfrtool.inspection.pictures.contact_sheet import SheetOptions, contact_sheet
     from tfrtool.inspection.schema.shard_schema import InferredSchema, SchemaOptions, infer_schema
@@ -112,7 +108,6 @@ _HOMES = {
     "tfrtool.inspection.pictures.contact_sheet": ("SheetOptions", "contact_sheet"),
     "tfrtool.inspection.dataset.dataset_summary": (
         "DatasetSummary",
-        "InspectDatasetOptions",
         "inspect_dataset",
     ),
     "tfrtool.inspection.extract.extract": ("ExtractOptions", "ExtractReport", "extract"),
@@ -190,7 +185,6 @@ __all__ = [
     "FeatureStatistics",
     "Holdout",
     "InferredSchema",
-    "InspectDatasetOptions",
     "InspectOptions",
     "LoadOptions",
     "LostRange",

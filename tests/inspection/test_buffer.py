@@ -75,8 +75,8 @@ def test_random_order_needs_none() -> None:
     found = [measured(dice.choices(range(5), k=2000)) for _ in range(50)]
     assert sum(need.batch_spread for need in found) / 50 == pytest.approx(1, abs=0.03)
     deviation = (sum((need.batch_spread - 1) ** 2 for need in found) / 50) ** 0.5
-    assert deviation == pytest.approx(found[0].batch_noise, rel=0.3)
-    assert {need.buffer for need in found} == {1}
+    assert deviation == pytest.approx(found[0].batch_spread_noise, rel=0.3)
+    assert {need.shuffle_buffer for need in found} == {1}
 
 
 def test_noise_of_uneven_labels() -> None:
@@ -85,7 +85,7 @@ def test_noise_of_uneven_labels() -> None:
     found = [measured(dice.choices(range(3), (16, 2, 1), k=1500)) for _ in range(300)]
     mean = sum(need.batch_spread for need in found) / 300
     deviation = (sum((need.batch_spread - mean) ** 2 for need in found) / 300) ** 0.5
-    noise = sum(need.batch_noise for need in found) / 300
+    noise = sum(need.batch_spread_noise for need in found) / 300
     assert deviation == pytest.approx(noise, rel=0.15)
 
 
@@ -93,7 +93,7 @@ def test_noise_of_uneven_labels() -> None:
 def test_blocks_need_a_buffer_that_serves(size: int) -> None:
     """With the buffer batches are nearly random, with an eighth of it they are not."""
     labels = blocks(60_000, size)
-    buffer = measured(labels).buffer
+    buffer = measured(labels).shuffle_buffer
     assert 1 < buffer < len(labels)
     assert spread(shuffled(labels, buffer)) < 1 + TOLERANCE
     assert spread(shuffled(labels, max(buffer // 8, 1))) > 1 + TOLERANCE
@@ -103,7 +103,7 @@ def test_sorted_labels_need_all() -> None:
     """What is sorted needs a buffer of all records, and nothing less serves."""
     labels = sorted(blocks(4000, 1))
     need = measured(labels)
-    assert need.buffer == 4000
+    assert need.shuffle_buffer == 4000
     assert need.batch_spread == pytest.approx(BATCH, rel=0.05)
     assert spread(shuffled(labels, 1000)) > 2
     assert spread(shuffled(labels, 4000)) < 1 + TOLERANCE
@@ -112,26 +112,26 @@ def test_sorted_labels_need_all() -> None:
 def test_alternating_labels_need_none() -> None:
     """Labels that take turns are mixed more evenly than at random."""
     need = measured([0, 1] * 500)
-    assert (need.batch_spread, need.buffer) == (0, 1)
+    assert (need.batch_spread, need.shuffle_buffer) == (0, 1)
 
 
 def test_longer_periods_need_longer_buffers() -> None:
     """Labels that take turns in long blocks need a buffer of a few blocks, not of all."""
     labels = [number // 500 % 2 for number in range(50_000)]
-    assert 500 < measured(labels).buffer <= 4096
+    assert 500 < measured(labels).shuffle_buffer <= 4096
 
 
 def test_one_label_and_few_records() -> None:
     """There is nothing to mix in one label; the smallest sequences don't fail."""
-    assert measured([3] * 100).buffer == 1
+    assert measured([3] * 100).shuffle_buffer == 1
     for labels in ([0], [0, 1], [0, 1, 1], list(range(20))):
-        assert measured(labels).buffer <= len(labels)
+        assert measured(labels).shuffle_buffer <= len(labels)
 
 
 def test_shuffle_is_that_of_tf_data(tf: Any) -> None:
     """The buffer serves with tf.data itself, and the shuffle of these tests is like its."""
     labels = blocks(20_000, 10)
-    buffer = measured(labels).buffer
+    buffer = measured(labels).shuffle_buffer
     for size in (buffer, buffer // 8):
         data = tf.data.Dataset.from_tensor_slices(labels).shuffle(size, seed=1)
         theirs = spread([int(label) for label in data.as_numpy_iterator()])

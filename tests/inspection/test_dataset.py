@@ -13,23 +13,20 @@ from tests.datasets import flip_bit, write_pets
 from tests.examples.strategies import int64, string
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import encode_example
-from tfrtool.inspection.dataset import dataset_fold
+from tfrtool.inspection.dataset import dataset_summary
 from tfrtool.inspection.dataset import record_labels as labels
 from tfrtool.inspection.dataset.dataset_summary import (
     DatasetSummary,
-    InspectDatasetOptions,
     inspect_dataset,
 )
 from tfrtool.inspection.dataset.shuffle import Order
 from tfrtool.records.framing import Record, frame
 from tfrtool.records.reader import read_records
 
-ALONE = InspectDatasetOptions(workers=1)
-
 
 def inspect(directory: Path, label: str | None = None) -> DatasetSummary:
     """Inspect a dataset in this process."""
-    return inspect_dataset(directory, InspectDatasetOptions(label=label, workers=1))
+    return inspect_dataset(directory, label=label, workers=1)
 
 
 def shard(path: Path, values: Sequence[int | bytes], feature: str = "label") -> Path:
@@ -62,20 +59,27 @@ def copy(pets: Path, tmp_path: Path) -> Path:
 def test_a_dataset_that_is_whole(pets: Path) -> None:
     """Counts, shards and labels are those that the writer reports, and there are no faults."""
     report = json.loads((pets / "write_report.json").read_text())
-    seen: list[tuple[int, int]] = []
-    found = inspect_dataset(pets, ALONE, lambda done, total: seen.append((done, total)))
+    seen: list[tuple[int, int | None]] = []
+    found = inspect_dataset(
+        pets, workers=1, on_progress=lambda now: seen.append((now.done, now.total))
+    )
     assert seen == [(number, 4) for number in (1, 2, 3, 4)]
     assert (found.name, found.version, found.label, found.faults) == ("pets", "1.0.0", "label", ())
-    assert {split.name for split in found.splits} == set(report["splits"])
-    for split in found.splits:
-        said = report["splits"][split.name]
-        assert (split.records, split.expected) == (said["records"], said["records"])
+    assert set(found.splits) == set(report["splits"])
+    for name, split in found.splits.items():
+        said = report["splits"][name]
+        assert (split.records, split.expected_records) == (said["records"], said["records"])
         assert (split.bytes, split.labels) == (said["bytes"], said["labels"])
         assert [one.records for one in split.shards] == [s["records"] for s in said["shards"]]
         assert sum(sum(one.labels.values()) for one in split.shards) == split.records
-        assert (split.missing, split.extra, split.unlabelled, split.absent) == (0, 0, 0, ())
-        assert split.mix is not None
-        assert split.mix.is_chance
+        assert (
+            split.missing_shards,
+            split.extra_shards,
+            split.unlabelled,
+            split.absent_labels,
+        ) == (0, 0, 0, ())
+        assert split.mix_distance is not None
+        assert split.mix_distance.is_chance
 
 
 def test_a_missing_shard(copy: Path) -> None:
@@ -83,10 +87,10 @@ def test_a_missing_shard(copy: Path) -> None:
     (copy / "pets-train.tfrecord-00001-of-00002").unlink()
     found = inspect(copy)
     assert faults(found) == [("missing-shard", "pets-train.tfrecord-00001-of-00002")]
-    train = next(split for split in found.splits if split.name == "train")
-    assert (train.missing, len(train.shards)) == (1, 1)
-    assert train.expected is not None
-    assert train.records < train.expected
+    train = found.splits["train"]
+    assert (train.missing_shards, len(train.shards)) == (1, 1)
+    assert train.expected_records is not None
+    assert train.records < train.expected_records
 
 
 def test_a_split_without_any_shard(copy: Path) -> None:
@@ -97,7 +101,7 @@ def test_a_split_without_any_shard(copy: Path) -> None:
     assert sorted(faults(found)) == [
         ("missing-shard", f"pets-validation.tfrecord-0000{number}-of-00002") for number in (0, 1)
     ]
-    assert {split.name: split.records for split in found.splits}["validation"] == 0
+    assert found.splits["validation"].records == 0
 
 
 def test_a_shard_with_other_records(copy: Path) -> None:
@@ -142,7 +146,7 @@ def test_extra_shards(copy: Path, name: str) -> None:
     shard(copy / name, [0, 1])
     found = inspect(copy)
     assert faults(found) == [("count", name)]
-    assert all(split.records == split.expected for split in found.splits)
+    assert all(split.records == split.expected_records for split in found.splits.values())
 
 
 @pytest.mark.parametrize(
@@ -154,8 +158,8 @@ def test_metadata_that_is_broken(copy: Path, text: str) -> None:
     found = inspect(copy)
     assert faults(found) == [("parse", "dataset_info.json")]
     assert not found.described
-    assert [split.name for split in found.splits] == ["train", "validation"]
-    assert all(split.records for split in found.splits)
+    assert list(found.splits) == ["train", "validation"]
+    assert all(split.records for split in found.splits.values())
 
 
 def test_names_alone(tmp_path: Path) -> None:
@@ -165,8 +169,8 @@ def test_names_alone(tmp_path: Path) -> None:
     shard(tmp_path / "a-test-00000-of-00001.tfrecord", [1])
     found = inspect(tmp_path)
     assert faults(found) == [("missing-shard", "a-train-00001-of-00003.tfrecord")]
-    assert {split.name: split.records for split in found.splits} == {"train": 4, "test": 1}
-    assert [split.expected for split in found.splits] == [None, None]
+    assert {name: split.records for name, split in found.splits.items()} == {"train": 4, "test": 1}
+    assert [split.expected_records for split in found.splits.values()] == [None, None]
     assert found.version is None
 
 
@@ -174,8 +178,8 @@ def test_no_split_is_said(tmp_path: Path) -> None:
     """Files without a split are one split."""
     shard(tmp_path / "x.tfrecord", [0, 1])
     shard(tmp_path / "y.tfrecord", [0, 1, 1])
-    (split,) = inspect(tmp_path).splits
-    assert (split.name, split.records, split.labels) == ("all", 5, {"0": 2, "1": 3})
+    ((name, split),) = inspect(tmp_path).splits.items()
+    assert (name, split.records, split.labels) == ("all", 5, {"0": 2, "1": 3})
 
 
 def test_two_numbers_of_shards(tmp_path: Path) -> None:
@@ -190,7 +194,7 @@ def test_folders_of_splits(tmp_path: Path) -> None:
     for name in ("Split-train", "Split-eval"):
         shard(tmp_path / name / "data_tfrecord-00000-of-00001", [0, 1])
     found = inspect(tmp_path)
-    assert {split.name: split.records for split in found.splits} == {"train": 2, "eval": 2}
+    assert {name: split.records for name, split in found.splits.items()} == {"train": 2, "eval": 2}
 
 
 def test_the_newest_version_is_taken(pets: Path, tmp_path: Path) -> None:
@@ -198,11 +202,11 @@ def test_the_newest_version_is_taken(pets: Path, tmp_path: Path) -> None:
     for version in ("2.0.0", "10.0.0", "9.1.0"):
         shutil.copytree(pets, tmp_path / "pets" / version)
     found = inspect(tmp_path / "pets")
-    assert found.directory == tmp_path / "pets" / "10.0.0"
+    assert found.dataset == tmp_path / "pets" / "10.0.0"
     assert "10.0.0" in found.notes[0]
     shutil.copytree(tmp_path / "pets", tmp_path / "home" / "config")
     shutil.move(tmp_path / "home", tmp_path / "named")
-    assert inspect(tmp_path / "named").directory == tmp_path / "named" / "config" / "10.0.0"
+    assert inspect(tmp_path / "named").dataset == tmp_path / "named" / "config" / "10.0.0"
     shutil.copytree(tmp_path / "pets", tmp_path / "named" / "other")
     with pytest.raises(DatasetError, match="config, other"):
         inspect(tmp_path / "named")
@@ -221,7 +225,7 @@ def test_labels_are_numbered_alike_in_all_shards(tmp_path: Path) -> None:
     """The same label in another shard is the same, in whatever order they come."""
     shard(tmp_path / "train-00000-of-00002", [5, 5, 9] * 10)
     shard(tmp_path / "train-00001-of-00002", [9, 7, 5] * 10)
-    (split,) = inspect(tmp_path).splits
+    (split,) = inspect(tmp_path).splits.values()
     assert split.labels == {"5": 30, "7": 10, "9": 20}
     assert [one.labels for one in split.shards] == [{"5": 20, "9": 10}, {"5": 10, "7": 10, "9": 10}]
     assert split.shuffle is not None
@@ -232,12 +236,12 @@ def test_sorted_over_shards(tmp_path: Path) -> None:
     """A class a shard is sorted, with the label of the longest run."""
     shard(tmp_path / "train-00000-of-00002", [b"cow"] * 60)
     shard(tmp_path / "train-00001-of-00002", [b"ant"] * 61)
-    (split,) = inspect(tmp_path).splits
+    (split,) = inspect(tmp_path).splits.values()
     assert split.shuffle is not None
-    assert (split.shuffle.order, split.shuffle.buffer) == (Order.SORTED, 121)
-    assert (split.longest_label, split.shuffle.longest_run) == ("ant", 61)
-    assert split.shards[0].mix is not None
-    assert not split.shards[0].mix.is_chance
+    assert (split.shuffle.order, split.shuffle.shuffle_buffer) == (Order.SORTED, 121)
+    assert (split.shuffle.longest_run_label, split.shuffle.longest_run) == ("ant", 61)
+    assert split.shards[0].mix_distance is not None
+    assert not split.shards[0].mix_distance.is_chance
 
 
 def test_labels_that_a_split_lacks(copy: Path) -> None:
@@ -246,7 +250,7 @@ def test_labels_that_a_split_lacks(copy: Path) -> None:
     for number in (0, 1):
         path = copy / f"pets-validation.tfrecord-0000{number}-of-00002"
         shard(path, [1] * 3)
-    absent = {split.name: split.absent for split in inspect(copy).splits}
+    absent = {name: split.absent_labels for name, split in inspect(copy).splits.items()}
     assert absent == {"train": ("zebra",), "validation": ("cat", "zebra")}
 
 
@@ -254,7 +258,7 @@ def test_labels_with_the_same_text_stay_apart(tmp_path: Path) -> None:
     """Two classes of one name, and a number beside its text, are two labels."""
     (tmp_path / "label.labels.txt").write_text("cat\ncat\n")
     shard(tmp_path / "train-00000-of-00001", [0, 1, 1, b"cat"])
-    (split,) = inspect(tmp_path).splits
+    (split,) = inspect(tmp_path).splits.values()
     assert sorted(split.labels.values()) == [1, 1, 2]
     assert len(split.labels) == 3
 
@@ -264,8 +268,8 @@ def test_a_label_that_is_named(tmp_path: Path) -> None:
     payload = encode_example({"a": int64(1), "b": int64(2)})
     (tmp_path / "train-00000-of-00001").write_bytes(frame(payload) * 3)
     assert inspect(tmp_path).label is None
-    assert set(inspect(tmp_path).candidates) == {"a", "b"}
-    assert inspect(tmp_path, "b").splits[0].labels == {"2": 3}
+    assert set(inspect(tmp_path).label_candidates) == {"a", "b"}
+    assert inspect(tmp_path, "b").splits["train"].labels == {"2": 3}
     with pytest.raises(UsageError, match=r"no record has a label.*'c'.*a, b"):
         inspect(tmp_path, "c")
 
@@ -273,15 +277,15 @@ def test_a_label_that_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["in a shard", "in all"])
 def test_too_many_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Beyond the limit all but the labels is told, wherever it is passed."""
-    monkeypatch.setattr(dataset_fold, "MAX_LABELS", 4)
+    monkeypatch.setattr(dataset_summary, "MAX_LABELS", 4)
     monkeypatch.setattr(labels, "MAX_LABELS", 2 if where == "in a shard" else 4)
     for number in range(3):
         values = range(number * 3, number * 3 + 3)
         shard(tmp_path / f"train-0000{number}-of-00003", values)
     found = inspect(tmp_path)
-    assert (found.distinct, found.label, found.records) == (None, "label", 9)
-    assert found.splits[0].shuffle is None
-    assert found.splits[0].labels == {}
+    assert (found.distinct_labels, found.label, found.records) == (None, "label", 9)
+    assert found.splits["train"].shuffle is None
+    assert found.splits["train"].labels == {}
 
 
 def test_an_empty_shard_may_be_meant(copy: Path) -> None:
@@ -289,6 +293,7 @@ def test_an_empty_shard_may_be_meant(copy: Path) -> None:
     info = json.loads((copy / "dataset_info.json").read_text())
     split = next(split for split in info["splits"] if split["name"] == "train")
     split["shardLengths"][0] = "0"
+    split["numBytes"] = "0"  # which says nothing
     (copy / "dataset_info.json").write_text(json.dumps(info))
     (copy / "write_report.json").unlink()
     (copy / "pets-train.tfrecord-00000-of-00002").write_bytes(b"")
@@ -305,11 +310,11 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
     alone = inspect(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tfrtool.engines.processes.map_shards.__defaults__", (1, 1))
-        together = inspect_dataset(tmp_path, InspectDatasetOptions(workers=2))
+        together = inspect_dataset(tmp_path, workers=2)
     assert together == alone
 
 
-def test_workers_are_positive() -> None:
+def test_workers_are_positive(tmp_path: Path) -> None:
     """No worker is a mistake."""
-    with pytest.raises(ValueError, match="workers"):
-        InspectDatasetOptions(workers=0)
+    with pytest.raises(UsageError, match="workers"):
+        inspect_dataset(tmp_path, workers=0)

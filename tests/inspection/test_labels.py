@@ -39,7 +39,7 @@ def test_labels_come_in_order(tmp_path_factory: pytest.TempPathFactory, stored: 
     found = read_labels(path, "label")
     assert values(found) == stored
     assert len(set(found.labels)) == len(found.labels)
-    assert (found.records, found.unlabelled) == (len(stored), 0)
+    assert (found.verdict.records, found.unlabelled) == (len(stored), 0)
 
 
 def test_records_without_a_label_are_counted(make_shard: MakeShard) -> None:
@@ -59,7 +59,7 @@ def test_records_without_a_label_are_counted(make_shard: MakeShard) -> None:
     )
     found = read_labels(path, "label")
     assert values(found) == [3, 4]
-    assert (found.records, found.unlabelled, found.faults) == (9, 7, ())
+    assert (found.verdict.records, found.unlabelled, found.verdict.faults) == (9, 7, ())
 
 
 def test_of_a_key_that_comes_twice_the_last_counts(make_shard: MakeShard, tf: Any) -> None:
@@ -83,11 +83,11 @@ def test_damage_and_strangers_are_faults(make_shard: MakeShard) -> None:
     flip_bit(path, 20)
     found = read_labels(path, "label")
     assert values(found) == [2, 4]
-    assert [(fault.kind.value, fault.record) for fault in found.faults] == [
+    assert [(fault.kind.value, fault.record) for fault in found.verdict.faults] == [
         ("payload-crc", 0),
         ("parse", 2),
     ]
-    assert found.records == 3
+    assert found.verdict.records == 3
 
 
 def test_without_a_label_nothing_is_parsed(make_shard: MakeShard) -> None:
@@ -95,8 +95,8 @@ def test_without_a_label_nothing_is_parsed(make_shard: MakeShard) -> None:
     path = make_shard([b"\xff no message", b"hello"])
     flip_bit(path, -1 + path.stat().st_size)
     found = read_labels(path, None)
-    assert (found.records, found.unlabelled, len(found.codes)) == (1, 0, 0)
-    assert [fault.kind.value for fault in found.faults] == ["payload-crc"]
+    assert (found.verdict.records, found.unlabelled, len(found.codes)) == (1, 0, 0)
+    assert [fault.kind.value for fault in found.verdict.faults] == ["payload-crc"]
 
 
 def test_faults_are_kept_up_to_a_number(
@@ -105,7 +105,7 @@ def test_faults_are_kept_up_to_a_number(
     """A file that is wrong in every record doesn't fill the memory; the rest is counted."""
     monkeypatch.setattr(labels_module, "FAULTS_KEPT", 3)
     found = read_labels(make_shard([b"\xff"] * 10), "label")
-    assert (len(found.faults), found.more_faults, found.records) == (3, 7, 10)
+    assert (len(found.verdict.faults), found.verdict.n_faults, found.verdict.records) == (3, 10, 10)
 
 
 @pytest.mark.parametrize(("distinct", "overflowed"), [(4, False), (5, True)])
@@ -116,7 +116,7 @@ def test_too_many_labels(
     monkeypatch.setattr(labels_module, "MAX_LABELS", 4)
     found = read_labels(make_shard([labelled(value) for value in range(distinct)] * 2), "label")
     assert found.overflowed is overflowed
-    assert found.records == 2 * distinct
+    assert found.verdict.records == 2 * distinct
     assert len(found.codes) == (0 if overflowed else 2 * distinct)
 
 

@@ -9,16 +9,18 @@ from collections import Counter
 
 import pytest
 
-from tfrtool.inspection.dataset.shuffle import describe_balance, mix_distance
+from tfrtool.inspection.dataset.label_mix import describe_balance, mix_distance
 
 
 def test_distance() -> None:
     """The distance is the share of records that would need another label."""
     whole = Counter({0: 50, 1: 50})
-    assert mix_distance(Counter({0: 5, 1: 5}), whole).distance == 0
-    assert mix_distance(Counter({0: 10}), whole).distance == pytest.approx(0.5)
-    assert mix_distance(Counter({0: 6, 1: 4}), whole).distance == pytest.approx(0.1)
-    assert mix_distance(Counter({2: 3}), Counter({0: 997, 2: 3})).distance == pytest.approx(0.997)
+    assert mix_distance(Counter({0: 5, 1: 5}), whole).mix_distance == 0
+    assert mix_distance(Counter({0: 10}), whole).mix_distance == pytest.approx(0.5)
+    assert mix_distance(Counter({0: 6, 1: 4}), whole).mix_distance == pytest.approx(0.1)
+    assert mix_distance(Counter({2: 3}), Counter({0: 997, 2: 3})).mix_distance == pytest.approx(
+        0.997
+    )
 
 
 def test_the_whole_is_not_off() -> None:
@@ -26,7 +28,7 @@ def test_the_whole_is_not_off() -> None:
     whole = Counter({0: 5, 1: 2})
     for part in (whole, Counter[int]()):
         found = mix_distance(part, whole)
-        assert (found.distance, found.chance, found.is_chance) == (0, 0, True)
+        assert (found.mix_distance, found.mix_distance_by_chance, found.is_chance) == (0, 0, True)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +39,8 @@ def test_chance_is_exact(counts: tuple[int, ...], size: int) -> None:
     labels = [code for code, count in enumerate(counts) for _ in range(count)]
     whole = Counter(labels)
     found = [mix_distance(Counter(draw), whole) for draw in itertools.combinations(labels, size)]
-    mean = statistics.fmean(one.distance for one in found)
-    assert found[0].chance == pytest.approx(mean)
+    mean = statistics.fmean(one.mix_distance for one in found)
+    assert found[0].mix_distance_by_chance == pytest.approx(mean)
 
 
 def test_limit_holds() -> None:
@@ -49,7 +51,7 @@ def test_limit_holds() -> None:
     for _ in range(300):
         found = mix_distance(Counter(dice.sample(labels, 100)), whole, parts=10)
         assert found.is_chance
-        assert found.chance < found.limit < 1
+        assert found.mix_distance_by_chance < found.mix_distance_limit < 1
     assert not mix_distance(Counter({1: 100}), whole, parts=10).is_chance
 
 

@@ -13,6 +13,7 @@ import pytest
 import tfrtool
 from tests.photos import write_class_folders
 from tests.process.dying import PlainEngine, options_of
+from tfrtool.storage.progress import Progress
 from tfrtool.writing.write_options import Existing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -116,12 +117,11 @@ def test_replaced_while_it_is_read(tmp_path: Path) -> None:
     write_class_folders(tmp_path / "photos", count=5)
     tfrtool.write_dataset(options_of(tmp_path), engine=PlainEngine())
 
-    def overwrite(done: int, _total: int) -> None:
-        if done == 1:
+    def overwrite(now: Progress) -> None:
+        if now.done == 1:
             options = options_of(tmp_path, seed=1, existing=Existing.OVERWRITE)
             tfrtool.write_dataset(options, engine=PlainEngine())
 
-    options = tfrtool.InspectDatasetOptions(workers=1)
     with pytest.raises(tfrtool.DatasetError, match="was replaced while it was read"):
-        tfrtool.inspect_dataset(tmp_path / "pets", options, overwrite)
-    tfrtool.inspect_dataset(tmp_path / "pets", options)
+        tfrtool.inspect_dataset(tmp_path / "pets", workers=1, on_progress=overwrite)
+    tfrtool.inspect_dataset(tmp_path / "pets", workers=1)

@@ -187,6 +187,8 @@ def _dataset_info(data: Mapping[str, Any]) -> DatasetInfo:
         keys = [item.get("featureKey") for item in items]
     splits = _list(data.get("splits", []))
     lengths = [_list(split.get("shardLengths", [])) for split in splits]
+    if len({split["name"] for split in splits}) < len(splits):
+        raise ValueError("two splits have the same name")
     shards = len(splits) + sum(map(len, lengths))
     if shards > MAX_SHARDS:
         raise ValueError(f"it has {shards:,} shards, and at most {MAX_SHARDS:,} are read")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from tfrtool.cli.outcome import Outcome
@@ -49,16 +47,18 @@ def inspect_dataset_command(
     shards, or counts that differ.
     """
     from tfrtool.cli.render.dataset_text import dataset_page
-    from tfrtool.inspection.dataset.dataset_json import dataset_json
-    from tfrtool.inspection.dataset.dataset_summary import InspectDatasetOptions, inspect_dataset
+    from tfrtool.inspection.dataset.dataset_summary import inspect_dataset
+    from tfrtool.storage.plain import plain
 
-    options = InspectDatasetOptions(label=label, workers=workers)
     with Bars("shard") as bars:
         summary = inspect_dataset(
-            Path(dataset), options, lambda done, total: bars.show("reading", done, total)
+            dataset,
+            label=label,
+            workers=workers,
+            on_progress=lambda p: bars.show(p.what, p.done, p.total or 0),
         )
     if as_json:
-        emit_json(dataset_json(summary))
+        emit_json(plain(summary))
     else:
         emit_page(dataset_page(summary))
     return Outcome.DAMAGE if summary.faults else Outcome.FINE

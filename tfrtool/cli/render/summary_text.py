@@ -17,7 +17,7 @@ from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, FaultKind, Record
 
-__all__ = ["raw_page", "raw_text", "summary_page"]
+__all__ = ["PAYLOADS", "raw_page", "raw_text", "summary_page"]
 
 _WIDTH = 80
 _FAULTS_SHOWN = 10
@@ -26,7 +26,7 @@ _PIECE = 64 * 1024
 _NAME_WIDTH = 36
 """Columns that are set aside for names; longer ones take more."""
 
-_NAMES = {
+PAYLOADS = {
     PayloadKind.EXAMPLE: "tf.train.Example",
     PayloadKind.SEQUENCE_EXAMPLE: "tf.train.SequenceExample",
     PayloadKind.EVENT: "TensorBoard events",
@@ -85,7 +85,7 @@ def _facts(summary: ShardSummary) -> list[tuple[str, str]]:
     return [
         ("size", f"{human_bytes(shard.bytes)}, {packed}"),
         ("records", f"{summary.records:,}"),
-        ("payload", f"{_NAMES[summary.payload]}, {human_bytes(summary.payload_bytes)}"),
+        ("payload", f"{PAYLOADS[summary.payload]}, {human_bytes(summary.payload_bytes)}"),
         ("CRCs", _crcs(summary)),
     ]
 

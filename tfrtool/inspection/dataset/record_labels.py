@@ -14,8 +14,11 @@ from tfrtool.examples.long_values import hollowed, whole
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.inspection.verify.payload_check import NO_EXAMPLE
+from tfrtool.inspection.verify.verify_shard import ShardVerdict, digest_of
+from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import read_records
+from tfrtool.records.shards import Shard
 from tfrtool.records.stream import open_shard
 
 __all__ = [
@@ -31,7 +34,7 @@ __all__ = [
 Label = int | bytes
 
 MAX_LABELS = 2**15
-"""Different labels that are told apart; ImageNet-21k, the largest in common use, has 21,841."""
+"""Different labels that are kept apart; ImageNet-21k, the largest in common use, has 21,841."""
 
 FAULTS_KEPT = 1000
 """Faults that are kept of a shard; a file may be damaged in every record."""
@@ -40,7 +43,7 @@ _LONGEST_LABEL = 1024
 """Bytes of a string that is taken for a label: a caption or an image is none."""
 
 _LOOKED_AT = 64
-"""Records at the start of a shard from which its label feature is told."""
+"""Records at the start of a shard in which its label feature is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ class FirstRecords:
 
     Attributes:
         payload: what they are, by the first one.
-        label: the feature that is the label, as far as it can be told.
+        label: the feature that is the label; None where that is not clear.
         candidates: the names of the features that could be one: a single whole number or text.
     """
 
@@ -66,12 +69,8 @@ def look_for_label(path: Path, info: DatasetInfo | None) -> FirstRecords:
     """
     kind = PayloadKind.EMPTY
     candidates: dict[str, None] = {}
-    looked_at = 0
     with open_shard(path) as file:
-        for item in read_records(file):
-            looked_at += 1
-            if looked_at > _LOOKED_AT:
-                break
+        for _, item in zip(range(_LOOKED_AT), read_records(file), strict=False):
             if isinstance(item, Fault) or not item.payload:
                 continue
             if kind is PayloadKind.EMPTY:
@@ -107,54 +106,64 @@ class ShardLabels:
     Two bytes a record: this is all that grows with the file.
 
     Attributes:
-        records: how many whole records the shard has.
+        shard: the file, its size and its compression.
+        verdict: its number of records, and its damage, to which records count that are
+            no tf.train.Example where the others are; the first `FAULTS_KEPT` of its faults.
         codes: for each record with a label, in order, the number of its label in `labels`.
         labels: the labels that occur, in the order in which they first do.
         unlabelled: how many records have no label: not one whole number or short string.
         overflowed: whether there are more different labels than `MAX_LABELS`; then `codes` and
             `labels` are empty.
-        faults: damage, and records that are no tf.train.Example where the others are; the first
-            `FAULTS_KEPT`.
-        more_faults: how many faults there are beyond them.
     """
 
-    records: int
+    shard: Shard
+    verdict: ShardVerdict
     codes: array[int]
     labels: tuple[Label, ...]
     unlabelled: int
     overflowed: bool
-    faults: tuple[Fault, ...]
-    more_faults: int
 
 
-def read_labels(path: Path, label: str | None) -> ShardLabels:
-    """Read a shard to its end, and tell the label of each of its records.
+def read_labels(
+    path: Path, label: str | None, hashed: frozenset[Path] = frozenset()
+) -> ShardLabels:
+    """Read a shard to its end, and find the label of each of its records.
 
     Args:
         path: the shard.
         label: the name of the label feature; None where there is none, so that records are
             counted and their CRCs checked, but not parsed.
+        hashed: the shards whose SHA-256 is wanted, where they are whole.
 
     Raises:
-        ShardError: the file can't be read. Damage is no error: it is in the faults.
+        ShardError: the file can't be read. Damage is no error: it is in the verdict.
     """
     key = None if label is None else label.encode("utf-8", "surrogateescape")
-    codes = array("H")
-    known: dict[Label, int] = {}
+    codes, known = array("H"), dict[Label, int]()
     faults: list[Fault] = []
-    records = more = unlabelled = 0
+    records = size = lost = count = unlabelled = 0
     overflowed = False
+    shard = Shard.at(path)
     with open_shard(path) as file:
         for item in read_records(file):
-            if isinstance(item, Record):
+            if isinstance(item, Fault):
+                fault = item
+                lost += fault.record is not None
+            else:
                 records += 1
+                size += len(item.payload)
                 if key is None:
                     continue
                 try:
                     value = _label(item.payload, key)
                 except DecodeError:
                     unlabelled += 1
-                    fault = _misfit(item)
+                    fault = Fault(
+                        kind=FaultKind.PARSE,
+                        offset=item.offset,
+                        record=item.index,
+                        message=NO_EXAMPLE,
+                    )
                 else:
                     if value is None:
                         unlabelled += 1
@@ -164,20 +173,27 @@ def read_labels(path: Path, label: str | None) -> ShardLabels:
                         if not overflowed:
                             codes.append(code)
                     continue
-            else:
-                fault = item
+            count += 1
             if len(faults) < FAULTS_KEPT:
                 faults.append(fault)
-            else:
-                more += 1
-    return ShardLabels(
+    verdict = ShardVerdict(
+        path=path,
+        shard=shard,
         records=records,
+        lost=lost,
+        payload_bytes=size,
+        faults=tuple(faults),
+        n_faults=count,
+        causes=(None,) * len(faults),
+        sha256=digest_of(path) if path in hashed and not count else None,
+    )
+    return ShardLabels(
+        shard=shard,
+        verdict=verdict,
         codes=array("H") if overflowed else codes,
         labels=() if overflowed else tuple(known),
         unlabelled=unlabelled,
         overflowed=overflowed,
-        faults=tuple(faults),
-        more_faults=more,
     )
 
 
@@ -197,12 +213,3 @@ def _label(payload: bytes, key: bytes) -> Label | None:
     if isinstance(value, bytes):
         (value,) = whole((value,), payload)
     return None if isinstance(value, bytes) and len(value) > _LONGEST_LABEL else value
-
-
-def _misfit(record: Record) -> Fault:
-    return Fault(
-        kind=FaultKind.PARSE,
-        offset=record.offset,
-        record=record.index,
-        message="no tf.train.Example or SequenceExample",
-    )

@@ -1,0 +1,36 @@
+"""Dataclasses as JSON values, so that what is printed has the names of what is in memory."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import PurePath
+from typing import Any
+
+from tfrtool.errors import printable
+
+__all__ = ["plain"]
+
+
+def plain(value: object) -> Any:
+    """Return a value as JSON values: an object by its fields, an enumeration's member by its value.
+
+    A field that holds a dataclass is replaced by the fields of that: a fault in a file has the keys
+    of both.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        data: dict[str, Any] = {}
+        for field in fields(value):
+            part = getattr(value, field.name)
+            data |= plain(part) if is_dataclass(part) else {field.name: plain(part)}
+        return data
+    if isinstance(value, Mapping):
+        return {printable(str(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, PurePath):
+        return printable(str(value))
+    return value
