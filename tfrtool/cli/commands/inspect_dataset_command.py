@@ -50,13 +50,8 @@ def inspect_dataset_command(
     from tfrtool.inspection.dataset.dataset_summary import inspect_dataset
     from tfrtool.storage.plain import plain
 
-    with Bars("shard") as bars:
-        summary = inspect_dataset(
-            dataset,
-            label=label,
-            workers=workers,
-            on_progress=lambda p: bars.show(p.what, p.done, p.total or 0),
-        )
+    with Bars() as bars:
+        summary = inspect_dataset(dataset, label=label, workers=workers, on_progress=bars)
     if as_json:
         emit_json(plain(summary))
     else:
