@@ -102,7 +102,7 @@ def test_the_loader_finds_it(layout: Make, tmp_path: Path) -> None:
     summary = tfrtool.inspect_dataset(directory)
     assert dataset.split("train").records == 3
     assert list(dataset.split("train").shards) == list(tfrtool.find_shards(directory))
-    assert [s.shard.path for split in summary.splits for s in split.shards] == list(
+    assert [s.shard.path for split in summary.splits.values() for s in split.shards] == list(
         dataset.split("train").shards
     )
 
