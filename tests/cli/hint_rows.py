@@ -239,6 +239,7 @@ ELSEWHERE = {
     "was there enough memory?": "a question, where a worker died",
     "set XDG_CACHE_HOME": "below",
     "--recipe tfrtool keeps": "below",
+    "--cache auto takes what fits": "below",
     "open one of them: split=": "below",
     "lists all damage": "below",
     "names another place for its index": "test_standard_input.py runs it",

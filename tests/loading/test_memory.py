@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrtool.loading.cache.memory import available_memory, cache_bytes, free_disk
+from tfrtool.loading.cache.cache_plan import cache_bytes
+from tfrtool.loading.cache.memory import available_memory, free_disk
 
 Files = dict[str, str | bytes]
 
