@@ -28,6 +28,7 @@ HOMES = {
     "keras": {"loading", "training", "writing", "sources"},
     "tensorflow_datasets": {"loading", "training", "writing", "sources"},
     "PIL": {"images"},
+    "pyarrow": {"sources"},
     "click": {"cli"},
     "tqdm": {"cli"},
     "rich": {"cli"},

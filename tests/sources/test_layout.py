@@ -182,10 +182,9 @@ def test_class_name_must_fit_a_line(label: str) -> None:
 
 def test_problems_are_rejected_with_their_reason() -> None:
     """What can't be read is no item, whatever its name."""
-    entries = [Entry("cat/1.jpg", 1), Entry("cat/2.jpg", problem="gone"), Entry("x", problem="y")]
-    source = arrange(
-        Listing(entries=entries, reader=FolderReader("/r")), LabelFrom.FOLDER, "photos"
-    )
+    files = [Entry("cat/1.jpg", 1), Entry("cat/2.jpg", problem="gone"), Entry("x", problem="y")]
+    listing = Listing(entries=[*files], reader=FolderReader("/r"))
+    source = arrange(listing, LabelFrom.FOLDER, "photos")
     assert [(entry.key, entry.reason) for entry in source.rejected] == [
         ("cat/2.jpg", "gone"),
         ("x", "y"),

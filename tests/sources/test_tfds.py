@@ -345,9 +345,3 @@ def test_notation(notation: str) -> None:
     """What is no NAME[/CONFIG][:VERSION] is refused before TFDS sees it."""
     with pytest.raises(UsageError):
         read_tfds(notation)
-
-
-def test_reader_checks_itself() -> None:
-    """A reader has shards."""
-    with pytest.raises(ValueError, match="no shards"):
-        TfdsReader(shards=(), image="image")

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from tests.sources.trees import contents, labelled, open_tree, write_zip
 from tfrtool.errors import SourceError
-from tfrtool.sources.archives.zip_directory import read_directory
 from tfrtool.sources.items import Source
 
 TREE = {"cat/1.jpg": b"one" * 400, "dog/2.jpg": bytes(range(256)) * 8, "readme.txt": b"x"}
@@ -86,25 +85,6 @@ def test_directories_of_64_bits(tmp_path: Path) -> None:
     for prefix in (b"", b"#!program"):
         assert len(zipfile.ZipFile(io.BytesIO(prefix + archive)).namelist()) == len(TREE)
         assert contents(_open(tmp_path / "a.zip", prefix + archive)) == IMAGES
-
-
-_ENTRY_NAMES = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0\\"), min_size=1
-)
-
-
-@given(st.dictionaries(_ENTRY_NAMES, st.binary(max_size=50), max_size=5), st.binary(max_size=50))
-def test_the_directory_reads_as_zipfile_reads_it(tree: dict[str, bytes], comment: bytes) -> None:
-    """Names, sizes, checksums and offsets are those that the standard library finds."""
-    file = io.BytesIO(_bytes(tree))
-    with zipfile.ZipFile(file, "a") as archive:
-        archive.comment = comment
-        expected = [
-            (info.filename, info.CRC, info.compress_size, info.file_size, info.header_offset)
-            for info in archive.infolist()
-        ]
-    found = [(m.name, m.crc, m.packed, m.size, m.offset) for m in read_directory(file)]
-    assert found == expected
 
 
 def test_a_comment_may_look_like_an_end(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from tfrtool.records.decoys import describe_content, is_text
 from tfrtool.sources.archives.tar_archive import list_tar, peek, starts_tar
 from tfrtool.sources.archives.zip_archive import list_zip
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
-from tfrtool.sources.folders.globs import is_pattern, list_matches
 from tfrtool.sources.folders.listing import Listing
-from tfrtool.sources.folders.walk import list_directory
+from tfrtool.sources.folders.walk import is_pattern, list_directory, list_matches
 from tfrtool.sources.items import Source
 from tfrtool.storage.opening import open_regular
 
@@ -25,12 +24,13 @@ _HEAD = 512
 """Bytes that tell what a file is: a tar header has that many."""
 
 _TFDS = "tfds:"
+_PARQUET = b"PAR1"
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 """Names of tables, in lower case; other texts are looked at as tables too."""
 
 _EXPECTED = (
-    "a directory, a .zip or .tar(.gz) archive, a CSV or JSON Lines table, a quoted pattern, "
-    "or tfds:NAME"
+    "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON Lines, Parquet), a quoted "
+    "pattern, or tfds:NAME"
 )
 
 
@@ -46,8 +46,9 @@ def open_source(
     What a file is, its content tells, not its name.
 
     Args:
-        argument: a directory; a zip archive, or a tar archive, compressed or not; a CSV or JSON
-            Lines table; a pattern such as ``photos/*/*.jpg``; or ``tfds:`` and a dataset of TFDS.
+        argument: a directory; a zip archive, or a tar archive, compressed or not; a table in CSV,
+            JSON Lines or Parquet; a pattern such as ``photos/*/*.jpg``; or ``tfds:`` and a dataset
+            of TFDS.
         label_from: where the labels of files come from; tables and TFDS say it themselves.
         scratch: a folder for what must be kept while items are read; the caller removes it.
         root: a folder besides a table's own that its paths may lead to.
@@ -81,21 +82,16 @@ def _list(argument: str, scratch: Path) -> Listing | None:
     """List a tree of files; None for what may be a table."""
     path = os.path.abspath(argument)  # noqa: PTH100 - links stay
     try:
-        status = os.stat(argument)  # noqa: PTH116
+        mode = os.stat(argument).st_mode  # noqa: PTH116
     except (OSError, ValueError) as error:
         if is_pattern(argument):
             return list_matches(argument)
         reason = os_reason(error) if isinstance(error, OSError) else str(error)
         raise SourceError(f"can't be read: {reason}", path=argument, expected=_EXPECTED) from error
-    if stat.S_ISDIR(status.st_mode):
+    if stat.S_ISDIR(mode):
         return list_directory(path)
-    if not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(mode):
         raise SourceError("neither a file nor a folder", path=argument, expected=_EXPECTED)
-    return _list_archive(path, argument, scratch)
-
-
-def _list_archive(path: str, argument: str, scratch: Path) -> Listing | None:
-    """List an archive, of whichever kind its content says; None for what may be a table."""
     with os_errors_as(SourceError, argument):
         if starts_tar(peek(path, _HEAD)):
             return list_tar(path, scratch)
@@ -104,7 +100,8 @@ def _list_archive(path: str, argument: str, scratch: Path) -> Listing | None:
             is_zip = head.startswith(b"PK\x03\x04") or zipfile.is_zipfile(file)
     if is_zip:
         return list_zip(path)
-    if path.lower().endswith(_TABLES) or (head.strip() and is_text(head)):
+    text = path.lower().endswith(_TABLES) or (head.strip() and is_text(head))
+    if text or head.startswith(_PARQUET):
         return None
     raise SourceError(
         "not a source of images", path=argument, expected=_EXPECTED, found=describe_content(head)

@@ -36,12 +36,16 @@ __all__ = [
     "MAX_STRIPS",
     "MAX_TAGS",
     "MAX_UNPACKED_RATIO",
+    "MAX_ZIP_DIRECTORY_BYTES",
     "unpacked_limit",
 ]
 
 MAX_ARCHIVE_HEADER_BYTES = 16 * 1024
 """Of an extended header of a tar archive: a path and a link's target have 4,096 bytes each at most,
 and as much again is left for times and attributes."""
+
+MAX_ZIP_DIRECTORY_BYTES = 1024**3
+"""Of the directory of a zip archive, which is read at once: ten million members take that."""
 
 FREE_UNPACKED_BYTES = 1024**3
 """What an archive may unpack to however small it is: no disk and no hour is lost by that."""

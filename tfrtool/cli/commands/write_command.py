@@ -164,10 +164,10 @@ def write_command(
     """Write images and labels to sharded TFRecords.
 
     SOURCE: a directory of class folders (cat/1.jpg), with or without split folders above them; a
-    zip or tar of such, read in place; a CSV or JSON Lines table with a path and a label column; a
-    quoted glob; or tfds:NAME. DATASET gets the shards, the metadata that makes them a TFDS
-    dataset, and write_report.json, which tells what became of every image. Exit code 3 means that
-    some were left out.
+    zip or tar of such, read in place; a CSV, JSON Lines or Parquet table with a path and a label
+    column; a quoted glob; or tfds:NAME. DATASET gets the shards, the metadata that makes them a
+    TFDS dataset, and write_report.json, which tells what became of every image. Exit code 3 means
+    that some were left out.
     """
     from tfrtool.cli.render.write_text import shared_text, write_page
     from tfrtool.sources.open_source import LabelFrom

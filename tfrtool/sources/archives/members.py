@@ -1,22 +1,89 @@
-"""The members of an archive: their names made keys, their links followed, repeats sorted out."""
+"""The members of an archive: names made keys, links followed, repeats sorted out, parts read."""
 
 from __future__ import annotations
 
+import errno
+import os
 import posixpath
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from tfrtool.errors import SourceError, printable
-from tfrtool.sources.folders.listing import Entry, is_clutter, is_image_name, size_problem
-from tfrtool.sources.items import LeftOut, Place
+from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, is_image_name, size_problem
+from tfrtool.sources.items import Item, ItemReader, LeftOut, Place
 from tfrtool.storage.limits import unpacked_limit
+from tfrtool.storage.opening import open_descriptor
 
-__all__ = ["Members"]
+__all__ = ["UNPACK_HINT", "Members", "PartReader", "Stamp", "opened", "read_at", "stamp_of"]
+
+UNPACK_HINT = "if you trust it, unpack it yourself, and write from the folder"
 
 _MOST_LINKS = 40
 """Links that are followed to one file, as in Linux' path lookup."""
 
 _LOST = "a link to no file in the archive (there, links to folders are not followed)"
 _UNNAMED = "a link to a file that is no image by its name"
-_OUTSIDE = "its name leads out of the archive"
+
+Stamp = tuple[int, int]
+"""Size and time of a file, which tell that it is still the one that was listed."""
+
+
+def stamp_of(descriptor: int) -> Stamp:
+    """Return the stamp of an open file."""
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def opened(path: str, stamp: Stamp | None = None) -> Iterator[int]:
+    """Give a descriptor of a file: one for each use, so that threads share no position.
+
+    Raises:
+        OSError: it can't be opened, or has not the stamp that it should have.
+    """
+    descriptor = open_descriptor(path)
+    try:
+        if stamp is not None and stamp_of(descriptor) != stamp:
+            raise OSError(errno.ESTALE, "it was changed after it was listed", path)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_at(descriptor: int, offset: int, size: int) -> bytes:
+    """Return up to ``size`` bytes from an offset on; fewer only where the file ends."""
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    data = os.read(descriptor, size)
+    while len(data) < size and (more := os.read(descriptor, size - len(data))):
+        data += more
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class PartReader:
+    """Reads items whose bytes lie as they are in one file; their places are the offsets.
+
+    Attributes:
+        archive: the archive, for errors.
+        data: the file with the bytes: the archive itself, or what was unpacked of it.
+        stamp: that file's; None where nobody else changes it.
+    """
+
+    archive: str
+    data: str
+    stamp: Stamp | None = None
+
+    def read(self, item: Item) -> bytes:
+        """Return all bytes of an item."""
+        if not isinstance(item.place, int):
+            raise TypeError("an item of this reader has an offset")
+        with opened(self.data, self.stamp) as descriptor:
+            return read_at(descriptor, item.place, item.bytes)
+
+    def describe(self, item: Item) -> str:
+        """Return the archive's path and the member's."""
+        return f"{self.archive}/{item.key}"
 
 
 class Members:
@@ -32,67 +99,47 @@ class Members:
         self._last_wins = last_wins
         self._files: dict[str, Entry] = {}
         self._links: dict[str, str] = {}
-        self._problems: list[Entry] = []
-        self._ignored: list[LeftOut] = []
+        self._others: list[Entry | LeftOut] = []
 
     def add(self, name: str, size: int, place: Place) -> None:
-        """Add a file.
-
-        Args:
-            name: its name.
-            size: its size in bytes.
-            place: where these are; None where they are not kept.
-        """
-        key = self._free_key(name)
-        if key is not None:
+        """Add a file of ``size`` bytes; its place is None where these are not kept."""
+        if key := self._free_key(name):
             self._files[key] = Entry(key, size, place)
 
     def add_link(self, name: str, target: str, *, from_root: bool) -> None:
-        """Add a link.
-
-        Args:
-            name: its name.
-            target: where it leads.
-            from_root: whether that is a name in the archive, and not seen from the link's folder.
-        """
-        key = self._free_key(name)
-        if key is None:
-            return
-        folder = "" if from_root else posixpath.dirname(key)
-        joined = posixpath.normpath(posixpath.join(folder, target))
-        outside = joined.startswith(("/", "../")) and not from_root
-        # An empty target is that of no file.
-        self._links[key] = "" if outside else _key(joined) or ""
+        """Add a link to a name in the archive, seen from its root or from the link's folder."""
+        if key := self._free_key(name):
+            folder = "" if from_root else posixpath.dirname(key)
+            joined = posixpath.normpath(posixpath.join(folder, target))
+            outside = joined.startswith(("/", "../")) and not from_root
+            # An empty target is that of no file.
+            self._links[key] = "" if outside else _key(joined) or ""
 
     def add_problem(self, name: str, problem: str) -> None:
         """Add a file that can't be read."""
-        key = self._free_key(name)
-        if key is not None:
+        if key := self._free_key(name):
             self._reject(key, problem)
 
     def ignore(self, name: str, reason: str) -> None:
         """Add what isn't looked at any further."""
-        if _wanted(name):
-            self._ignored.append(LeftOut(key=name, reason=reason))
+        if self.wants(name):
+            self._others.append(LeftOut(key=name, reason=reason))
 
     @staticmethod
     def wants(name: str) -> bool:
         """Return whether a file of this name is neither hidden nor the system's own."""
-        return _wanted(name)
+        parts = [part for part in name.split("/") if part not in ("", ".", "..")]
+        return bool(parts) and not any(map(is_clutter, parts))
 
-    def finish(self, archive: str, size: int) -> tuple[list[Entry], tuple[LeftOut, ...]]:
-        """Return the entries, and what is ignored.
-
-        Args:
-            archive: its path, for errors.
-            size: its size in bytes.
+    def listing(self, archive: str, size: int, reader: ItemReader) -> Listing:
+        """Return all members of an archive that has ``size`` bytes.
 
         Raises:
             SourceError: it is a bomb: its images, links to others included, take far more room.
         """
         resolved = [self._resolve(key) for key in self._links]
-        entries = [*self._files.values(), *resolved, *self._problems]
-        images = [entry for entry in entries if is_image_name(entry.key)]
+        files = [*self._files.values(), *resolved]
+        images = [entry for entry in files if is_image_name(entry.key)]
         total = sum(entry.bytes for entry in images if not size_problem(entry.bytes))
         if total > unpacked_limit(size):
             largest = max(images, key=lambda entry: entry.bytes)
@@ -101,51 +148,40 @@ class Members:
                 f"{largest.bytes:,}",
                 path=archive,
                 expected=f"at most {unpacked_limit(size):,} from {size:,} bytes",
-                hint="if you trust it, unpack it yourself, and write from the folder",
+                hint=UNPACK_HINT,
             )
-        return entries, tuple(self._ignored)
+        return Listing(entries=[*files, *self._others], reader=reader)
 
     def _free_key(self, name: str) -> str | None:
         """Return the key for a name; None for clutter and where there is nothing to add."""
-        if not _wanted(name):
+        if not self.wants(name):
             return None
         key = _key(name)
         if key is None:
-            self._reject(name, _OUTSIDE)
-            return None
-        if key in self._files or key in self._links:
+            self._reject(name, "its name leads out of the archive")
+        elif key in self._files or key in self._links:
             if not self._last_wins:
                 self._reject(key, "a second member of the same name")
                 return None
             self._files.pop(key, None)
             self._links.pop(key, None)
-            self._ignored.append(
-                LeftOut(key=key, reason="replaced by a later member of the same name")
-            )
+            self.ignore(key, "replaced by a later member of the same name")
         return key
 
     def _reject(self, key: str, problem: str) -> None:
         if is_image_name(key):
-            self._problems.append(Entry(key, problem=problem))
+            self._others.append(Entry(key, problem=problem))
         else:
-            self._ignored.append(LeftOut(key=key, reason=f"no image by its name, and {problem}"))
+            self._others.append(LeftOut(key=key, reason=f"no image by its name, and {problem}"))
 
     def _resolve(self, link: str) -> Entry:
         key = link
         for _ in range(_MOST_LINKS):
             key = self._links.get(key, "")
-            file = self._files.get(key)
-            if file is not None:
+            if file := self._files.get(key):
                 kept = file.place is not None or not is_image_name(link)
                 return file._replace(key=link, problem=None if kept else _UNNAMED)
-            if not key:
-                break
         return Entry(link, problem=_LOST)
-
-
-def _wanted(name: str) -> bool:
-    parts = [part for part in name.split("/") if part not in ("", ".", "..")]
-    return bool(parts) and not any(map(is_clutter, parts))
 
 
 def _key(name: str) -> str | None:

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TypeVar
+from typing import IO, Any, BinaryIO
 
 from tfrtool.errors import SourceError, WriteError, os_errors_as, os_reason, printable
-from tfrtool.sources.archives.archive_reader import PartReader, stamp_of
-from tfrtool.sources.archives.members import Members
+from tfrtool.sources.archives.members import UNPACK_HINT, Members, PartReader, stamp_of
 from tfrtool.sources.archives.tar_headers import TarDamageError, TarFile, read_headers
 from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem
 from tfrtool.storage.limits import MAX_DEFLATE_RATIO, unpacked_limit
 from tfrtool.storage.opening import open_regular
 
 __all__ = ["SPOOL", "list_tar", "peek", "starts_tar"]
-
-_T = TypeVar("_T")
 
 SPOOL = "unpacked-images"
 """The file that holds the images of a compressed archive, one behind the other."""
@@ -79,40 +76,32 @@ class _Spool:
     """A file that the images of a compressed archive are copied to."""
 
     def __init__(self, path: Path, archive: str, packed: int) -> None:
-        """Make the file.
-
-        Args:
-            path: its name; what an interrupted write left there goes.
-            archive: the archive's path, for errors.
-            packed: the archive's size.
-        """
+        """Make the file; what an interrupted write left under its name goes."""
         self.path = path
         self._archive = archive
         self._most = unpacked_limit(packed)
         self._kept = 0
         self._end = 0
-        self._file = self._do(archive, self._make)
-
-    def __enter__(self) -> _Spool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+        with self._writing(archive):
+            path.unlink(missing_ok=True)
+            self.file = path.open("xb", buffering=0)
 
     def copy(self, file: TarFile, name: str, size: int) -> int:
         """Copy a member, whose bytes are the next of a file, and return where they are."""
         member, start = f"{self._archive}/{name}", self._end
         self.keep(size)
-        if (free := self._do(member, shutil.disk_usage, self.path.parent).free) < size:
-            raise self._failure(member, f"{size:,} bytes are needed, and {free:,} are free")
+        with self._writing(member):
+            if (free := shutil.disk_usage(self.path.parent).free) < size:
+                raise OSError(f"{size:,} bytes are needed, and {free:,} are free")
         while self._end < start + size:
             data = memoryview(file.read(min(start + size - self._end, _CHUNK)))
             if not data:
                 raise TarDamageError("the data of a member is cut", None)
-            while data:
-                written = self._do(member, self._file.write, data)
-                self._end += written
-                data = data[written:]
+            with self._writing(member):
+                while data:
+                    written = self.file.write(data)
+                    self._end += written
+                    data = data[written:]
         return start
 
     def keep(self, size: int) -> None:
@@ -123,22 +112,16 @@ class _Spool:
                 f"images of {self._kept:,} bytes, names included, more than {self._most:,}"
             )
 
-    def _make(self) -> io.FileIO:
-        self.path.unlink(missing_ok=True)
-        return self.path.open("xb", buffering=0)
-
-    def _do(self, member: str, action: Callable[..., _T], *arguments: object) -> _T:
+    @contextmanager
+    def _writing(self, member: str) -> Iterator[None]:
         try:
-            return action(*arguments)
+            yield
         except OSError as error:
-            raise self._failure(member, os_reason(error)) from error
-
-    def _failure(self, member: str, reason: str) -> WriteError:
-        return WriteError(
-            f"can't be unpacked to {self.path}: {reason}",
-            path=member,
-            hint="an uncompressed archive needs no room for that",
-        )
+            raise WriteError(
+                f"can't be unpacked to {self.path}: {os_reason(error)}",
+                path=member,
+                hint="an uncompressed archive needs no room for that",
+            ) from error
 
 
 def peek(path: str, size: int) -> bytes:
@@ -153,16 +136,14 @@ def peek(path: str, size: int) -> bytes:
             return file.read(size)
         try:
             with opener(file) as unpacked:
-                return unpacked.read(size)
-        except _DAMAGE:
-            return b""
-        except OSError as error:
-            if error.errno is not None:
+                return bytes(unpacked.read(size))
+        except (*_DAMAGE, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
                 raise
             return b""
 
 
-def _opener(file: BinaryIO) -> Callable[[BinaryIO], IO[bytes]] | None:
+def _opener(file: BinaryIO) -> Callable[[BinaryIO], Any] | None:
     """Return what unpacks a file; None if it isn't compressed."""
     head = file.read(8)
     file.seek(0)
@@ -191,16 +172,16 @@ def list_tar(path: str, scratch: Path) -> Listing:
     """
     with os_errors_as(SourceError, path), open_regular(path) as file:
         opener = _opener(file)
-        size = os.fstat(file.fileno()).st_size
+        stamp = stamp_of(file.fileno())
         if opener is None:
-            reader = PartReader(path, path, stamp_of(file.fileno()))
+            reader = PartReader(path, path, stamp)
             members = _scan(file, path, None)
         else:
-            with opener(file) as raw, _Spool(scratch / SPOOL, path, size) as spool:
-                members = _scan(_Unpacked(raw, size), path, spool)
+            spool = _Spool(scratch / SPOOL, path, stamp[0])
+            with opener(file) as raw, spool.file:
+                members = _scan(_Unpacked(raw, stamp[0]), path, spool)
             reader = PartReader(path, os.fspath(spool.path))
-    entries, ignored = members.finish(path, size)
-    return Listing(entries=entries, reader=reader, ignored=ignored)
+    return members.listing(path, stamp[0], reader)
 
 
 def _scan(file: TarFile, path: str, spool: _Spool | None) -> Members:
@@ -215,11 +196,7 @@ def _scan(file: TarFile, path: str, spool: _Spool | None) -> Members:
             _add(members, member, file, spool)
         _read_rest(file, path, None if spool else _LONGEST_PADDING)
     except _TooMuchError as error:
-        raise SourceError(
-            f"unpacks to {error}{last}",
-            path=path,
-            hint="if you trust it, unpack it yourself, and write from the folder",
-        ) from error
+        raise SourceError(f"unpacks to {error}{last}", path=path, hint=UNPACK_HINT) from error
     except (*_DAMAGE, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise

@@ -19,12 +19,8 @@ _BLOCK = tarfile.BLOCKSIZE
 _PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _GNU = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
 _NO_DATA = (
-    tarfile.LNKTYPE,
-    tarfile.SYMTYPE,
-    tarfile.CHRTYPE,
-    tarfile.BLKTYPE,
-    tarfile.DIRTYPE,
-    tarfile.FIFOTYPE,
+    *(tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE),
+    *(tarfile.BLKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE),
 )
 
 _MOST_HEADERS = 8

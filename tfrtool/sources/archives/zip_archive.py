@@ -1,12 +1,14 @@
 """Reading images from a zip archive in place, several at a time.
 
-The standard library shares one position in the file among its readers, so members are read here.
-Layouts are those of PKWARE's APPNOTE.TXT 6.3.10, sections 4.3.7 and 4.4.
+`zipfile` reads the directory. Members are read here: its readers share one position in the file,
+and unpack bzip2 and LZMA to any size. Layouts are those of PKWARE's APPNOTE.TXT 6.3.10.
 """
 
 from __future__ import annotations
 
 import bz2
+import contextlib
+import io
 import lzma
 import os
 import stat
@@ -14,28 +16,30 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
-from tfrtool.errors import SourceError, os_reason
-from tfrtool.sources.archives.archive_reader import Stamp, opened, read_at, stamp_of
-from tfrtool.sources.archives.members import Members
-from tfrtool.sources.archives.zip_directory import ZipDamageError, ZipMember, read_directory
+from tfrtool.errors import SourceError, os_errors_as
+from tfrtool.sources.archives.members import Members, Stamp, opened, read_at, stamp_of
 from tfrtool.sources.folders.listing import Listing, size_problem
 from tfrtool.sources.items import DamagedItemError, Item
-from tfrtool.storage.limits import MAX_LZMA_MEMORY, MAX_PATH_LENGTH
-from tfrtool.storage.opening import open_regular
+from tfrtool.storage.limits import MAX_LZMA_MEMORY, MAX_PATH_LENGTH, MAX_ZIP_DIRECTORY_BYTES
+from tfrtool.storage.opening import open_descriptor
 
 __all__ = ["ZipReader", "list_zip"]
 
+_END = b"PK\x05\x06"
+_END_SIZE = 22
+_LONGEST_COMMENT = 0xFFFF
+
+_FAT, _UNIX = 0, 3
+_UTF8 = 0x800
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 
 _LOCAL_HEADER = 30
-_LOCAL_SIGNATURE = b"PK\x03\x04"
 _SLACK = 512
 """Bytes for a member's name and extra fields that are read together with its data."""
 
-_METHODS = frozenset(
-    {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA}
-)
+_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA}
 _OTHER_METHODS = {1: "shrink", 6: "implode", 9: "deflate64", 93: "zstd", 95: "xz"}
 
 
@@ -60,16 +64,58 @@ class ZipReader:
         """
         if not isinstance(item.place, int):
             raise TypeError("an item of this reader has a packed place")
-        data, crc = _read_member(self.archive, item.place, item.bytes, self.stamp)
-        if data is None or len(data) != item.bytes:
-            raise DamagedItemError("its data in the archive is damaged", path=self.describe(item))
-        if zlib.crc32(data) != crc:
-            raise DamagedItemError("its CRC-32 in the archive is wrong", path=self.describe(item))
-        return data
+        try:
+            return _read_member(self.archive, item.place, item.bytes, self.stamp)
+        except ValueError as error:
+            raise DamagedItemError(str(error), path=self.describe(item)) from error
 
     def describe(self, item: Item) -> str:
         """Return the archive's path and the member's."""
         return f"{self.archive}/{item.key}"
+
+
+class _Archive(io.FileIO):
+    """An archive up to its end record; `zipfile` would take a comment behind it for another one."""
+
+    _end = 0
+
+    def find_end(self) -> int:
+        """Find the end record, and return its number of members (65535: another one says it)."""
+        size = super().seek(0, os.SEEK_END)
+        start = super().seek(max(0, size - _LONGEST_COMMENT - _END_SIZE))
+        tail = self.readall()
+        at = _end_record(tail)
+        if tail[at + 4 : at + 8] not in (bytes(4), b"\xff" * 4):
+            raise zipfile.BadZipFile("one part of several")
+        self._end = start + at + _END_SIZE
+        return int.from_bytes(tail[at + 10 : at + 12], "little")
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Go to an offset."""
+        return super().seek(offset + self._end if whence == os.SEEK_END else offset)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read up to the end record; `zipfile` reads the whole directory at once."""
+        rest = self._end - self.tell()
+        size = rest if size is None or size < 0 else min(size, rest)
+        if size > MAX_ZIP_DIRECTORY_BYTES:
+            raise zipfile.BadZipFile(f"a directory of {size:,} bytes")
+        return super().read(size) or b""
+
+
+def _end_record(tail: bytes) -> int:
+    """Return where the end record is in the last bytes of a file."""
+    last = -1
+    at = len(tail) - _END_SIZE + len(_END)
+    while (at := tail.rfind(_END, 0, max(at, 0))) >= 0:
+        surplus = len(tail) - at - _END_SIZE - int.from_bytes(tail[at + 20 : at + 22], "little")
+        if surplus == 0:
+            return at  # others are part of its comment
+        if surplus > 0 and last < 0:
+            last = at  # there may be something behind the archive
+    if last < 0:
+        raise zipfile.BadZipFile("no directory at its end")
+    return last
 
 
 def list_zip(path: str) -> Listing:
@@ -81,27 +127,23 @@ def list_zip(path: str) -> Listing:
     members = Members(last_wins=False)
     extents: list[tuple[int, int]] = []
     try:
-        with open_regular(path) as file:
+        with os_errors_as(SourceError, path), _Archive(open_descriptor(path)) as file:
             stamp = stamp_of(file.fileno())
-            size = stamp[0]
-            for member in read_directory(file):
-                problem = _problem(member, size)
+            count = file.find_end()
+            infos = zipfile.ZipFile(file).infolist()
+            if count not in (len(infos) & 0xFFFF, 0xFFFF):
+                raise zipfile.BadZipFile(f"{len(infos):,} members, and not as many as it says")
+            for info in infos:
+                problem = _problem(info, stamp[0])
                 if problem is None:
-                    extents.append((member.offset, member.offset + _LOCAL_HEADER + member.packed))
-                _add(members, member, path, problem)
-    except OSError as error:
-        raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
-    except ZipDamageError as error:
+                    end = info.header_offset + _LOCAL_HEADER + info.compress_size
+                    extents.append((info.header_offset, end))
+                _add(members, info, path, problem)
+    # What it raises for versions that it doesn't know, and for names that are no UTF-8.
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
         raise SourceError(
             f"the zip archive is cut or damaged ({error})", path=path, hint="fetch it again"
         ) from error
-    _check_apart(path, extents)
-    entries, ignored = members.finish(path, size)
-    return Listing(entries=entries, reader=ZipReader(path, stamp), ignored=ignored)
-
-
-def _check_apart(path: str, extents: list[tuple[int, int]]) -> None:
-    """Raise if members share bytes of the archive."""
     extents.sort()
     for (start, end), (next_start, _) in pairwise(extents):
         if next_start < end:
@@ -110,74 +152,88 @@ def _check_apart(path: str, extents: list[tuple[int, int]]) -> None:
                 path=path,
                 hint="such an archive is damaged or a bomb",
             )
+    return members.listing(path, stamp[0], ZipReader(path, stamp))
 
 
-def _add(members: Members, member: ZipMember, path: str, problem: str | None) -> None:
-    name = member.name
+def _add(members: Members, info: zipfile.ZipInfo, path: str, problem: str | None) -> None:
+    name = _name(info)
     if name.endswith("/"):
         return
-    kind = stat.S_IFMT(member.mode)
+    kind = stat.S_IFMT(info.external_attr >> 16) if info.create_system == _UNIX else 0
     if problem is not None:
         members.add_problem(name, problem)
     elif kind == stat.S_IFLNK:
-        target, crc = None, 0
-        if member.size <= MAX_PATH_LENGTH and member.packed <= 2 * MAX_PATH_LENGTH:
-            target, crc = _read_member(path, _place(member), member.size)
-        if target is None or zlib.crc32(target) != crc:
+        try:
+            if info.file_size > MAX_PATH_LENGTH or info.compress_size > 2 * MAX_PATH_LENGTH:
+                raise ValueError
+            target = _read_member(path, _place(info), info.file_size)
+        except ValueError:
             members.add_problem(name, "a link that can't be read")
         else:
             members.add_link(name, os.fsdecode(target), from_root=False)
     elif kind in (0, stat.S_IFREG):
-        members.add(name, member.size, _place(member))
+        members.add(name, info.file_size, _place(info))
     else:
         members.ignore(name, "neither a file nor a folder")
 
 
-def _problem(member: ZipMember, size: int) -> str | None:
+def _name(info: zipfile.ZipInfo) -> str:
+    name = info.orig_filename.partition("\0")[0]
+    if not info.flag_bits & _UTF8:
+        # macOS and many libraries write UTF-8 without the flag that says so; text in code page
+        # 437 that happens to be UTF-8 makes no sense.
+        with contextlib.suppress(UnicodeError):
+            name = name.encode("cp437").decode("utf-8")
+    # Info-ZIP's rule for archives from Windows programs that ignore the specification.
+    return name.replace("\\", "/") if info.create_system == _FAT and "/" not in name else name
+
+
+def _problem(info: zipfile.ZipInfo, size: int) -> str | None:
     """Return why a member can't be read, as far as the directory tells."""
-    if member.flags & _ENCRYPTED:
+    if info.flag_bits & _ENCRYPTED:
         return "it is encrypted in the archive"
-    if member.method not in _METHODS:
-        method = _OTHER_METHODS.get(member.method, f"method {member.method}")
+    if info.compress_type not in _METHODS:
+        method = _OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
         return f"its compression in the archive ({method}) is not supported"
-    if member.offset > size - member.packed - _LOCAL_HEADER:
+    if not 0 <= info.header_offset <= size - info.compress_size - _LOCAL_HEADER:
         return "its data would lie outside of the archive"
-    if member.method == zipfile.ZIP_STORED and member.size != member.packed:
+    if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
         return "its sizes contradict each other"
     # Even what doesn't shrink hardly grows; `arrange` looks at the size that is unpacked.
-    return size_problem(member.packed)
+    return size_problem(info.compress_size)
 
 
-def _place(member: ZipMember) -> int:
+def _place(info: zipfile.ZipInfo) -> int:
     """Pack what is needed to read a member into one integer, a quarter of a tuple's size."""
-    packed = member.method << 32 | member.crc
-    return (packed << 64 | member.packed) << 64 | member.offset
+    packed = info.compress_type << 32 | info.CRC
+    return (packed << 64 | info.compress_size) << 64 | info.header_offset
 
 
-def _read_member(
-    path: str, place: int, size: int, stamp: Stamp | None = None
-) -> tuple[bytes | None, int]:
-    """Return a member's bytes, None where they are damaged, and the CRC-32 they should have."""
+def _read_member(path: str, place: int, size: int, stamp: Stamp | None = None) -> bytes:
+    """Return a member's bytes; a ValueError says how they are damaged."""
     word = (1 << 64) - 1
     offset, packed_size, rest = place & word, place >> 64 & word, place >> 128
-    method, crc = rest >> 32, rest & 0xFFFFFFFF
     with opened(path, stamp) as descriptor:
         raw = read_at(descriptor, offset, _LOCAL_HEADER + _SLACK + packed_size)
-        if raw[:4] != _LOCAL_SIGNATURE:
-            return None, crc
         # A local header's extra fields may differ from those in the central directory.
         before = _LOCAL_HEADER + sum(int.from_bytes(raw[at : at + 2], "little") for at in (26, 28))
         data = raw[before : before + packed_size]
         if len(data) < packed_size:
             data = read_at(descriptor, offset + before, packed_size)
-    return (_unpack(data, method, size) if len(data) == packed_size else None), crc
+    whole = raw.startswith(b"PK\x03\x04") and len(data) == packed_size
+    unpacked = _unpack(data, rest >> 32, size) if whole else None
+    if unpacked is None or len(unpacked) != size:
+        raise ValueError("its data in the archive is damaged")
+    if zlib.crc32(unpacked) != rest & 0xFFFFFFFF:
+        raise ValueError("its CRC-32 in the archive is wrong")
+    return unpacked
 
 
 def _unpack(data: bytes, method: int, size: int) -> bytes | None:
     """Return unpacked data, with no more memory than for one byte above ``size``; None if bad."""
     if method == zipfile.ZIP_STORED:
         return data
-    unpacker: zlib._Decompress | bz2.BZ2Decompressor | lzma.LZMADecompressor
+    unpacker: Any
     try:
         if method == zipfile.ZIP_DEFLATED:
             unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
@@ -187,12 +243,6 @@ def _unpack(data: bytes, method: int, size: int) -> bytes | None:
             unpacker = lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=MAX_LZMA_MEMORY)
             # Zip has a version and a length before the properties (5.8.8), and no size behind.
             data = data[4:9] + b"\xff" * 8 + data[9:]
-        unpacked = unpacker.decompress(data, size + 1)
-        while not unpacker.eof and len(unpacked) <= size:
-            more = unpacker.decompress(b"", size + 1 - len(unpacked))
-            if not more:
-                break
-            unpacked += more
+        return bytes(unpacker.decompress(data, size + 1))
     except (zlib.error, OSError, lzma.LZMAError, EOFError):
         return None
-    return unpacked

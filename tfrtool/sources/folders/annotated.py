@@ -35,15 +35,7 @@ def _role(folder: str) -> str | None:
 
 
 def check_masks(images: Sequence[str], where: str) -> None:
-    """Raise if masks lie among images, beside them or in a folder beside theirs.
-
-    Args:
-        images: the keys of all images, sorted.
-        where: the tree's path, for errors.
-
-    Raises:
-        SourceError: some are masks, and would get a class.
-    """
+    """Raise a SourceError if masks lie among images, beside them or in a folder beside theirs."""
     folders: dict[str, set[str]] = {}
     for folder in {key.rpartition("/")[0] for key in images}:
         while folder:
@@ -82,14 +74,15 @@ def check_classes(names: Collection[str], others: Collection[str], where: str) -
     told = roles & {"images", "release", "split_marks"} or _VOC & {name.lower() for name in names}
     if None in roles or not told:
         return True
-    beside = {folder for key in others for folder in key.split("/")[:-1] if _is_marks(folder)}
-    if beside or roles - {"images", "split"} or _has_json(others):
+    if _marks(others) or roles - {"images", "split"} or _has_json(others):
         raise _refusal(names, others, where)
     return False
 
 
-def _is_marks(folder: str) -> bool:
-    return _role(folder) in ("marks", "split_marks")
+def _marks(others: Iterable[str]) -> set[str]:
+    """Return the folders of annotations that files lie in."""
+    folders = {folder for key in others for folder in key.split("/")[:-1]}
+    return {folder for folder in folders if _role(folder) in ("marks", "split_marks")}
 
 
 def _has_json(others: Iterable[str]) -> bool:
@@ -99,8 +92,8 @@ def _has_json(others: Iterable[str]) -> bool:
 
 
 def _refusal(names: Collection[str], others: Collection[str], where: str) -> SourceError:
-    beside = {folder for key in others for folder in key.split("/")[:-1] if _is_marks(folder)}
-    known = {name.lower() for name in (*names, *beside)}
+    found = sorted({*names, *_marks(others)})
+    known = {name.lower() for name in found}
     if known & _VOC or any(name.startswith("voc") for name in known):
         kind = "a Pascal VOC dataset"
     elif "release" in map(_role, names) or _has_json(others):
@@ -109,7 +102,6 @@ def _refusal(names: Collection[str], others: Collection[str], where: str) -> Sou
         kind = "a YOLO dataset"
     else:
         kind = "images with masks or other annotations"
-    found = sorted({*names, *beside})
     more = ", ..." if len(found) > _SHOWN else ""
     return SourceError(
         f"looks like {kind}, not like class folders",

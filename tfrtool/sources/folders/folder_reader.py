@@ -19,17 +19,25 @@ class FolderReader:
 
     Attributes:
         root: the folder.
+        dropped: whole folders, with a slash at their end, that keys start with and that aren't
+            there below the root.
     """
 
     root: str
+    dropped: str = ""
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item's file."""
-        return read_file(self.describe(item), item.bytes)
+        return read_file(self.path_of(item.key), item.bytes)
 
     def describe(self, item: Item) -> str:
         """Return the path of an item's file."""
-        return os.path.join(self.root, item.key)  # noqa: PTH118 - a Path costs as much as reading
+        return self.path_of(item.key)
+
+    def path_of(self, key: str) -> str:
+        """Return the path of the file that a key means."""
+        # A Path costs as much as reading.
+        return os.path.join(self.root, key.removeprefix(self.dropped))  # noqa: PTH118
 
 
 def read_file(path: str, size: int) -> bytes:

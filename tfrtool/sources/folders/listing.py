@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 from tfrtool.sources.items import ItemReader, LeftOut, Place
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 
-__all__ = ["IMAGE_SUFFIXES", "Entry", "Listing", "is_clutter", "is_image_name", "size_problem"]
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "SPLIT_NAMES",
+    "SPLIT_ORDER",
+    "Entry",
+    "Listing",
+    "common_start",
+    "is_clutter",
+    "is_image_name",
+    "size_problem",
+]
 
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"}
@@ -18,6 +29,17 @@ IMAGE_SUFFIXES = frozenset(
 
 _CLUTTER = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"})
 """What Windows, macOS and Synology's file servers leave in folders, in lower case."""
+
+SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val"), "validation"),
+    **{"dev": "dev", "eval": "eval"},
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+"""Names of splits in common use, in lower case, and TFDS' own for what means the same."""
+
+SPLIT_ORDER = tuple(dict.fromkeys(SPLIT_NAMES.values()))
+"""The order that splits are given in."""
 
 
 class Entry(NamedTuple):
@@ -41,14 +63,13 @@ class Listing:
     """All files of a tree but clutter, in no particular order.
 
     Attributes:
-        entries: the files. The keys of those without a problem are unique.
+        entries: the files, and what isn't looked at any further. Keys of files without a problem
+            are unique.
         reader: reads those without a problem.
-        ignored: what isn't looked at any further.
     """
 
-    entries: list[Entry]
+    entries: list[Entry | LeftOut]
     reader: ItemReader
-    ignored: tuple[LeftOut, ...] = ()
 
 
 def is_clutter(name: str) -> bool:
@@ -67,3 +88,9 @@ def size_problem(size: int) -> str | None:
     if size <= MAX_IMAGE_BYTES:
         return None
     return f"it has {size:,} bytes, and an image at most {MAX_IMAGE_BYTES:,}"
+
+
+def common_start(one: list[str], other: list[str]) -> list[str]:
+    """Return the folders that two paths start with."""
+    pairs = zip(one, other, strict=False)
+    return [first for first, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]

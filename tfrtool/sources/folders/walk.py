@@ -1,28 +1,26 @@
-"""Listing a directory tree: links followed but never in circles, and nothing opened."""
+"""Listing folders and patterns: links followed but never in circles, and nothing opened."""
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import stat
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from tfrtool.errors import SourceError, os_reason
 from tfrtool.sources.folders.folder_reader import FolderReader
 from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, is_image_name
 from tfrtool.sources.items import LeftOut
 
-__all__ = ["file_entry", "list_directory", "walk"]
-
-_NO_FILE = "neither a file nor a folder"
-"""Why a named pipe, a socket or a device is ignored."""
+__all__ = ["file_entry", "is_pattern", "list_directory", "list_matches"]
 
 _MOST_VISITS = 100
 """Ways to one folder, through links. Folders that link to each other have endlessly many in
 practice (a dozen of them: millions), folders that people make have a few."""
 
-_Identity = tuple[int, int]
-_Folder = tuple[str, str, frozenset[_Identity]]
-"""A folder's path, what the keys in it start with, and the folders around it."""
+_ANY_DEPTH = "**"
 
 
 def list_directory(root: str) -> Listing:
@@ -31,28 +29,17 @@ def list_directory(root: str) -> Listing:
     Raises:
         SourceError: a folder can't be read, or links lead to one again and again.
     """
-    entries: list[Entry] = []
-    ignored: list[LeftOut] = []
-    walk(root, "", entries, ignored)
-    return Listing(entries=entries, reader=FolderReader(root), ignored=tuple(ignored))
+    return Listing(entries=list(_walk(root, "")), reader=FolderReader(root))
 
 
-def walk(root: str, prefix: str, entries: list[Entry], ignored: list[LeftOut]) -> None:
-    """Add all files below a directory to a list.
+def _walk(root: str, prefix: str) -> Iterator[Entry | LeftOut]:
+    """Yield all files below a directory, with keys that start with a prefix.
 
     Depth is bounded by the longest path that the system takes, not by Python's stack.
-
-    Args:
-        root: the directory.
-        prefix: what keys start with: "" or a path with a slash at its end.
-        entries: what is added to.
-        ignored: likewise, what is no file.
-
-    Raises:
-        SourceError: a folder or file can't be read, or links lead to one again and again.
     """
-    visits: Counter[_Identity] = Counter()
-    pending: list[_Folder] = [(root, prefix, frozenset())]
+    visits: Counter[tuple[int, int]] = Counter()
+    # A folder's path, what the keys in it start with, and the folders around it.
+    pending: list[tuple[str, str, frozenset[tuple[int, int]]]] = [(root, prefix, frozenset())]
     while pending:
         path, start, above = pending.pop()
         try:
@@ -67,44 +54,30 @@ def walk(root: str, prefix: str, entries: list[Entry], ignored: list[LeftOut]) -
                     path=path,
                     hint="remove the links that go around in circles",
                 )
-            inside = above | {identity}
             with os.scandir(path) as found:
                 for entry in found:
-                    name = entry.name
-                    if is_clutter(name):
+                    key = start + entry.name
+                    if is_clutter(entry.name):
                         continue
-                    if _is_folder(entry):
-                        pending.append((entry.path, f"{start}{name}/", inside))
+                    if _is(entry.is_dir):
+                        pending.append((entry.path, f"{key}/", above | {identity}))
+                    elif not is_image_name(key) and _is(entry.is_file):
+                        yield Entry(key)  # its size is of no interest
                     else:
-                        _add(entry, start + name, entries, ignored)
+                        yield _entry(key, entry.stat, entry.is_symlink)
         except OSError as error:
-            raise SourceError(
-                f"can't be read: {os_reason(error)}", path=error.filename or path
-            ) from error
+            raise _unreadable(error, path) from error
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _unreadable(error: OSError, path: str) -> SourceError:
+    return SourceError(f"can't be read: {os_reason(error)}", path=error.filename or path)
+
+
+def _is(test: Callable[[], bool]) -> bool:
     try:
-        return entry.is_dir()
+        return test()
     except OSError:
         return False  # a link in a circle, or to where we may not look
-
-
-def _add(entry: os.DirEntry[str], key: str, entries: list[Entry], ignored: list[LeftOut]) -> None:
-    try:
-        if not is_image_name(key) and entry.is_file():
-            entries.append(Entry(key))  # its size is of no interest
-            return
-        status = entry.stat()
-    except OSError as error:
-        if not entry.is_symlink():
-            raise
-        entries.append(Entry(key, problem=_problem(error)))
-        return
-    if stat.S_ISREG(status.st_mode):
-        entries.append(Entry(key, status.st_size))
-    else:
-        ignored.append(LeftOut(key=key, reason=_NO_FILE))
 
 
 def file_entry(path: str, key: str) -> Entry | LeftOut:
@@ -113,18 +86,97 @@ def file_entry(path: str, key: str) -> Entry | LeftOut:
     Raises:
         OSError: it can't be looked at, and is no link.
     """
+    return _entry(key, partial(os.stat, path), partial(os.path.islink, path))
+
+
+def _entry(
+    key: str, status: Callable[[], os.stat_result], is_link: Callable[[], bool]
+) -> Entry | LeftOut:
     try:
-        status = os.stat(path)  # noqa: PTH116
+        found = status()
     except OSError as error:
-        if not os.path.islink(path):  # noqa: PTH114
+        if not is_link():
             raise
-        return Entry(key, problem=_problem(error))
-    if stat.S_ISREG(status.st_mode):
-        return Entry(key, status.st_size)
-    return LeftOut(key=key, reason=_NO_FILE)
+        if isinstance(error, FileNotFoundError):
+            return Entry(key, problem="a link to a file that isn't there")
+        return Entry(key, problem=f"a link that can't be followed: {os_reason(error)}")
+    if stat.S_ISREG(found.st_mode):
+        return Entry(key, found.st_size)
+    return LeftOut(key=key, reason="neither a file nor a folder")
 
 
-def _problem(error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "a link to a file that isn't there"
-    return f"a link that can't be followed: {os_reason(error)}"
+def is_pattern(path: str) -> bool:
+    """Return whether a path has wildcards; a file of that very name may be meant all the same."""
+    return any(character in path for character in "*?[")
+
+
+def list_matches(pattern: str) -> Listing:
+    """List the files that a pattern matches, and all files below the folders that it matches.
+
+    ``*``, ``?`` and ``[...]`` stand for parts of a name, ``**`` for any number of folders.
+    Keys start below the folder that the pattern names without wildcards; where it matches files
+    in that folder itself, with the folder's name, so that it can be their class.
+
+    Raises:
+        SourceError: nothing matches, or a folder can't be read.
+    """
+    parts = pattern.replace(os.sep, "/").split("/")
+    fixed = next(number for number, part in enumerate(parts) if is_pattern(part))
+    base = os.path.abspath("/".join(parts[:fixed]) + "/" if fixed else ".")  # noqa: PTH100
+    wanted = [part for part in parts[fixed:] if part]
+    folder = ""
+    if len(wanted) == 1 and _ANY_DEPTH not in wanted:
+        base, name = os.path.split(base)
+        folder = f"{name}/" if name else ""
+    try:
+        if _ANY_DEPTH in wanted:
+            # Found by the walk, which knows about circles, and sorted out afterwards.
+            walked = _walk(base, folder)
+            entries = [entry for entry in walked if _fits(entry.key.split("/"), wanted)]
+        else:
+            entries = list(_expand(base, folder, wanted))
+    except OSError as error:
+        raise _unreadable(error, base) from error
+    if not entries:
+        raise SourceError(
+            "no file matches", path=pattern, expected="a pattern such as 'photos/*/*.jpg'"
+        )
+    return Listing(entries=entries, reader=FolderReader(base))
+
+
+def _expand(base: str, folder: str, wanted: Sequence[str]) -> Iterator[Entry | LeftOut]:
+    """Yield what matches the parts of a pattern one by one below ``folder``, and what is in it."""
+    first, *rest = wanted
+    with os.scandir(os.path.join(base, folder)) as found:  # noqa: PTH118
+        matches = [
+            entry
+            for entry in found
+            if not is_clutter(entry.name) and fnmatch.fnmatch(entry.name, first)
+        ]
+    for entry in matches:
+        key = folder + entry.name
+        if not _is(entry.is_dir):
+            if not rest:
+                yield _entry(key, entry.stat, entry.is_symlink)
+        elif rest:
+            yield from _expand(base, f"{key}/", rest)
+        else:
+            yield from _walk(entry.path, f"{key}/")
+
+
+def _fits(path: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return whether the parts of a path, or the folders it lies in, match those of a pattern."""
+    # The positions in the pattern that may come next, as in a state machine: no backtracking.
+    positions = {0}
+    for name in (*path, None):
+        for position in range(len(wanted)):
+            if position in positions and wanted[position] == _ANY_DEPTH:
+                positions.add(position + 1)  # it stands for no folder at all
+        if name is None or len(wanted) in positions:
+            break  # below a folder that matched, everything does
+        positions = {
+            position + (wanted[position] != _ANY_DEPTH)
+            for position in positions
+            if wanted[position] == _ANY_DEPTH or fnmatch.fnmatch(name, wanted[position])
+        }
+    return len(wanted) in positions

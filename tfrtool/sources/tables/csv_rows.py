@@ -1,84 +1,31 @@
-"""Reading tables in CSV, whatever separates the cells."""
+"""Reading tables in CSV, whatever separates the cells.
+
+The standard library's reader: pyarrow's takes a quotation mark that isn't closed for text, and
+tells neither the line nor the row of what it can't read.
+"""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.errors import SourceError
 from tfrtool.sources.folders.listing import is_image_name
-from tfrtool.sources.tables.table_rows import (
+from tfrtool.sources.tables.table_columns import (
+    Places,
     Row,
     check_no_boxes,
     find_columns,
     no_columns,
-    other_columns,
 )
 from tfrtool.storage.limits import MAX_ROW_BYTES
 
 __all__ = ["read_csv"]
 
 _DELIMITERS = ",;\t"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Columns:
-    """Where in a row of CSV things are.
-
-    Attributes:
-        width: how many columns there are.
-        path: the position of the path.
-        label: the position of the label.
-        split: the position of the split; None where there is none.
-        header: whether the first row names the columns, and is no row itself.
-        dropped: the names of the other columns.
-    """
-
-    width: int
-    path: int
-    label: int
-    split: int | None
-    header: bool
-    dropped: tuple[str, ...] = ()
-
-
-class _Lines:
-    """The lines of a file as text, and no more of them for one row than a row can have."""
-
-    def __init__(self, file: BinaryIO, table: Path) -> None:
-        file.seek(0)
-        self.table = table
-        self.number = 0
-        self.taken = 0  # bytes, since the last row was whole
-        self._file = file
-
-    def __iter__(self) -> Iterator[str]:
-        while line := self._file.readline(MAX_ROW_BYTES + 1):
-            self.number += 1
-            self.taken += len(line)
-            if self.taken > MAX_ROW_BYTES:
-                raise SourceError(
-                    f"line {self.number}: the row is too long",
-                    path=self.table,
-                    expected=f"at most {MAX_ROW_BYTES:,} bytes",
-                    hint="perhaps a quotation mark lacks the one that ends it",
-                )
-            yield _decoded(line, self.number, self.table)
-
-
-def _decoded(line: bytes, number: int, table: Path) -> str:
-    try:
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise SourceError(
-            f"line {number} is no text in UTF-8", path=table, hint="save the table as UTF-8"
-        )
-    return text
+_QUOTES = "perhaps a quotation mark lacks the one that ends it"
 
 
 def read_csv(file: BinaryIO, table: Path) -> Iterator[Row]:
@@ -92,51 +39,75 @@ def read_csv(file: BinaryIO, table: Path) -> Iterator[Row]:
         SourceError: it is no CSV, or no columns of paths and labels are found in it.
         OSError: it can't be read.
     """
-    delimiter, columns = _layout(file, table)
-    lines = _Lines(file, table)
-    header = columns.header
-    for number, cells in enumerate(_cells(lines, delimiter), start=1):
-        lines.taken = 0
+    delimiter, first, places, named = _layout(file, table)
+    dropped = places.others(first) if named else ()
+    for number, cells in enumerate(_Cells(file, table, delimiter), start=1):
         if not any(cells):
             continue
-        if header:
-            header = False
+        if named:
+            named = False
             continue
-        where = f"row {number}"
-        if any(cells[columns.width :]):
-            problem = f"{len(cells)} cells, where the table has {columns.width} columns"
-            yield Row(where=where, path=_cell(cells, columns.path), problem=problem)
-            continue
-        yield Row(
-            where=where,
-            path=_cell(cells, columns.path),
-            label=_cell(cells, columns.label).strip(),
-            split=_cell(cells, columns.split).strip().lower(),
-            dropped=columns.dropped,
+        path, label, split = (
+            "" if place is None or place >= len(cells) else cells[place] for place in places
         )
+        problem = None
+        if any(cells[len(first) :]):
+            problem = f"{len(cells)} cells, where the table has {len(first)} columns"
+        yield Row(f"row {number}", path, label.strip(), split.strip().lower(), problem, dropped)
 
 
-def _cells(lines: _Lines, delimiter: str) -> Iterator[list[str]]:
-    # Without `strict` a quotation mark that isn't closed would swallow rows in silence.
-    # A blank behind the separator is nobody's file name, and would hide a quotation mark.
-    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise SourceError(
-            f"line {lines.number}: no CSV",
-            path=lines.table,
-            found=error,
-            hint="perhaps a quotation mark lacks the one that ends it",
-        ) from error
+class _Cells:
+    """The rows of a file as cells, and no more of it in memory than a row can have."""
+
+    def __init__(self, file: BinaryIO, table: Path, delimiter: str) -> None:
+        self._file = file
+        self._table = table
+        self._delimiter = delimiter
+        self._line = 0
+        self._taken = 0  # bytes, since the last row was whole
+
+    def __iter__(self) -> Iterator[list[str]]:
+        # Without `strict` a quotation mark that isn't closed would swallow rows in silence.
+        # A blank behind the separator is nobody's file name, and would hide a quotation mark.
+        reader = csv.reader(
+            self._lines(), delimiter=self._delimiter, skipinitialspace=True, strict=True
+        )
+        try:
+            for cells in reader:
+                self._taken = 0
+                yield cells
+        except csv.Error as error:
+            raise SourceError(
+                f"line {self._line}: no CSV", path=self._table, found=error, hint=_QUOTES
+            ) from error
+
+    def _lines(self) -> Iterator[str]:
+        self._file.seek(0)
+        while line := self._file.readline(MAX_ROW_BYTES + 1):
+            self._line += 1
+            self._taken += len(line)
+            if self._taken > MAX_ROW_BYTES:
+                raise SourceError(
+                    f"line {self._line}: the row is too long",
+                    path=self._table,
+                    expected=f"at most {MAX_ROW_BYTES:,} bytes",
+                    hint=_QUOTES,
+                )
+            try:
+                text = line.decode("utf-8-sig" if self._line == 1 else "utf-8")
+            except UnicodeDecodeError:
+                text = "\0"
+            if "\0" in text:
+                raise SourceError(
+                    f"line {self._line} is no text in UTF-8",
+                    path=self._table,
+                    hint="save the table as UTF-8",
+                )
+            yield text
 
 
-def _cell(cells: Sequence[str], position: int | None) -> str:
-    return "" if position is None or position >= len(cells) else cells[position]
-
-
-def _layout(file: BinaryIO, table: Path) -> tuple[str, _Columns]:
-    """Return the separator of a CSV table, and where its columns are.
+def _layout(file: BinaryIO, table: Path) -> tuple[str, list[str], Places, bool]:
+    """Return a table's separator, its first row, its columns, and whether that row names them.
 
     The separator is the one that makes known columns of the first row, so that commas in the name
     of a column, or in a path, don't count.
@@ -144,49 +115,33 @@ def _layout(file: BinaryIO, table: Path) -> tuple[str, _Columns]:
     firsts: list[list[str]] = []
     failure: SourceError | None = None
     for delimiter in _DELIMITERS:
-        rows = _cells(_Lines(file, table), delimiter)
         try:
-            first = next((cells for cells in rows if any(cells)), None)
+            first = next((cells for cells in _Cells(file, table, delimiter) if any(cells)), None)
         except SourceError as error:
             failure = failure or error
             continue
         if first is None:
             raise SourceError("is empty", path=table, expected="a table of paths and labels")
         firsts.append(first)
-        columns = _named(first, table) or _nameless(first)
-        if columns is not None:
-            return delimiter, columns
+        try:
+            places = find_columns(first)
+        except ValueError as error:
+            raise SourceError(f"its column {error}", path=table) from error
+        if places.path is not None and places.label is not None:
+            check_no_boxes(first, table)
+            return delimiter, first, places, True
+        if nameless := _nameless(first):
+            return delimiter, first, nameless, False
     if not firsts:
         raise failure or SourceError("no CSV", path=table)
     raise no_columns(max(firsts, key=len), table)
 
 
-def _named(first: Sequence[str], table: Path) -> _Columns | None:
-    """Return the columns that a header names; None if it is none, or lacks one of them."""
-    try:
-        places = find_columns(first)
-    except ValueError as error:
-        raise SourceError(f"its column {error}", path=table) from error
-    path, label, split = places
-    if path is None or label is None:
-        return None
-    check_no_boxes(first, table)
-    return _Columns(
-        width=len(first),
-        path=path,
-        label=label,
-        split=split,
-        header=True,
-        dropped=other_columns(first, places),
-    )
-
-
-def _nameless(first: Sequence[str]) -> _Columns | None:
+def _nameless(first: Sequence[str]) -> Places | None:
     """Return the columns of a table without a header, whose first row must name an image."""
     width = len(first)
     if width in (2, 3) and is_image_name(first[0]):
-        split = 2 if width == 3 else None
-        return _Columns(width=width, path=0, label=1, split=split, header=False)
+        return Places(0, 1, 2 if width == 3 else None)
     if width == 3 and is_image_name(first[1]):  # as AutoML has it
-        return _Columns(width=width, path=1, label=2, split=0, header=False)
+        return Places(1, 2, 0)
     return None

@@ -42,7 +42,7 @@ def refused_label(labels: Collection[str]) -> tuple[str, str, str] | None:
         what = "its labels are numbers with fractions, not classes"
         return fraction, what, "a label is a name or an integer; 1.0 is written as 1"
     several = next((label for label in labels if _is_list(label)), None)
-    several = several or _shared(labels, ";") or _shared(labels, ",")
+    several = several or _made_of_others(labels, ";") or _made_of_others(labels, ",")
     if several is None:
         return None
     what = "an image has several labels in one cell"
@@ -56,7 +56,7 @@ def _is_list(label: str) -> bool:
     return "|" in label and all(label.split("|"))
 
 
-def _shared(labels: Collection[str], separator: str) -> str | None:
+def _made_of_others(labels: Collection[str], separator: str) -> str | None:
     """Return a label that is made of others; None where the separator is but a part of names.
 
     "tench, Tinca tinca" is one name. Labels are lists where half of those with a separator have a

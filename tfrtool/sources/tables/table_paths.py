@@ -8,24 +8,14 @@ import re
 import stat
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import takewhile
 from urllib.parse import unquote, urlsplit
 
-from tfrtool.sources.folders.folder_reader import read_file
-from tfrtool.sources.items import Item
-from tfrtool.sources.tables.table_rows import Row
+from tfrtool.sources.folders.folder_reader import FolderReader
+from tfrtool.sources.folders.listing import common_start
+from tfrtool.sources.tables.table_columns import Row
 from tfrtool.storage.limits import MAX_PATH_LENGTH
 
-__all__ = [
-    "Bounds",
-    "OutsideError",
-    "RefusedRowError",
-    "TableReader",
-    "find_reader",
-    "plain_path",
-    "spellings",
-]
+__all__ = ["Bounds", "OutsideError", "RefusedRowError", "find_reader", "plain_path", "spellings"]
 
 _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _MOST_FOLDERS = 32
@@ -34,35 +24,6 @@ _MOST_FOLDERS = 32
 
 class RefusedRowError(Exception):
     """A row can't be an item; says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableReader:
-    """Reads items whose keys are paths as a table has them.
-
-    Attributes:
-        root: the folder that they are relative to.
-        dropped: what relative keys start with, up to a slash, that isn't there below the root.
-    """
-
-    root: str
-    dropped: str = ""
-
-    def __post_init__(self) -> None:
-        if self.dropped and not self.dropped.endswith("/"):
-            raise ValueError("whole folders are dropped, with their slash")
-
-    def read(self, item: Item) -> bytes:
-        """Return all bytes of an item's file."""
-        return read_file(self.describe(item), item.bytes)
-
-    def describe(self, item: Item) -> str:
-        """Return the path of an item's file."""
-        return self.path_of(item.key)
-
-    def path_of(self, key: str) -> str:
-        """Return the path of the file that a key means."""
-        return os.path.join(self.root, key.removeprefix(self.dropped))  # noqa: PTH118
 
 
 class OutsideError(Exception):
@@ -76,12 +37,7 @@ class Bounds:
     """
 
     def __init__(self, folder: str, root: str | None) -> None:
-        """Set the bounds.
-
-        Args:
-            folder: the table's own folder, absolute.
-            root: another one that the user gave, absolute.
-        """
+        """Allow the table's own folder, and another one that the user gave; both are absolute."""
         self._bounds = tuple(_real_folder(place) for place in (folder, root) if place is not None)
         self._outside: dict[str, bool] = {}  # by folder: there are fewer than files
 
@@ -113,7 +69,7 @@ def _real_folder(folder: str) -> str:
 
 def find_reader(
     read: Callable[[], Iterable[Row]], folder: str, root: str | None = None
-) -> TableReader:
+) -> FolderReader:
     """Find out what the relative paths of a table are relative to.
 
     Args:
@@ -124,7 +80,7 @@ def find_reader(
     Raises:
         SourceError: the table can't be read.
     """
-    beside, other = TableReader(root=folder), TableReader(root=root or folder)
+    beside, other = FolderReader(folder), FolderReader(root or folder)
     from_root = False
     common: list[str] | None = None
     for name in _relative_paths(read()):
@@ -132,11 +88,12 @@ def find_reader(
             return beside
         from_root = from_root or _is_there(name, other)
         folders = name.split("/")[:-1][:_MOST_FOLDERS]
-        common = folders if common is None else _common(common, folders)
+        # What all paths start with, folder by folder.
+        common = folders if common is None else common_start(common, folders)
     if from_root:
         return other
     moved = [
-        TableReader(root=folder, dropped="/".join(common[:count]) + "/")
+        FolderReader(folder, "/".join(common[:count]) + "/")
         for count in range(1, len(common or ()) + 1)
         if common
     ]
@@ -157,15 +114,11 @@ def _relative_paths(rows: Iterable[Row]) -> Iterator[str]:
             yield name
 
 
-def _common(one: list[str], other: list[str]) -> list[str]:
-    return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
-
-
-def _is_there(name: str, reader: TableReader) -> bool:
+def _is_there(name: str, reader: FolderReader) -> bool:
     return any(os.path.isfile(reader.path_of(key)) for key in spellings(name, reader))  # noqa: PTH113
 
 
-def spellings(name: str, reader: TableReader) -> Iterator[str]:
+def spellings(name: str, reader: FolderReader) -> Iterator[str]:
     """Yield the keys that a path may mean."""
     if posixpath.isabs(name) and not reader.dropped:
         # The same file has the same key, however the table is written and wherever it lies.
@@ -183,8 +136,7 @@ def plain_path(path: str) -> str:
     if len(path) > MAX_PATH_LENGTH:
         raise RefusedRowError(f"its path is longer than {MAX_PATH_LENGTH:,} characters")
     _check_printable(path)
-    match = _SCHEME.match(path)
-    if match is not None:
+    if match := _SCHEME.match(path):
         path = _local(path, match["scheme"].lower())
         _check_printable(path)
     path = posixpath.normpath(path)

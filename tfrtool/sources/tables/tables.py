@@ -1,4 +1,4 @@
-"""Tables of images: CSV or JSON Lines with a path, a label and perhaps a split in each row."""
+"""Tables of images: a path, a label and perhaps a split in each row."""
 
 from __future__ import annotations
 
@@ -8,31 +8,33 @@ import stat
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import BinaryIO
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason, printable
 from tfrtool.records.names import check_split_name
-from tfrtool.sources.folders.listing import size_problem
-from tfrtool.sources.folders.split_names import SPLIT_NAMES, SPLIT_ORDER
+from tfrtool.sources.folders.folder_reader import FolderReader
+from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER, size_problem
 from tfrtool.sources.items import Item, LeftOut, Source
 from tfrtool.sources.tables.csv_rows import read_csv
 from tfrtool.sources.tables.json_rows import read_json_lines
+from tfrtool.sources.tables.table_columns import TEXT_SHOWN, Row, quoted
 from tfrtool.sources.tables.table_labels import number_notice, refused_label, sort_labels
 from tfrtool.sources.tables.table_paths import (
     Bounds,
     OutsideError,
     RefusedRowError,
-    TableReader,
     find_reader,
     plain_path,
     spellings,
 )
-from tfrtool.sources.tables.table_rows import Row
 from tfrtool.storage.limits import MAX_PATH_LENGTH
 from tfrtool.storage.opening import open_regular
 
 __all__ = ["read_table"]
+
+_PARQUET = b"PAR1"
+"""What a table in Parquet starts with."""
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _CSV_SUFFIXES = (".csv", ".tsv")
@@ -43,13 +45,11 @@ _HEAD = 4096
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
 """What the system says of a path that may be wrong; anything else means that a disk fails."""
 
-_COLUMNS_SHOWN = 10
 _MOST_COLUMNS = 1000
-_TEXT_SHOWN = 40
 
 
 def read_table(path: Path, root: Path | None = None) -> Source:
-    """List the images of a table.
+    """List the images of a table in CSV, JSON Lines or Parquet.
 
     The columns are found by their names, whatever the case: ``path``, ``image_path``,
     ``filepath``, ``image_uri``, ``image``, ``filename`` and the like; ``label``, ``class``,
@@ -81,21 +81,46 @@ def read_table(path: Path, root: Path | None = None) -> Source:
     folder = os.path.abspath(path.parent)  # noqa: PTH100 - links stay
     other = None if root is None else os.path.abspath(root)  # noqa: PTH100
     reader = find_reader(partial(_rows, path), folder, other)
-    gathering = _Gathering(path, reader, Bounds(folder, other))
+    rows = _TableRows(path, reader, Bounds(folder, other))
     for row in _rows(path):
-        gathering.add(row)
-    return gathering.source()
+        rows.add(row)
+    return rows.source()
 
 
-class _Gathering:
+def _rows(table: Path) -> Iterator[Row]:
+    """Read a table, row by row.
+
+    Parquet is told by its first bytes. The rest is text, whose name tells: JSON Lines for .jsonl,
+    .ndjson and .json, CSV for .csv and .tsv; of another name, whether its first line starts with a
+    brace. Memory is bounded by a row, in Parquet by a group of them.
+
+    Raises:
+        SourceError: the table can't be read or isn't one, or no columns of paths and labels are
+            found; the message lists those that are.
+    """
+    with os_errors_as(SourceError, table), open_regular(table) as file:
+        head, suffix = file.read(_HEAD), table.suffix.lower()
+        file.seek(0)
+        braced = head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+        if head.startswith(_PARQUET):
+            from tfrtool.sources.tables.parquet_rows import read_parquet
+
+            yield from read_parquet(file, table)
+        elif suffix in _JSON_SUFFIXES or (braced and suffix not in _CSV_SUFFIXES):
+            yield from read_json_lines(file, table)
+        else:
+            yield from read_csv(file, table)
+
+
+class _TableRows:
     """The rows so far: items, and those that are none."""
 
-    def __init__(self, table: Path, reader: TableReader, bounds: Bounds) -> None:
+    def __init__(self, table: Path, reader: FolderReader, bounds: Bounds) -> None:
         self._table = table
         self._reader = reader
         self._bounds = bounds
         self._items: list[Item] = []
-        self._rows = array("Q")  # the number of each item's row
+        self._numbers = array("Q")  # of each item's row
         self._unit = ""
         self._rejected: list[LeftOut] = []
         self._words: dict[str, str] = {}  # one string for each label and split
@@ -115,17 +140,11 @@ class _Gathering:
         except RefusedRowError as refused:
             self._rejected.append(LeftOut(key=name, reason=f"{row.where}: {refused}"))
             return
-        words = self._words
-        self._items.append(
-            Item(
-                key=key,
-                label=words.setdefault(label, label),
-                bytes=size,
-                split=words.setdefault(split, split) if split else None,
-            )
-        )
+        label = self._words.setdefault(label, label)
+        split = self._words.setdefault(split, split)
+        self._items.append(Item(key=key, label=label, bytes=size, split=split or None))
         self._unit, _, number = row.where.partition(" ")
-        self._rows.append(int(number))
+        self._numbers.append(int(number))
 
     def _file(self, name: str, where: str) -> tuple[str, int]:
         """Return the key of a file, and its size."""
@@ -168,63 +187,55 @@ class _Gathering:
             )
         labels = sort_labels({item.label for item in items})
         splits = {item.split for item in items if item.split is not None}
+        dropped = [name for name in self._dropped if name.strip()]
+        notices = (
+            number_notice(labels),
+            f"columns that are not written: {quoted(dropped)}" if dropped else None,
+        )
         return Source(
             items=tuple(items),
             labels=labels,
             reader=self._reader,
             splits=tuple(sorted(splits, key=_split_rank)),
             rejected=tuple(sorted(self._rejected, key=lambda entry: entry.key)),
-            notices=tuple(filter(None, (number_notice(labels), self._dropped_notice()))),
+            notices=tuple(filter(None, notices)),
         )
 
     def _check_labels(self) -> None:
         refused = refused_label(dict.fromkeys(item.label for item in self._items))
         if refused is not None:
             label, what, hint = refused
-            row = next(
-                n for n, item in zip(self._rows, self._items, strict=True) if item.label == label
-            )
-            found = f"'{printable(label[:_TEXT_SHOWN])}' in {self._unit} {row}"
+            at = next(place for place, item in enumerate(self._items) if item.label == label)
+            found = f"'{printable(label[:TEXT_SHOWN])}' in {self._row(at)}"
             raise SourceError(what, path=self._table, found=found, hint=hint)
-
-    def _dropped_notice(self) -> str | None:
-        names = [f"'{printable(name[:_TEXT_SHOWN])}'" for name in self._dropped if name.strip()]
-        if not names:
-            return None
-        more = f" and {len(names) - _COLUMNS_SHOWN:,} more" if len(names) > _COLUMNS_SHOWN else ""
-        return f"columns that are not written: {', '.join(names[:_COLUMNS_SHOWN])}{more}"
 
     def _consistent(self) -> list[Item]:
         """Return the items sorted by key, each once."""
         items, self._items = self._items, []
-        order = sorted(range(len(items)), key=lambda position: items[position].key)
         has_splits = any(item.split for item in items)
         kept: list[Item] = []
-        start = 0
-        while start < len(order):
-            end = start + 1
-            while end < len(order) and items[order[end]].key == items[order[start]].key:
-                end += 1
-            same = order[start:end]
+        order = sorted(range(len(items)), key=lambda place: items[place].key)
+        for _, group in groupby(order, key=lambda place: items[place].key):
+            same = list(group)
             first = items[same[0]]
-            if any(items[position].label != first.label for position in same):
-                for position in same:
-                    self._reject(items[position], position, "its label is contradicted by {}", same)
+            if any(items[place].label != first.label for place in same):
+                self._reject(first.key, same, "its label is contradicted by {}", same)
             elif has_splits and first.split is None:
-                for position in same:
-                    self._reject(items[position], position, "no split, while others have one", same)
+                self._reject(first.key, same, "no split, while others have one", same)
             else:
                 kept.append(first)
-                for position in same[1:]:
-                    self._reject(items[position], position, "listed before, in {}", same[:1])
-            start = end
+                self._reject(first.key, same[1:], "listed before, in {}", same)
         return kept
 
-    def _reject(self, item: Item, position: int, reason: str, others: Sequence[int]) -> None:
-        other = next((number for number in others if number != position), position)
-        reason = reason.format(f"{self._unit} {self._rows[other]}")
-        where = f"{self._unit} {self._rows[position]}"
-        self._rejected.append(LeftOut(key=item.key, reason=f"{where}: {reason}"))
+    def _reject(self, key: str, places: Sequence[int], reason: str, same: Sequence[int]) -> None:
+        """Reject rows of one key; the first other one is named."""
+        for place in places:
+            other = next((number for number in same if number != place), place)
+            text = f"{self._row(place)}: {reason.format(self._row(other))}"
+            self._rejected.append(LeftOut(key=key, reason=text))
+
+    def _row(self, place: int) -> str:
+        return f"{self._unit} {self._numbers[place]}"
 
 
 def _checked_label(label: str) -> str:
@@ -244,35 +255,10 @@ def _checked_split(split: str) -> str:
     try:
         return check_split_name(SPLIT_NAMES.get(split, split)) if split else ""
     except UsageError:
-        name = printable(split[:_TEXT_SHOWN])
+        name = printable(split[:TEXT_SHOWN])
         raise RefusedRowError(f"no split can be called '{name}'") from None
 
 
 def _split_rank(split: str) -> tuple[int, str]:
     usual = split in SPLIT_ORDER
     return SPLIT_ORDER.index(split) if usual else len(SPLIT_ORDER), split
-
-
-def _rows(table: Path) -> Iterator[Row]:
-    """Read a table, row by row.
-
-    What it is, its name tells: JSON Lines for .jsonl, .ndjson and .json, CSV for .csv and .tsv;
-    of another name, whether its first line starts with a brace. CSV is separated by commas,
-    semicolons or tabs. Memory is bounded by a row.
-
-    Raises:
-        SourceError: the table can't be read or isn't one, or no columns of paths and labels are
-            found; the message lists those that are.
-    """
-    with os_errors_as(SourceError, table), open_regular(table) as file:
-        suffix = table.suffix.lower()
-        if suffix in _JSON_SUFFIXES or (suffix not in _CSV_SUFFIXES and _is_json(file)):
-            yield from read_json_lines(file, table)
-        else:
-            yield from read_csv(file, table)
-
-
-def _is_json(file: BinaryIO) -> bool:
-    head = file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
-    file.seek(0)
-    return head.startswith(b"{")

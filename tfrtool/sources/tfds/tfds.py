@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, printable
 from tfrtool.examples.content import decode_text, describe_bytes
@@ -31,42 +30,24 @@ _REASON_SHOWN = 300
 """Characters; TFDS' own messages go on for pages."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Dataset:
-    """What is known of a prepared dataset.
-
-    Attributes:
-        directory: where its shards are.
-        shards: all of them, split by split.
-        image: the feature that holds the image.
-        label: the feature that holds the class's number.
-        name: the feature that names the image's file; None where there is none.
-        classes: the names of the classes, by their numbers.
-    """
+class _Dataset(NamedTuple):
+    """What is known of a prepared dataset: its shards, and which feature is which."""
 
     directory: str
     shards: tuple[TfdsShard, ...]
     image: str
     label: str
     name: str | None
+    """The feature that names the image's file; None where there is none."""
     classes: tuple[str, ...]
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The names of the splits, in TFDS' order."""
-        return tuple(dict.fromkeys(shard.split for shard in self.shards))
 
 
 def read_tfds(notation: str, before_preparing: Callable[[], None] = lambda: None) -> Source:
     """List the images of a dataset of TFDS, which downloads and prepares it if need be.
 
-    Where prepared data is looked for, and where it is put, is up to TFDS: ``$TFDS_DATA_DIR``, else
-    ``~/tensorflow_datasets``. Every record is read once, and both of its CRCs are checked. Classes
-    keep TFDS' numbers. Splits are kept where there are several. Keys are the names that TFDS keeps
-    with the images (``image/filename``), after the split's where they come in several; without
-    usable names, split and number of the record.
-
-    What TFDS prints while it prepares a dataset goes to stderr, if that is a terminal.
+    Every record is read once, and both of its CRCs are checked. Classes keep TFDS' numbers. Splits
+    are kept where there are several. Keys are the names that TFDS keeps with the images, after the
+    split's where they come in several; without usable names, split and number of the record.
 
     Args:
         notation: ``NAME``, ``NAME/CONFIG``, ``NAME:VERSION`` or ``NAME/CONFIG:VERSION``.
@@ -84,19 +65,20 @@ def read_tfds(notation: str, before_preparing: Callable[[], None] = lambda: None
             found=repr(notation),
         )
     dataset = _describe(_prepared(notation, before_preparing))
-    items, rejected = _named_items(dataset) or _listed(dataset, _numbered_keys(dataset))
+    items, rejected = _listed_by_name(dataset) or _listed(dataset, _numbered_keys(dataset))
     if not items:
         raise SourceError("holds no labelled images", path=dataset.directory)
     used = {item.split for item in items}
     if len(used) == 1:  # then it has none, and may be split in any way
         items = [dataclasses.replace(item, split=None) for item in items]
+        used.clear()
     return Source(
         items=tuple(sorted(items, key=lambda item: item.key)),
         labels=dataset.classes,
         reader=TfdsReader(
             shards=tuple(shard.path for shard in dataset.shards), image=dataset.image
         ),
-        splits=tuple(split for split in dataset.splits if split in used) if len(used) > 1 else (),
+        splits=tuple(dict.fromkeys(one.split for one in dataset.shards if one.split in used)),
         rejected=tuple(sorted(rejected, key=lambda entry: entry.key)),
     )
 
@@ -142,12 +124,8 @@ def _reason(error: Exception) -> str:
 
 
 def _describe(builder: Any) -> _Dataset:
-    """Return what TFDS knows of a prepared dataset.
-
-    Raises:
-        SourceError: it has no images with classes that we could read.
-    """
-    import tensorflow_datasets as tfds
+    """Return what TFDS knows of a prepared dataset; a SourceError if that are no images."""
+    from tensorflow_datasets import features as kinds
 
     info, directory = builder.info, os.fspath(builder.data_dir)
     if info.file_format is None or info.file_format.value != "tfrecord":
@@ -161,10 +139,10 @@ def _describe(builder: Any) -> _Dataset:
     features = dict(info.features.items()) if hasattr(info.features, "items") else {}
     keys = info.supervised_keys or ()
     image = _choose(
-        [name for name, feature in features.items() if _is_image(feature, tfds.features)], keys[:1]
+        (name for name, feature in features.items() if _is_image(feature, kinds)), keys[:1]
     )
     label = _choose(
-        [name for name, item in features.items() if isinstance(item, tfds.features.ClassLabel)],
+        (name for name, feature in features.items() if isinstance(feature, kinds.ClassLabel)),
         keys[1:2],
     )
     if image is None or label is None:
@@ -174,20 +152,21 @@ def _describe(builder: Any) -> _Dataset:
             expected="supervised keys, or one Image and one ClassLabel",
             found=", ".join(f"{name}: {type(item).__name__}" for name, item in features.items()),
         )
-    names = (name for name in _NAMES if isinstance(features.get(name), tfds.features.Text))
     shards = tuple(_shards(info.splits))
     if not shards:
         raise SourceError(
             "holds no records", path=directory, expected="a dataset_info.json that names splits"
         )
-    return _Dataset(
-        directory=directory,
-        shards=shards,
-        image=image,
-        label=label,
-        name=next(names, None),
-        classes=tuple(_checked(name, directory) for name in _classes(features[label])),
-    )
+    names = (name for name in _NAMES if isinstance(features.get(name), kinds.Text))
+    classes = tuple(map(features[label].int2str, range(features[label].num_classes or 0)))
+    for name in classes:
+        if not name or len(name.splitlines()) != 1 or name.strip() != name:
+            raise SourceError(
+                "a class's name can't stand on a line of its own",
+                path=directory,
+                found=f"'{printable(name)}'",
+            )
+    return _Dataset(directory, shards, image, label, next(names, None), classes)
 
 
 def _is_image(feature: Any, kinds: Any) -> bool:
@@ -199,26 +178,10 @@ def _is_image(feature: Any, kinds: Any) -> bool:
     )
 
 
-def _choose(candidates: list[str], supervised: tuple[object, ...]) -> str | None:
-    for name in candidates:
-        if name in supervised:
-            return name
-    return candidates[0] if len(candidates) == 1 else None
-
-
-def _classes(label: Any) -> Iterator[str]:
-    for number in range(label.num_classes or 0):
-        yield label.int2str(number)
-
-
-def _checked(name: str, directory: str) -> str:
-    if not name or len(name.splitlines()) != 1 or name.strip() != name:
-        raise SourceError(
-            "a class's name can't stand on a line of its own",
-            path=directory,
-            found=f"'{printable(name)}'",
-        )
-    return name
+def _choose(candidates: Iterable[str], supervised: tuple[object, ...]) -> str | None:
+    found = list(candidates)
+    chosen = next((name for name in found if name in supervised), None)
+    return found[0] if len(found) == 1 else chosen
 
 
 def _shards(splits: Mapping[str, Any]) -> Iterator[TfdsShard]:
@@ -230,14 +193,14 @@ def _shards(splits: Mapping[str, Any]) -> Iterator[TfdsShard]:
 
 
 _KeyOf = Callable[[TfdsShard, int, Mapping[str, Feature], bytes], str]
-"""The key of a record: from its shard, its number there, its features, and its image."""
+"""Makes a record's key of its shard, its number there, its features and its image."""
 
 
 class _NamelessError(Exception):
     """The names of a dataset's images can't be keys."""
 
 
-def _named_items(dataset: _Dataset) -> tuple[list[Item], list[LeftOut]] | None:
+def _listed_by_name(dataset: _Dataset) -> tuple[list[Item], list[LeftOut]] | None:
     """List a dataset by the names of its images; None where these are no keys."""
     if dataset.name is None:
         return None
@@ -279,19 +242,13 @@ def _numbered_keys(dataset: _Dataset) -> _KeyOf:
 
 
 def _listed(dataset: _Dataset, key_of: _KeyOf) -> tuple[list[Item], list[LeftOut]]:
-    """Read every record of a dataset once.
-
-    Raises:
-        SourceError: a shard is damaged, or has not the records that the metadata says.
-    """
+    """Read every record of a dataset once; a damaged shard is a SourceError."""
     items: list[Item] = []
     rejected: list[LeftOut] = []
     for number, shard in enumerate(dataset.shards):
         for index, offset, features in read_examples(shard):
-            image, label = (
-                single_value(features, dataset.image),
-                single_value(features, dataset.label),
-            )
+            image = single_value(features, dataset.image)
+            label = single_value(features, dataset.label)
             encoded = image if isinstance(image, bytes) else b""
             key = key_of(shard, index, features, encoded)
             if not encoded:

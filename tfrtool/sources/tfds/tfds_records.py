@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.examples.example import Feature, Value, decode_example
@@ -16,6 +17,8 @@ from tfrtool.sources.items import Item
 from tfrtool.storage.opening import open_regular
 
 __all__ = ["TfdsReader", "TfdsShard", "read_examples", "single_value"]
+
+_ANEW = "prepare the dataset anew"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +36,6 @@ class TfdsReader:
     shards: tuple[str, ...]
     image: str
 
-    def __post_init__(self) -> None:
-        if not self.shards:
-            raise ValueError("there are no shards to read")
-
     def read(self, item: Item) -> bytes:
         """Return the encoded image of a record, whose CRCs are checked.
 
@@ -45,16 +44,10 @@ class TfdsReader:
             SourceError: the record is damaged, or was changed.
         """
         shard, offset = self._place(item)
-        with open_regular(shard, buffering=0) as file:
-            read_at = reader_at(file)
-            head = read_at(HEADER_SIZE, offset)
-            length = _length(head)
-            body = read_at(length + CRC.size, offset + HEADER_SIZE) if length is not None else b""
-        if length is not None and _is_whole(body, length):
-            with contextlib.suppress(ValueError):
-                image = single_value(decode_example(body[:length]).features, self.image)
-                if isinstance(image, bytes):
-                    return image
+        with open_regular(shard, buffering=0) as file, contextlib.suppress(ValueError):
+            image = single_value(decode_example(_payload(file, offset)).features, self.image)
+            if isinstance(image, bytes):
+                return image
         raise SourceError(
             "the record is damaged, or was changed after it was listed", path=shard, offset=offset
         )
@@ -71,26 +64,21 @@ class TfdsReader:
         return self.shards[number], offset
 
 
-def _is_whole(body: bytes, length: int) -> bool:
-    """Return whether a payload and its CRC are there, and the CRC holds."""
-    if len(body) != length + CRC.size:
-        return False
-    (crc,) = CRC.unpack_from(body, length)
-    return bool(masked_crc32c(body[:length]) == crc)
+def _payload(file: BinaryIO, offset: int) -> bytes:
+    """Return a record's payload; a ValueError where one of its CRCs does not hold."""
+    read_at = reader_at(file)
+    head = read_at(HEADER_SIZE, offset)
+    if len(head) == HEADER_SIZE:
+        length, crc = HEADER.unpack(head)
+        if masked_crc32c(LENGTH.pack(length)) == crc and length <= MAX_RECORD_BYTES:
+            body = read_at(length + CRC.size, offset + HEADER_SIZE)
+            payload = body[:length]
+            if body[length:] == CRC.pack(masked_crc32c(payload)):
+                return payload
+    raise ValueError("no record")
 
 
-def _length(head: bytes) -> int | None:
-    """Return the length that a record's header states; None if its CRC does not hold."""
-    if len(head) != HEADER_SIZE:
-        return None
-    length, crc = HEADER.unpack(head)
-    return (
-        length if masked_crc32c(LENGTH.pack(length)) == crc and length <= MAX_RECORD_BYTES else None
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TfdsShard:
+class TfdsShard(NamedTuple):
     """A shard of a prepared dataset.
 
     Attributes:
@@ -117,7 +105,7 @@ def read_examples(shard: TfdsShard) -> Iterator[tuple[int, int, Mapping[str, Fea
                     path=shard.path,
                     record=record.record,
                     offset=record.offset,
-                    hint="prepare the dataset anew",
+                    hint=_ANEW,
                 )
             try:
                 features = decode_example(record.payload).features
@@ -133,7 +121,7 @@ def read_examples(shard: TfdsShard) -> Iterator[tuple[int, int, Mapping[str, Fea
             path=shard.path,
             expected=shard.records,
             found=count,
-            hint="prepare the dataset anew",
+            hint=_ANEW,
         )
 
 

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError
 from tfrtool.records.names import natural_order
-from tfrtool.sources.folders.globs import is_pattern
-from tfrtool.sources.folders.listing import is_clutter, is_image_name
-from tfrtool.sources.folders.walk import list_directory
+from tfrtool.sources.folders.listing import Entry, is_clutter, is_image_name
+from tfrtool.sources.folders.walk import is_pattern, list_directory
 from tfrtool.storage.locations import check_no_url
 
 __all__ = ["ImageFile", "Images", "PredictOptions", "Prediction", "Unreadable", "find_images"]
@@ -153,6 +152,7 @@ def _below(directory: str) -> list[ImageFile]:
         entries = list_directory(directory).entries
     except SourceError as error:
         return [ImageFile(error.path or directory, error.what)]
-    images = [entry for entry in entries if is_image_name(entry.key)]
+    files = [entry for entry in entries if isinstance(entry, Entry)]
+    images = [entry for entry in files if is_image_name(entry.key)]
     images.sort(key=lambda entry: natural_order(entry.key))
     return [ImageFile(str(Path(directory, entry.key)), entry.problem) for entry in images]

@@ -1,21 +1,23 @@
-"""Rows of tables, and the names of their columns."""
+"""Rows of tables, and what the names of their columns say."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tfrtool.errors import SourceError, printable
 
 __all__ = [
+    "TEXT_SHOWN",
     "Places",
     "Row",
     "check_no_boxes",
     "find_columns",
+    "needed_columns",
     "no_columns",
-    "other_columns",
+    "quoted",
 ]
 
 # TensorFlow Recorder and AutoML; torchvision's, Keras' and Hugging Face's tables; Kaggle's.
@@ -36,15 +38,12 @@ _BOXES = (
 """Columns of annotations, without what is no letter or digit in their names."""
 
 _COLUMNS_SHOWN = 10
-_TEXT_SHOWN = 40
-
-Places = tuple[int | None, int | None, int | None]
-"""The positions of the path, the label and the split among names; None where it isn't there."""
+TEXT_SHOWN = 40
+"""Characters of a cell that an error shows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One row of a table; it lives only until its item is made.
+class Row(NamedTuple):
+    """One row of a table.
 
     Attributes:
         where: its number as a user would say it: "row 17", counted with the header and with empty
@@ -63,9 +62,17 @@ class Row:
     problem: str | None = None
     dropped: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not self.where:
-            raise ValueError("a row has a number")
+
+class Places(NamedTuple):
+    """The positions of columns; None for those that aren't there."""
+
+    path: int | None
+    label: int | None
+    split: int | None
+
+    def others(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the columns that nothing is taken from."""
+        return tuple(name for position, name in enumerate(names) if position not in self)
 
 
 def find_columns(names: Sequence[str]) -> Places:
@@ -75,10 +82,11 @@ def find_columns(names: Sequence[str]) -> Places:
         ValueError: a name that counts is there twice.
     """
     known = [name.strip().lower() for name in names]
-    places = (
-        _find(known, (*_PATHS, *_FILES)),
-        _find(known, _LABELS),
-        _find(known, _SPLITS),
+    places = Places(
+        *(
+            next((known.index(name) for name in usual if name in known), None)
+            for usual in ((*_PATHS, *_FILES), _LABELS, _SPLITS)
+        )
     )
     for place in places:
         if place is not None and known.count(known[place]) > 1:
@@ -86,9 +94,20 @@ def find_columns(names: Sequence[str]) -> Places:
     return places
 
 
-def other_columns(names: Sequence[str], places: Places) -> tuple[str, ...]:
-    """Return the names of the columns that nothing is taken from."""
-    return tuple(name for position, name in enumerate(names) if position not in places)
+def needed_columns(names: Sequence[str], table: Path) -> Places:
+    """Find the columns of a table that must have paths and labels.
+
+    Raises:
+        SourceError: they are not there, or one of them twice, or there are such of boxes.
+    """
+    try:
+        places = find_columns(names)
+    except ValueError as error:
+        raise SourceError(f"its column {error}", path=table) from error
+    if places.path is None or places.label is None:
+        raise no_columns(names, table)
+    check_no_boxes(names, table)
+    return places
 
 
 def check_no_boxes(names: Sequence[str], table: Path) -> None:
@@ -103,24 +122,27 @@ def check_no_boxes(names: Sequence[str], table: Path) -> None:
         raise SourceError(
             "has boxes or masks, and not one label an image",
             path=table,
-            found=", ".join(f"'{printable(plain[part][:_TEXT_SHOWN])}'" for part in found),
+            found=quoted([plain[part] for part in found]),
             hint="annotations can't be written yet; a table without these columns, with one row "
             "an image, can",
         )
 
 
-def _find(names: Sequence[str], usual: Iterable[str]) -> int | None:
-    return next((names.index(name) for name in usual if name in names), None)
+def quoted(names: Sequence[str]) -> str:
+    """Return names of columns as an error lists them."""
+    shown = ", ".join(
+        f"'{printable(name.strip()[:TEXT_SHOWN])}'" for name in names[:_COLUMNS_SHOWN]
+    )
+    more = f" and {len(names) - _COLUMNS_SHOWN:,} more" if len(names) > _COLUMNS_SHOWN else ""
+    return shown + more
 
 
 def no_columns(found: Sequence[str], table: Path) -> SourceError:
     """Return the error for a table whose columns have none of the usual names."""
-    shown = [f"'{printable(name.strip()[:_TEXT_SHOWN])}'" for name in found[:_COLUMNS_SHOWN]]
-    more = f" and {len(found) - _COLUMNS_SHOWN} more" if len(found) > _COLUMNS_SHOWN else ""
     return SourceError(
         "no columns of paths and labels",
         path=table,
         expected="columns such as 'path' and 'label'",
-        found=", ".join(shown) + more,
+        found=quoted(found),
         hint=f"paths: {', '.join((*_PATHS, *_FILES))}; labels: {', '.join(_LABELS)}",
     )
