@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfrtool.examples.statistics import FeatureStatistics, ValueStatistics
     from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, inspect_dataset
     from tfrtool.inspection.extract.extract import ExtractOptions, ExtractReport, extract
-    from tfrtool.inspection.pictures.contact_sheet import SheetOptions, contact_sheet
+    from tfrtool.inspection.pictures.contact_sheet import contact_sheet
     from tfrtool.inspection.schema.shard_schema import InferredSchema, SchemaOptions, infer_schema
     from tfrtool.inspection.summary.shard_summary import InspectOptions, ShardSummary, inspect_shard
     from tfrtool.inspection.verify.verify import VerifyReport, verify
@@ -105,7 +105,7 @@ _HOMES = {
     "tfrtool.examples.parsing": ("Misfit", "Parsed", "parse_example"),
     "tfrtool.examples.schema": ("FeatureSpec", "Schema"),
     "tfrtool.examples.statistics": ("FeatureStatistics", "ValueStatistics"),
-    "tfrtool.inspection.pictures.contact_sheet": ("SheetOptions", "contact_sheet"),
+    "tfrtool.inspection.pictures.contact_sheet": ("contact_sheet",),
     "tfrtool.inspection.dataset.dataset_summary": (
         "DatasetSummary",
         "inspect_dataset",
@@ -215,7 +215,6 @@ __all__ = [
     "ShardSet",
     "ShardSummary",
     "ShardVerdict",
-    "SheetOptions",
     "SourceError",
     "Split",
     "SplitShare",

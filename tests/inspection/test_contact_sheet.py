@@ -17,8 +17,10 @@ from tests.photos import image_bytes
 from tests.records.strategies import offsets_of
 from tfrtool.errors import ShardError, UsageError, WriteError
 from tfrtool.examples.example import encode_example
-from tfrtool.inspection.pictures.contact_sheet import SheetOptions, SheetReport, contact_sheet
+from tfrtool.inspection.pictures.contact_sheet import SheetReport, contact_sheet
 from tfrtool.records.framing import FaultKind
+from tfrtool.storage.plain import plain
+from tfrtool.storage.progress import Progress
 
 COLOURS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]
 
@@ -40,7 +42,7 @@ def colours_of(report: SheetReport) -> list[tuple[int, ...]]:
     with Image.open(report.out) as sheet:
         middle = report.layout.thumb // 2
         found = []
-        for index in range(report.layout.count):
+        for index in range(report.layout.images):
             left, top = report.layout.corner(index)
             colour = sheet.getpixel((left + middle, top + middle))
             assert isinstance(colour, tuple)
@@ -53,14 +55,15 @@ def test_each_tile_is_its_record(make_shard: MakeShard, tmp_path: Path) -> None:
     path = make_shard([painted(number) for number in range(5)])
     report = contact_sheet([path], tmp_path / "sheet.png")
     assert colours_of(report) == COLOURS
-    assert report.to_json() == {
+    assert plain(report) == {
         "out": str(tmp_path / "sheet.png"),
         "images": 5,
         "broken": [],
         "columns": 4,
         "rows": 2,
-        "width": report.layout.size[0],
-        "height": report.layout.size[1],
+        "thumb": 128,
+        "width": report.layout.width,
+        "height": report.layout.height,
         "guessed": 0,
         "shards": [{"path": str(path), "images": 5, "feature": "image"}],
         "other_features": [],
@@ -86,8 +89,8 @@ def test_the_limit_is_shared_evenly(
     paths = [
         make_shard([painted(shard)] * size, f"{shard}.tfrecord") for shard, size in enumerate(sizes)
     ]
-    report = contact_sheet(paths, tmp_path / "sheet.png", SheetOptions(limit=limit))
-    assert [count for _, count in report.shards] == shares
+    report = contact_sheet(paths, tmp_path / "sheet.png", limit=limit)
+    assert [shard.images for shard in report.shards] == shares
     wanted = [COLOURS[shard] for shard, share in enumerate(shares) for _ in range(share)]
     assert colours_of(report) == wanted
 
@@ -101,7 +104,7 @@ def test_what_is_broken_is_marked(make_shard: MakeShard, tmp_path: Path) -> None
     offsets = offsets_of(payloads)
     flip_bit(path, offsets[2] + 100)
     report = contact_sheet([path], tmp_path / "sheet.png")
-    assert report.layout.count == 4
+    assert report.layout.images == 4
     assert [(item.record, item.offset) for item in report.broken] == [
         (1, offsets[1]),
         (2, offsets[2]),
@@ -120,8 +123,8 @@ def test_damage_without_a_record(make_shard: MakeShard, tmp_path: Path) -> None:
     path = make_shard([painted(0)])
     path.write_bytes(path.read_bytes() + b"abc")
     report = contact_sheet([path], tmp_path / "sheet.png")
-    assert report.layout.count == 1
-    assert [fault.kind for _, fault in report.faults] == [FaultKind.TRAILING_BYTES]
+    assert report.layout.images == 1
+    assert [one.fault.kind for one in report.faults] == [FaultKind.TRAILING_BYTES]
 
 
 def test_shards_without_images_are_named(make_shard: MakeShard, tmp_path: Path) -> None:
@@ -131,7 +134,7 @@ def test_shards_without_images_are_named(make_shard: MakeShard, tmp_path: Path) 
     images = make_shard([painted(1)], "images.tfrecord")
     report = contact_sheet([text, empty, images], tmp_path / "sheet.png")
     assert report.without == (text,)
-    assert [(path, fault.kind) for path, fault in report.faults] == [(empty, FaultKind.EMPTY)]
+    assert [(one.path, one.fault.kind) for one in report.faults] == [(empty, FaultKind.EMPTY)]
     assert colours_of(report) == [COLOURS[1]]
 
 
@@ -142,7 +145,7 @@ def test_no_image_anywhere(make_shard: MakeShard, tmp_path: Path) -> None:
     with pytest.raises(ShardError, match=r"no feature holds an image.*age"):
         contact_sheet([path], out)
     with pytest.raises(ShardError, match="no feature 'photo'"):
-        contact_sheet([path], out, SheetOptions(image="photo"))
+        contact_sheet([path], out, feature="photo")
     with pytest.raises(ShardError, match=r"no image can be read.*empty"):
         contact_sheet([make_shard([], "empty.tfrecord")], out)
     assert not out.exists()
@@ -152,9 +155,9 @@ def test_a_shard_is_read_no_farther_than_needed(make_shard: MakeShard, tmp_path:
     """Damage beyond the records that are shown is not looked for."""
     path = make_shard([painted(0)] * 3 + [b"x" * 100])
     flip_bit(path, path.stat().st_size - 20)
-    report = contact_sheet([path], tmp_path / "a.png", SheetOptions(limit=3))
+    report = contact_sheet([path], tmp_path / "a.png", limit=3)
     assert not report.broken
-    assert contact_sheet([path], tmp_path / "b.png", SheetOptions(limit=4)).broken
+    assert contact_sheet([path], tmp_path / "b.png", limit=4).broken
 
 
 def test_what_is_there_is_not_replaced(make_shard: MakeShard, tmp_path: Path) -> None:
@@ -165,7 +168,7 @@ def test_what_is_there_is_not_replaced(make_shard: MakeShard, tmp_path: Path) ->
     with pytest.raises(UsageError, match=r"there already.*--overwrite"):
         contact_sheet([path], out)
     assert out.read_text() == "mine"
-    contact_sheet([path], out, SheetOptions(overwrite=True))
+    contact_sheet([path], out, overwrite=True)
     with Image.open(out) as sheet:
         assert sheet.format == "PNG"
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.tfrecord", "sheet.png"]
@@ -186,7 +189,7 @@ def test_a_shard_is_never_replaced(make_shard: MakeShard, tmp_path: Path) -> Non
     link.symlink_to(path)
     for out in (path, link):
         with pytest.raises(UsageError, match="one of the shards"):
-            contact_sheet([path], out, SheetOptions(overwrite=True))
+            contact_sheet([path], out, overwrite=True)
     assert path.read_bytes() == before
 
 
@@ -209,13 +212,13 @@ def test_what_comes_meanwhile_is_not_replaced(make_shard: MakeShard, tmp_path: P
     """A file that takes the sheet's name while it is drawn stays, unless it may be replaced."""
     path, out = make_shard([painted(0)]), tmp_path / "sheet.png"
 
-    def come(_done: int, _total: int) -> None:
+    def come(_: Progress) -> None:
         out.write_text("dear")
 
     with pytest.raises(WriteError, match="exists"):
         contact_sheet([path], out, on_progress=come)
     assert out.read_text() == "dear"
-    contact_sheet([path], out, SheetOptions(overwrite=True), come)
+    contact_sheet([path], out, overwrite=True, on_progress=come)
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
@@ -223,21 +226,21 @@ def test_what_comes_meanwhile_is_not_replaced(make_shard: MakeShard, tmp_path: P
     "options",
     [{"limit": 0}, {"columns": 0}, {"thumb": 8}, {"thumb": 4096}, {"limit": 10_000, "thumb": 512}],
 )
-def test_impossible_sheets(options: dict[str, int]) -> None:
-    """Sheets of no or of too many pixels are refused when they are asked for."""
+def test_impossible_sheets(options: dict[str, int], tmp_path: Path) -> None:
+    """Sheets of no or of too many pixels are refused before anything is read."""
     with pytest.raises(UsageError):
-        SheetOptions(**options)  # type: ignore[arg-type]
+        contact_sheet(tmp_path / "none", tmp_path / "a.png", **options)  # type: ignore[arg-type]
 
 
 def test_progress_is_told(make_shard: MakeShard, tmp_path: Path) -> None:
     """The callback hears of every picture."""
-    heard: list[tuple[int, int]] = []
+    heard: list[tuple[int, int | None]] = []
     path = make_shard([painted(0)] * 3)
     contact_sheet(
         [path],
         tmp_path / "sheet.png",
-        SheetOptions(limit=9),
-        lambda done, total: heard.append((done, total)),
+        limit=9,
+        on_progress=lambda now: heard.append((now.done, now.total)),
     )
     assert heard == [(1, 9), (2, 9), (3, 9)]
 
@@ -245,18 +248,18 @@ def test_progress_is_told(make_shard: MakeShard, tmp_path: Path) -> None:
 def test_library_users_have_it(make_shard: MakeShard, tmp_path: Path) -> None:
     """The verb and its options are public, and the report goes into JSON."""
     path = make_shard([painted(0)])
-    report = tfrtool.contact_sheet([path], tmp_path / "s.webp", tfrtool.SheetOptions(thumb=64))
-    assert json.loads(json.dumps(report.to_json()))["images"] == 1
+    report = tfrtool.contact_sheet([path], tmp_path / "s.webp", thumb=64)
+    assert json.loads(json.dumps(plain(report)))["images"] == 1
 
 
 def test_real_shards(shared_data: Path, tmp_path: Path) -> None:
     """TFDS' MNIST and tensorflow-recorder's shards are drawn whole."""
     mnist = next((shared_data / "tfrecord" / "tfds_mnist").glob("mnist*"))
-    report = contact_sheet([mnist], tmp_path / "mnist.png", SheetOptions(limit=30))
-    assert (report.layout.count, report.broken, report.faults) == (30, (), ())
+    report = contact_sheet([mnist], tmp_path / "mnist.png", limit=30)
+    assert (report.layout.images, report.broken, report.faults) == (30, (), ())
     shards = sorted((shared_data / "tfrecord" / "tfrecorder").glob("*.gz"))
     report = contact_sheet(shards, tmp_path / "recorder.png")
-    assert (report.layout.count, report.broken, report.guessed) == (6, (), 0)
+    assert (report.layout.images, report.broken, report.guessed) == (6, (), 0)
 
 
 def test_real_awkward_images(shared_data: Path, make_shard: MakeShard, tmp_path: Path) -> None:
@@ -268,8 +271,8 @@ def test_real_awkward_images(shared_data: Path, make_shard: MakeShard, tmp_path:
         encode_example({"image": string(path.read_bytes()), "filename": string(path.name.encode())})
         for path in paths
     ]
-    report = contact_sheet([make_shard(payloads)], tmp_path / "sheet.png", SheetOptions(thumb=48))
-    assert report.layout.count == len(paths)
+    report = contact_sheet([make_shard(payloads)], tmp_path / "sheet.png", thumb=48)
+    assert report.layout.images == len(paths)
     broken = {paths[item.record].name for item in report.broken if item.record is not None}
     assert {"pillow__truncated_jpeg.jpg", "pillow__bmp_b_reallybig.bmp"} <= broken
     assert len(broken) < 20

@@ -13,14 +13,12 @@ from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, encode_example
 from tfrtool.inspection.pictures.pictures import (
     LabelledPicture,
-    PictureOptions,
     cast_shard,
     pictures_of,
 )
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 
-OPTIONS = PictureOptions()
 PHOTO = image_bytes(size=(40, 30))
 RAW = bytes(index % 251 for index in range(6 * 9 * 3))
 
@@ -31,11 +29,13 @@ def records_of(path: Path) -> list[Record]:
         return [item for item in read_records(file) if isinstance(item, Record)]
 
 
-def drawn(path: Path, options: PictureOptions = OPTIONS) -> list[LabelledPicture]:
+def drawn(path: Path, image: str | None = None, label: str | None = None) -> list[LabelledPicture]:
     """Return the pictures of all records of a shard."""
-    casting = cast_shard(path, options)
+    casting = cast_shard(path, image, label)
     return [
-        picture for record in records_of(path) for picture in pictures_of(record, casting, options)
+        picture
+        for record in records_of(path)
+        for picture in pictures_of(record.payload, casting, box=128)
     ]
 
 
@@ -75,7 +75,7 @@ def test_dimensions_have_many_names(
 ) -> None:
     """Height and width are found under the names in use, those of the image before others."""
     (found,) = drawn(make_shard([encode_example({name: string(RAW), **features})]))
-    assert (found.size, found.picture.format) == ("9 x 6", "raw")
+    assert (found.picture.size, found.picture.format) == ("9 x 6", "raw")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_numbers_as_pixels(dtype: str, make_shard: MakeShard) -> None:
     values = [index % 256 for index in range(784)]
     image = int64(*values) if dtype == "int64" else float32(*(value / 255 for value in values))
     (found,) = drawn(make_shard([encode_example({"image": image, "label": int64(7)})]))
-    assert (found.size, found.label) == ("28 x 28?", "7")
+    assert (found.picture.size, found.label) == ("28 x 28?", "7")
 
 
 def test_labels_have_their_class_names(make_shard: MakeShard, tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_features_can_be_named(make_shard: MakeShard) -> None:
         "tags": string(b"a", b"b", b"c", b"d"),
     }
     path = make_shard([encode_example(features)])
-    (found,) = drawn(path, PictureOptions(image="image/mask", label="tags"))
-    assert (found.size, found.label) == ("8 x 9", "a, b, c, ...")
+    (found,) = drawn(path, image="image/mask", label="tags")
+    assert (found.picture.size, found.label) == ("8 x 9", "a, b, c, ...")
 
 
 def test_the_name_stands_in_for_a_label(make_shard: MakeShard) -> None:
@@ -136,7 +136,6 @@ def test_records_without_their_image_are_told(make_shard: MakeShard) -> None:
     ]
     found = drawn(make_shard(payloads))
     assert [item.picture.problem is None for item in found] == [False, True, False, False, False]
-    assert [item.record for item in found] == [0, 1, 2, 3, 4]
     assert [item.label for item in found[:4]] == ["1"] * 4
 
 
@@ -145,7 +144,7 @@ def test_frames_of_a_sequence(tf: Any, make_shard: MakeShard) -> None:
     frames = [string(image_bytes(size=(40, 30 + step))) for step in range(5)]
     message = tf_sequence(tf, {"label": int64(3)}, {"frames": frames})
     found = drawn(make_shard([message.SerializeToString()]))
-    assert [item.size for item in found] == [f"40 x {30 + step}" for step in range(5)]
+    assert [item.picture.size for item in found] == [f"40 x {30 + step}" for step in range(5)]
     assert [item.place for item in found] == [f"[{step}]" for step in range(5)]
     assert {item.label for item in found} == {"3"}
 
@@ -155,7 +154,7 @@ def test_frames_of_numbers(tf: Any, make_shard: MakeShard) -> None:
     frames = [float32(*[step / 4] * 64) for step in range(3)]
     message = tf_sequence(tf, {}, {"image": frames})
     found = drawn(make_shard([message.SerializeToString()]))
-    assert [(item.place, item.size) for item in found] == [
+    assert [(item.place, item.picture.size) for item in found] == [
         ("[0]", "8 x 8?"),
         ("[1]", "8 x 8?"),
         ("[2]", "8 x 8?"),
@@ -165,6 +164,6 @@ def test_frames_of_numbers(tf: Any, make_shard: MakeShard) -> None:
 def test_no_image_at_all(make_shard: MakeShard) -> None:
     """Records without an image give no casting, and the names that they have."""
     path = make_shard([encode_example({"age": int64(3), "name": string(b"Ada")})])
-    casting = cast_shard(path, PictureOptions())
+    casting = cast_shard(path)
     assert casting.image is None
     assert set(casting.features) == {"age", "name"}

@@ -7,7 +7,7 @@ import binascii
 import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PIL import Image
 
@@ -30,6 +30,8 @@ _CHECK_SIZE = 8
 
 _SMALLEST_GUESS = 8
 """The shortest side, in pixels, of a square that is guessed from a number of bytes alone."""
+
+_TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,12 @@ class Picture:
         if (self.image is None) == (self.problem is None):
             raise ValueError("a picture has either an image or a problem")
 
+    @property
+    def size(self) -> str:
+        """The size for people: "28 x 28", with a question mark where it was guessed."""
+        mark = "?" if self.guessed else ""
+        return f"{self.width} x {self.height}{mark}" if self.width else ""
+
 
 def decode_picture(data: bytes, box: int, dimensions: Dimensions = Dimensions()) -> Picture:
     """Decode a bytes value as an image, at most ``box`` pixels wide and high.
@@ -90,19 +98,26 @@ def decode_picture(data: bytes, box: int, dimensions: Dimensions = Dimensions())
         picture = _encoded(data, box)
         if picture.problem is None:
             return picture
+        is_text = all(32 <= value < 127 for value in data[:256])
         # Base64 of RGB has the length of RGBA, so that text is tried as such first.
-        found = _base64(data, box, dimensions) if _is_text(data) else None
+        found = _base64(data, box, dimensions) if is_text else None
         shape = raw_shape(len(data), dimensions)
         if found is None and shape is not None:
             return _raw(data, shape, box)
         if picture.format is not None:
             return picture
-        return (
-            found
-            or _tensor(data, box, dimensions)
-            or _guessed(data, box)
-            or Picture(problem=_nothing_known(data, dimensions))
-        )
+        found = found or _tensor(data, box, dimensions)
+        if found is not None:
+            return found
+        if is_text:
+            return Picture(problem="text, not an image")
+        if (square := _square(len(data))) is not None:
+            return replace(_raw(data, square, box), guessed=True)
+        sides = (dimensions.height, dimensions.width, dimensions.channels)
+        if None in sides[:2]:
+            return Picture(problem="not an image in a known format")
+        size = " x ".join(str(side) for side in sides if side is not None)
+        return Picture(problem=f"no known format, and {len(data):,} bytes are not {size} pixels")
 
 
 def decode_numbers(
@@ -115,13 +130,11 @@ def decode_numbers(
         box: the side of the square that the picture must fit into, in pixels.
         dimensions: what the record says of the size.
     """
-    shape = raw_shape(len(values), dimensions)
-    guessed = shape is None
-    shape = shape or _square(len(values))
+    said = raw_shape(len(values), dimensions)
+    shape = said or _square(len(values))
     if shape is None:
         return Picture(problem=f"{len(values):,} numbers make no image of a known size")
-    picture = _raw(_as_bytes(values), shape, box)
-    return _renamed(picture, "numbers", guessed=guessed)
+    return replace(_raw(_as_bytes(values), shape, box), format="numbers", guessed=said is None)
 
 
 def raw_shape(length: int, dimensions: Dimensions) -> tuple[int, int, int] | None:
@@ -187,9 +200,8 @@ def _over_checks(image: Image.Image) -> Image.Image:
     """Lay a picture over a chessboard, so that what is transparent can be seen."""
     canvas = Image.new("RGB", image.size, _CHECKS[0])
     for top in range(0, image.height, _CHECK_SIZE):
-        for left in range(0, image.width, _CHECK_SIZE):
-            if (top + left) // _CHECK_SIZE % 2:
-                canvas.paste(_CHECKS[1], (left, top, left + _CHECK_SIZE, top + _CHECK_SIZE))
+        for left in range((top + _CHECK_SIZE) % (2 * _CHECK_SIZE), image.width, 2 * _CHECK_SIZE):
+            canvas.paste(_CHECKS[1], (left, top, left + _CHECK_SIZE, top + _CHECK_SIZE))
     canvas.paste(image, mask=image.getchannel("A"))
     return canvas
 
@@ -213,31 +225,21 @@ def _tensor(data: bytes, box: int, dimensions: Dimensions) -> Picture | None:
     found = raw_shape(len(tensor.values), dimensions)
     if found is None:
         return Picture(format="tensor", problem=f"a tensor of shape {list(tensor.shape)}")
-    if isinstance(tensor.values, bytes):
-        return _renamed(_raw(tensor.values, found, box), "tensor")
-    return _renamed(decode_numbers(tensor.values, box, dimensions), "tensor")
+    values = tensor.values
+    pixels = values if isinstance(values, bytes) else _as_bytes(values)
+    return replace(_raw(pixels, found, box), format="tensor")
 
 
 def _base64(data: bytes, box: int, dimensions: Dimensions) -> Picture | None:
     """Decode base64 of pixels, which tensorflow-recorder writes, or of an encoded image."""
+    bare = data.rstrip(b"=\n").translate(_TO_STANDARD)
     try:
-        padded = data.rstrip(b"=\n") + b"=" * (-len(data.rstrip(b"=\n")) % 4)
-        decoded = base64.b64decode(padded.translate(_TO_STANDARD), validate=True)
+        decoded = base64.b64decode(bare + b"=" * (-len(bare) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
     shape = raw_shape(len(decoded), dimensions)
     picture = _raw(decoded, shape, box) if shape is not None else _encoded(decoded, box)
-    return None if picture.format is None else _renamed(picture, "base64")
-
-
-_TO_STANDARD = bytes.maketrans(b"-_", b"+/")
-
-
-def _guessed(data: bytes, box: int) -> Picture | None:
-    shape = _square(len(data))
-    if shape is None or _is_text(data):
-        return None
-    return _renamed(_raw(data, shape, box), "raw", guessed=True)
+    return None if picture.format is None else replace(picture, format="base64")
 
 
 def _square(length: int) -> tuple[int, int, int] | None:
@@ -248,43 +250,13 @@ def _square(length: int) -> tuple[int, int, int] | None:
     return None
 
 
-def _is_text(data: bytes) -> bool:
-    return all(32 <= value < 127 for value in data[:256])
-
-
-def _nothing_known(data: bytes, dimensions: Dimensions) -> str:
-    if _is_text(data):
-        return "text, not an image"
-    if dimensions.height is None or dimensions.width is None:
-        return "not an image in a known format"
-    size = " x ".join(
-        str(side)
-        for side in (dimensions.height, dimensions.width, dimensions.channels)
-        if side is not None
-    )
-    return f"no known format, and {len(data):,} bytes are not {size} pixels"
-
-
-def _renamed(picture: Picture, format_: str, *, guessed: bool = False) -> Picture:
-    return Picture(
-        image=picture.image,
-        format=format_,
-        width=picture.width,
-        height=picture.height,
-        guessed=guessed,
-        problem=picture.problem,
-    )
-
-
 def _as_bytes(values: Sequence[float]) -> bytes:
     # An array: objects of Python would take four times as much memory.
     finite = array("d", (value if math.isfinite(value) else 0.0 for value in values))
     low, high = min(finite), max(finite)
-    if low >= 0 and high <= 1:
-        low, high = 0.0, 1.0
-    elif low >= -1 and high <= 1:
-        low, high = -1.0, 1.0
-    elif low >= 0 and high <= 255:
-        low, high = 0.0, 255.0
+    for known in ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0)):
+        if known[0] <= low and high <= known[1]:
+            low, high = known
+            break
     scale = 255 / (high - low) if 0 < high - low < math.inf else 0.0
     return bytes(min(255, max(0, round((value - low) * scale))) for value in finite)

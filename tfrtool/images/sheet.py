@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from PIL import Image, ImageDraw, ImageFont
 
-from tfrtool.errors import printable
+from tfrtool.errors import UsageError, printable
 
 __all__ = [
     "FORMAT_BY_SUFFIX",
@@ -18,7 +19,6 @@ __all__ = [
     "Tile",
     "draw_sheet",
     "encode_sheet",
-    "enlarged",
 ]
 
 FORMAT_BY_SUFFIX = {
@@ -41,7 +41,6 @@ MAX_SIDE = 16_383
 
 MIN_THUMB, MAX_THUMB = 32, 1024
 
-_JPEG_QUALITY = 92
 _MARGIN, _GAP = 20, 14
 _NARROWEST = 72  # room for "640 x 480" in the smallest letters
 _LONGEST_TEXT = 200
@@ -75,185 +74,138 @@ class SheetLayout:
     """Where things go on a sheet; all measures are in pixels.
 
     Attributes:
-        count: how many tiles there are, at least 1.
-        columns: how many of them stand side by side; None for about a square.
-        thumb: the side of the square that a picture fits into.
-        title: a line at the top.
+        images: how many tiles there are, at least 1.
+        columns: how many of them stand side by side; 0 takes about a square.
+        thumb: the side of the square that a picture fits into, 32 to 1024.
+        rows: how many of them stand one below the other.
+        width: of the sheet.
+        height: of the sheet.
+
+    Raises:
+        UsageError: there is no such sheet, or it is too large.
     """
 
-    count: int
-    columns: int | None = None
+    images: int
+    columns: int = 0
     thumb: int = 128
-    title: str = ""
+    rows: int = field(init=False)
+    width: int = field(init=False)
+    height: int = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.count < 1 or (self.columns is not None and self.columns < 1):
-            raise ValueError("a sheet has at least one tile and one column")
+        if self.images < 1 or self.columns < 0:
+            raise UsageError("a contact sheet has at least one picture and one column")
         if not MIN_THUMB <= self.thumb <= MAX_THUMB:
-            raise ValueError(f"thumb is {MIN_THUMB} to {MAX_THUMB} pixels, not {self.thumb}")
-
-    @property
-    def across(self) -> int:
-        """The number of columns."""
-        if self.columns is not None:
-            return min(self.columns, self.count)
+            raise UsageError(f"thumbnails are {MIN_THUMB} to {MAX_THUMB} pixels, not {self.thumb}")
         # A tile is higher than wide, and screens are wider than high.
-        return min(self.count, max(4, math.ceil(math.sqrt(1.5 * self.count))))
-
-    @property
-    def down(self) -> int:
-        """The number of rows."""
-        return -(-self.count // self.across)
+        columns = self.columns or max(4, math.ceil(math.sqrt(1.5 * self.images)))
+        object.__setattr__(self, "columns", min(columns, self.images))
+        object.__setattr__(self, "rows", -(-self.images // self.columns))
+        width = 2 * _MARGIN + self.columns * (self.cell[0] + _GAP) - _GAP
+        height = self.corner(self.rows * self.columns)[1] - _GAP + _MARGIN
+        object.__setattr__(self, "width", width)
+        object.__setattr__(self, "height", height)
+        if max(width, height) > MAX_SIDE or width * height > MAX_SHEET_PIXELS:
+            raise UsageError(
+                f"{self.images:,} pictures would make a sheet of {width:,} x {height:,} pixels",
+                hint="ask for fewer or smaller ones",
+            )
 
     @property
     def letters(self) -> int:
-        """The size of the captions' letters."""
+        """The size of the captions' letters; a line is 4 pixels higher."""
         return max(10, min(16, self.thumb // 10))
 
     @property
-    def line(self) -> int:
-        """The height of a line of a caption."""
-        return self.letters + 4
-
-    @property
     def cell(self) -> tuple[int, int]:
-        """The width and height of a tile with its caption."""
-        return max(self.thumb, _NARROWEST), self.thumb + 6 + 2 * self.line
-
-    @property
-    def top(self) -> int:
-        """Where the first row starts."""
-        return _MARGIN + (self.letters + 18 if self.title else 0)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """The width and height of the sheet."""
-        width, height = self.cell
-        return (
-            2 * _MARGIN + self.across * width + (self.across - 1) * _GAP,
-            self.top + self.down * height + (self.down - 1) * _GAP + _MARGIN,
-        )
-
-    @property
-    def fits(self) -> bool:
-        """Whether the sheet is small enough to be drawn."""
-        width, height = self.size
-        return max(width, height) <= MAX_SIDE and width * height <= MAX_SHEET_PIXELS
+        """The width and height of a tile with its caption of two lines."""
+        return max(self.thumb, _NARROWEST), self.thumb + 6 + 2 * (self.letters + 4)
 
     def corner(self, index: int) -> tuple[int, int]:
         """Return the left and top of a tile's thumbnail; tiles go row by row, from 0."""
-        row, column = divmod(index, self.across)
+        row, column = divmod(index, self.columns)
         width, height = self.cell
         left = _MARGIN + column * (width + _GAP) + (width - self.thumb) // 2
-        return left, self.top + row * (height + _GAP)
+        return left, _MARGIN + self.letters + 18 + row * (height + _GAP)
 
 
-def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout) -> Image.Image:
+def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> Image.Image:
     """Draw tiles as a contact sheet, in mode RGB.
 
     Small pictures are enlarged by a whole factor, so that their pixels stay squares.
 
     Raises:
-        ValueError: the layout is for another number of tiles, or too large.
+        ValueError: the layout is for another number of tiles.
     """
-    if len(tiles) != layout.count or not layout.fits:
+    if len(tiles) != layout.images:
         raise ValueError(f"{len(tiles)} tiles don't go into {layout}")
-    sheet = Image.new("RGB", layout.size, _PAPER)
+    sheet = Image.new("RGB", (layout.width, layout.height), _PAPER)
     draw = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(layout.letters)
-    if layout.title:
-        title_font = ImageFont.load_default(layout.letters + 3)
-        text = _cut(layout.title, title_font, layout.size[0] - 2 * _MARGIN)
-        draw.text((_MARGIN, _MARGIN - 4), text, _INK, title_font)
+    large = ImageFont.load_default(layout.letters + 3)
+    text = _cut(title, large, layout.width - 2 * _MARGIN)
+    draw.text((_MARGIN, _MARGIN - 4), text, _INK, large)
+    side, (room, _) = layout.thumb, layout.cell
     for index, tile in enumerate(tiles):
         left, top = layout.corner(index)
-        side = layout.thumb
-        square = (left, top, left + side - 1, top + side - 1)
         if tile.image is None:
-            _draw_problem(draw, square, tile.problem or "no image", font)
+            sheet.paste(_problem(tile.problem or "no image", side, font), (left, top))
         else:
-            draw.rectangle(square, _MAT)
-            picture = enlarged(tile.image, side)
-            at = left + (side - picture.width) // 2, top + (side - picture.height) // 2
-            sheet.paste(picture, at)
-        _draw_caption(draw, (left, top + side + 5), tile, layout, font)
+            sheet.paste(_matted(tile.image, side), (left, top))
+        left, top = left - (room - side) // 2, top + side + 5
+        draw.text((left, top), _cut(tile.label, font, room), _INK, font)
+        top += layout.letters + 4
+        number = _cut(tile.number, font, room)
+        draw.text((left + room, top), number, _FAINT, font, anchor="ra")
+        size = _cut(tile.size, font, room - font.getlength(number) - 4)
+        draw.text((left, top), size, _FAINT, font)
     return sheet
-
-
-def enlarged(image: Image.Image, box: int) -> Image.Image:
-    """Return a picture as many whole times larger as fits into a square of ``box`` pixels."""
-    factor = box // max(image.size)
-    if factor < 2:
-        return image
-    size = (image.width * factor, image.height * factor)
-    return image.resize(size, Image.Resampling.NEAREST)
 
 
 def encode_sheet(sheet: Image.Image, format_: str) -> bytes:
     """Return a sheet as a file in a format of `FORMAT_BY_SUFFIX`."""
     output = io.BytesIO()
-    quality = {"quality": _JPEG_QUALITY} if format_ in ("JPEG", "WEBP") else {}
-    sheet.save(output, format_, **quality)
+    sheet.save(output, format_, **({"quality": 92} if format_ in ("JPEG", "WEBP") else {}))
     return output.getvalue()
 
 
-def _draw_problem(
-    draw: ImageDraw.ImageDraw, square: tuple[int, int, int, int], problem: str, font: _Font
-) -> None:
-    left, top, right, bottom = square
-    draw.rectangle(square, _BAD_MAT, _BAD)
-    side = right - left
-    reach, middle = side // 7, (left + right) // 2
-    height = top + side // 4
+def _matted(image: Image.Image, side: int) -> Image.Image:
+    """Return a picture in the middle of a square, as many whole times larger as fits into it."""
+    factor = max(side // max(image.size), 1)
+    width, height = image.width * factor, image.height * factor
+    square = Image.new("RGB", (side, side), _MAT)
+    square.paste(
+        image.resize((width, height), Image.Resampling.NEAREST),
+        ((side - width) // 2, (side - height) // 2),
+    )
+    return square
+
+
+def _problem(problem: str, side: int, font: _Font) -> Image.Image:
+    """Return a red cross above what is wrong."""
+    square = Image.new("RGB", (side, side), _BAD_MAT)
+    draw = ImageDraw.Draw(square)
+    draw.rectangle((0, 0, side - 1, side - 1), outline=_BAD)
+    reach, middle, height = side // 7, side // 2, side // 4
     for turn in (-1, 1):
         ends = (middle - reach, height - turn * reach, middle + reach, height + turn * reach)
         draw.line(ends, _BAD, max(2, side // 24))
-    line = round(font.size * 1.15) if isinstance(font, ImageFont.FreeTypeFont) else 11
-    room = (bottom - (height + reach)) // line - 1
-    y = height + reach + line // 2
-    for text in _wrapped(problem, font, side - 8, max(room, 0)):
-        draw.text((middle, y), text, _BAD, font, anchor="ma")
-        y += line
-
-
-def _draw_caption(
-    draw: ImageDraw.ImageDraw,
-    corner: tuple[int, int],
-    tile: Tile,
-    layout: SheetLayout,
-    font: _Font,
-) -> None:
-    (left, top), room = corner, layout.cell[0]
-    left -= (room - layout.thumb) // 2
-    draw.text((left, top), _cut(tile.label, font, room), _INK, font)
-    number = _cut(tile.number, font, room)
-    width = font.getlength(number)
-    draw.text((left + room - width, top + layout.line), number, _FAINT, font)
-    size = _cut(tile.size, font, room - width - 4)
-    draw.text((left, top + layout.line), size, _FAINT, font)
+    top, line = height + reach + 4, int(font.getbbox("Ag")[3]) + 2
+    lines = textwrap.wrap(
+        printable(problem[:_LONGEST_TEXT]),
+        int((side - 8) / font.getlength("n")),
+        max_lines=max(int((side - top) / line), 1),
+        placeholder="...",
+    )
+    for text in lines:
+        draw.text((middle, top), _cut(text, font, side - 8), _BAD, font, anchor="ma")
+        top += line
+    return square
 
 
 def _cut(text: str, font: _Font, room: float) -> str:
     """Return a text that is no wider than ``room``, with "..." where something was cut off."""
-    text = printable(text[:_LONGEST_TEXT])[:_LONGEST_TEXT]
-    if font.getlength(text) <= room:
-        return text
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = font.getlength(text[:middle] + "...") <= room
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return text[:low].rstrip() + "..." if low else ""
-
-
-def _wrapped(text: str, font: _Font, room: float, lines: int) -> list[str]:
-    """Return a text in at most so many lines, of which the last is cut."""
-    words = printable(text[:_LONGEST_TEXT])[:_LONGEST_TEXT].split()
-    found: list[str] = []
-    while words and len(found) < lines:
-        taken = [words.pop(0)]
-        last = len(found) == lines - 1
-        while words and (last or font.getlength(" ".join([*taken, words[0]])) <= room):
-            taken.append(words.pop(0))
-        found.append(_cut(" ".join(taken), font, room))
-    return found
+    text, end = printable(text[:_LONGEST_TEXT])[:_LONGEST_TEXT], ""
+    while text and font.getlength(text + end) > room:
+        text, end = text[: -1 - len(text) // 16], "..."
+    return text.rstrip() + end if text else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.records.crc import masked_crc32c
@@ -21,6 +22,7 @@ __all__ = [
     "MAX_RECORD_BYTES",
     "Fault",
     "FaultKind",
+    "LocatedFault",
     "Record",
     "frame",
     "header",
@@ -105,6 +107,19 @@ class Fault:
             raise ValueError(f"a fault's offset is at least 0, not {self.offset}")
         if self.record is not None and self.record < 0:
             raise ValueError(f"a fault's record is at least 0, not {self.record}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocatedFault:
+    """A fault with the file that it is in, or that is missing.
+
+    Attributes:
+        path: the file.
+        fault: what is wrong with it.
+    """
+
+    path: Path
+    fault: Fault
 
 
 def header(length: int) -> bytes:

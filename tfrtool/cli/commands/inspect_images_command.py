@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,8 @@ import click
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
-from tfrtool.cli.render.page import Facts, Heading, Lines, Page, Table, Tone, Toned
+from tfrtool.cli.progress import Bars
+from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import printable
 
@@ -81,24 +82,30 @@ def inspect_images_command(
     image that can't be shown is a red cross with the reason. SHARDS: files, quoted globs and
     directories. Exit code 3 means that some can't be shown.
     """
-    from tfrtool.cli.progress import Bars
-    from tfrtool.inspection.pictures.contact_sheet import SheetOptions, contact_sheet
+    from tfrtool.inspection.pictures.contact_sheet import contact_sheet
+    from tfrtool.storage.plain import plain
 
-    options = SheetOptions(
-        limit=limit, columns=columns, thumb=thumb, image=feature, label=label, overwrite=overwrite
-    )
-    with Bars(unit="img") as bars:
+    with Bars() as bars:
         report = contact_sheet(
-            shards_of(shards), Path(out), options, lambda d, t: bars.show("drawing", d, t)
+            shards_of(shards),
+            out,
+            limit=limit,
+            columns=columns,
+            thumb=thumb,
+            feature=feature,
+            label=label,
+            overwrite=overwrite,
+            on_progress=bars,
         )
     if as_json:
-        emit_json(report.to_json())
+        emit_json(plain(report))
     else:
         emit_page(_page(report))
     for path in report.without:
         warn(f"{printable(str(path))}: no feature holds an image")
-    for path, fault in report.faults:
-        warn(f"{printable(str(path))}, offset {fault.offset}: {printable(fault.message)}")
+    for located in report.faults:
+        where = f"{printable(str(located.path))}, offset {located.fault.offset}"
+        warn(f"{where}: {printable(located.fault.message)}")
     if report.guessed:
         warn(
             f"the size of {human_count(report.guessed, 'image')} was guessed from the number of "
@@ -109,37 +116,28 @@ def inspect_images_command(
 
 
 def _page(report: SheetReport) -> Page:
-    layout = report.layout
-    width, height = layout.size
-    broken = len(report.broken)
-    page: list[Heading | Facts | Table | Lines] = [
-        Heading(printable(str(report.out))),
-        Facts(
-            [
-                (
-                    "sheet",
-                    f"{width:,} x {height:,} pixels: {human_count(layout.across, 'column')}, "
-                    f"{human_count(layout.down, 'row')}",
-                ),
-                ("images", f"{layout.count - broken:,} from {_features(report)}"),
-                ("broken", Toned(f"{broken:,}", Tone.BAD if broken else Tone.GOOD)),
-            ]
-        ),
+    layout, broken = report.layout, len(report.broken)
+    names = dict.fromkeys(shard.feature for shard in report.shards if shard.feature is not None)
+    sheet = f"{human_count(layout.columns, 'column')}, {human_count(layout.rows, 'row')}"
+    facts = [
+        ("sheet", f"{layout.width:,} x {layout.height:,} pixels: {sheet}"),
+        ("images", f"{layout.images - broken:,} from feature {_listed(names)}"),
+        ("broken", Toned(f"{broken:,}", Tone.BAD if broken else Tone.GOOD)),
     ]
+    page: list[Block] = [Heading(printable(str(report.out))), Facts(facts)]
     if len(report.shards) > 1:
         rows = [
-            (str(number), f"{count:,}", printable(str(path)))
-            for number, (path, count) in enumerate(report.shards)
-            if count
+            (str(number), f"{shard.images:,}", printable(str(shard.path)))
+            for number, shard in enumerate(report.shards)
+            if shard.images
         ]
         head = ("shard", "records", "file")
         page.append(Table(head=head, rows=rows[:_LISTED], right=frozenset({0, 1})))
         if len(rows) > _LISTED:
             page.append(Lines([f"... and {len(rows) - _LISTED:,} more shards"]))
     lines = []
-    if report.others:
-        names = ", ".join(repr(name) for name in report.others[:_LISTED])
-        lines.append(f"not shown: images in {printable(names)}; --feature shows them")
+    if report.other_features:
+        lines.append(f"not shown: images in {_listed(report.other_features)}; --feature shows them")
     for item in report.broken[:_LISTED]:
         record = "a record" if item.record is None else f"record {item.record}"
         where = f"{printable(str(item.path))}: " if len(report.shards) > 1 else ""
@@ -147,13 +145,10 @@ def _page(report: SheetReport) -> Page:
         lines += wrap(printable(item.reason), 78, initial_indent="    ", subsequent_indent="    ")
     if broken > _LISTED:
         lines.append(f"... and {broken - _LISTED:,} more; --json lists them all")
-    if lines:
-        page.append(Lines(lines))
-    return page
+    return [*page, Lines(lines)] if lines else page
 
 
-def _features(report: SheetReport) -> str:
-    names = [repr(printable(name)) for name in dict.fromkeys(report.features.values())]
-    more = len(names) - _LISTED
-    text = ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
-    return f"feature {text}" if len(names) == 1 else f"features {text}"
+def _listed(names: Iterable[str]) -> str:
+    shown = [repr(printable(name)) for name in names]
+    more = len(shown) - _LISTED
+    return ", ".join(shown[:_LISTED]) + (f" and {more:,} more" if more > 0 else "")

@@ -31,28 +31,15 @@ from tfrtool.inspection.dataset.shuffle import ShuffleQuality, measure_order
 from tfrtool.inspection.verify.dataset_check import check_directory
 from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.dataset_folders import find_folders
-from tfrtool.records.framing import Fault, FaultKind
+from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shards import Shard
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.publishing import reading
 
-__all__ = ["DatasetShard", "DatasetSummary", "LocatedFault", "SplitSummary", "inspect_dataset"]
+__all__ = ["DatasetShard", "DatasetSummary", "SplitSummary", "inspect_dataset"]
 
 _FIRST_SHARDS = 3
 """Shards of a split whose first records are looked at for a label: the first may be empty."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocatedFault:
-    """A fault with the file that it is in, or that is missing.
-
-    Attributes:
-        path: the file.
-        fault: what is wrong with it.
-    """
-
-    path: Path
-    fault: Fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
