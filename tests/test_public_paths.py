@@ -134,7 +134,6 @@ CALLS: dict[str, Call] = {
     "repair_shard": _repair,
     "salvage": _salvage,
     "verify": lambda w, f: [tfrtool.verify(one) for one in (f(w.pets), [f(w.shard), f(w.pets)])],
-    "verify_shard": lambda w, f: tfrtool.verify_shard(f(w.shard)),
     "write_dataset": _write,
 }
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from tfrtool.inspection.schema.shard_schema import InferredSchema, SchemaOptions, infer_schema
     from tfrtool.inspection.summary.shard_summary import InspectOptions, ShardSummary, inspect_shard
     from tfrtool.inspection.verify.verify import VerifyReport, verify
-    from tfrtool.inspection.verify.verify_shard import ShardVerdict, VerifyOptions, verify_shard
     from tfrtool.loading.augment.augment_options import Augment, parse_augment
     from tfrtool.loading.bench.bench import bench
     from tfrtool.loading.bench.bench_report import BenchReport
@@ -114,7 +113,6 @@ _HOMES = {
     "tfrtool.inspection.schema.shard_schema": ("InferredSchema", "SchemaOptions", "infer_schema"),
     "tfrtool.inspection.summary.shard_summary": ("InspectOptions", "ShardSummary", "inspect_shard"),
     "tfrtool.inspection.verify.verify": ("VerifyReport", "verify"),
-    "tfrtool.inspection.verify.verify_shard": ("ShardVerdict", "VerifyOptions", "verify_shard"),
     "tfrtool.loading.augment.augment_options": ("Augment", "parse_augment"),
     "tfrtool.loading.bench.bench": ("bench",),
     "tfrtool.loading.bench.bench_report": ("BenchReport",),
@@ -214,7 +212,6 @@ __all__ = [
     "ShardName",
     "ShardSet",
     "ShardSummary",
-    "ShardVerdict",
     "SourceError",
     "Split",
     "SplitShare",
@@ -226,7 +223,6 @@ __all__ = [
     "Unreadable",
     "UsageError",
     "ValueStatistics",
-    "VerifyOptions",
     "VerifyReport",
     "WeightsError",
     "WriteError",
@@ -263,7 +259,6 @@ __all__ = [
     "train",
     "train_and_compare",
     "verify",
-    "verify_shard",
     "write_dataset",
 ]
 

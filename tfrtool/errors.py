@@ -138,6 +138,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def human_count(count: int, noun: str) -> str:
+    """Return a number with its noun: "1 record", "1,203 records"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def os_reason(error: OSError) -> str:
     """Return what the operating system said, without the errno and the path."""
     return (error.strerror or str(error)).lower()

@@ -100,7 +100,7 @@ def test_any_names(tf: Any, scratch: Path, keys: set[bytes]) -> None:
     assert summary.payload is tfrtool.PayloadKind.EXAMPLE
     assert {feature.key for feature in summary.features} == keys
     assert set(summary.sample[0].parsed.values) == set(map(feature_name, keys))  # type: ignore[union-attr]
-    assert tfrtool.verify_shard(scratch).is_whole
+    assert tfrtool.verify(scratch).is_sound
     inferred = tfrtool.infer_schema([scratch])
     assert {feature_key(spec.name) for spec in inferred.schema} == keys
     again = tfrtool.Schema.from_json(json.dumps(inferred.schema.to_json()))

@@ -27,7 +27,7 @@ from tests.datasets import image_payload
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.inspection.summary.summary_json import summary_json
-from tfrtool.inspection.verify.verify_json import verdict_json
+from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shard
 from tfrtool.records.stream import Stream
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
@@ -127,10 +127,10 @@ def test_any_stream_is_what_its_file_is(
     def stream() -> BinaryIO:
         return cast(BinaryIO, Dribble(bytes(data), sizes))
 
-    def said(verdict: tfrtool.ShardVerdict) -> dict[str, object]:
-        return {**verdict_json(verdict), "path": "", "digest": verdict.digest}
+    def said(verdict: ShardVerdict) -> dict[str, object]:
+        return {**verdict.to_json(), "path": "", "digest": verdict.digest}
 
-    assert said(tfrtool.verify_shard(stream())) == said(tfrtool.verify_shard(path))
+    assert said(verify_shard(stream())) == said(verify_shard(path))
     one, other = tfrtool.inspect_shard(stream()), tfrtool.inspect_shard(path)
     assert {**summary_json(one), "path": ""} == {**summary_json(other), "path": ""}
 
@@ -139,11 +139,11 @@ def test_what_came_is_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> N
     """Beyond a limit, or on a full disk, nothing is kept: faults are told without their cause."""
     data = bytearray(shard_of([b"x" * 3000] * 400))
     data[40] ^= 1
-    assert tfrtool.verify_shard(io.BytesIO(data)).causes[0] is not None
+    assert verify_shard(io.BytesIO(data)).faults[0].cause is not None
     monkeypatch.setattr("tfrtool.records.stream.MAX_STREAM_COPY", 1_000_000)
-    verdict = tfrtool.verify_shard(io.BytesIO(data))
+    verdict = verify_shard(io.BytesIO(data))
     assert (len(verdict.faults), verdict.records) == (1, 399)
-    assert verdict.causes == (None,)
+    assert verdict.faults[0].cause is None
 
 
 def test_a_stream_is_not_read_twice_without_a_copy() -> None:

@@ -21,7 +21,6 @@ RESULTS = {
     "RepairReport",
     "Shard",
     "ShardSummary",
-    "ShardVerdict",
     "Split",
 }
 """What tfrtool itself makes, and nobody gives it."""

@@ -32,7 +32,7 @@ def shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def verdict(shard: Path, payload: bytes) -> str | None:
     """Return what verify says of a payload among two good ones."""
     shard.write_bytes(frame(GOOD) + frame(payload) + frame(GOOD))
-    faults = tfrtool.verify_shard(shard).faults
+    faults = tfrtool.verify(shard).shards[0].faults
     assert {(fault.record, fault.kind) for fault in faults} <= {(1, tfrtool.FaultKind.PARSE)}
     return faults[0].message if faults else None
 
@@ -202,7 +202,7 @@ def test_long_records_are_judged_alike(shard: Path) -> None:
 def test_a_shard_of_such_records(make_shard: MakeShard) -> None:
     """Where each record lacks a value somewhere, the shard holds Examples that can't be read."""
     payload = field(1, field(1, A, field(2, INT)), field(1, field(1, b"b")))
-    report = tfrtool.verify_shard(make_shard([payload] * 70))
+    (report,) = tfrtool.verify(make_shard([payload] * 70)).shards
     assert report.payload is tfrtool.PayloadKind.EXAMPLE
     assert report.n_faults == 70
 
@@ -212,4 +212,4 @@ def test_unset_features_are_no_fault(make_shard: MakeShard) -> None:
     payload = tfrtool.encode_example(
         {"a": tfrtool.Feature(dtype=None, values=()), "b": string(b"x")}
     )
-    assert tfrtool.verify_shard(make_shard([payload] * 70)).is_whole
+    assert tfrtool.verify(make_shard([payload] * 70)).is_sound

@@ -22,7 +22,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "damaged"
 
 def cause_of(path: Path) -> str | None:
     """Return the cause of a shard's first fault; it has one."""
-    return verify_shard(path).causes[0]
+    return verify_shard(path).faults[0].cause
 
 
 def noise(count: int, size: int = 5000) -> list[bytes]:
@@ -151,7 +151,7 @@ def test_thousands_of_faults_are_not_all_looked_at(make_shard: MakeShard) -> Non
     size = len(data) // 100
     data[30::size] = bytes(value ^ 1 for value in data[30::size])
     path.write_bytes(data)
-    causes = verify_shard(path).causes
+    causes = [fault.cause for fault in verify_shard(path).faults]
     assert len(causes) == 100
     single = [str(cause).startswith("a single bit") for cause in causes]
     assert single == [True] * 20 + [False] * 80

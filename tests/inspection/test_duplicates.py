@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples.strategies import int64, string
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, encode_example
-from tfrtool.examples.roles import Roles
 from tfrtool.inspection.verify.duplicates import (
     COPIES_KEPT,
     Duplicates,
-    ImageShard,
     find_duplicates,
 )
-from tfrtool.inspection.verify.image_check import FINGERPRINT
+from tfrtool.inspection.verify.image_check import FINGERPRINT, ImageFindings
 from tfrtool.inspection.verify.verify import verify
-from tfrtool.inspection.verify.verify_shard import VerifyOptions
 from tfrtool.records.framing import frame
 
-IMAGES = VerifyOptions(images=True, workers=1)
 RED, GREEN, BLUE = (image_bytes(tint=tint) for tint in (10, 20, 30))
 
 
@@ -40,7 +35,7 @@ def write(path: Path, *items: tuple[bytes, int, str]) -> None:
 
 def duplicates_of(directory: Path) -> Duplicates:
     """Verify a directory with its images."""
-    found = verify([str(directory)], IMAGES).duplicates
+    found = verify([str(directory)], images=True, workers=1).duplicates
     assert found is not None
     return found
 
@@ -56,12 +51,12 @@ def test_within_a_split_is_no_fault(tmp_path: Path) -> None:
     """The same image twice in one split, with one label, is told and is no damage."""
     write(tmp_path / "train-00000-of-00002", (RED, 0, "a"), (GREEN, 0, "b"))
     write(tmp_path / "train-00001-of-00002", (BLUE, 0, "c"), (RED, 0, "d"), (RED, 0, "e"))
-    report = verify([str(tmp_path)], IMAGES)
+    report = verify([str(tmp_path)], images=True, workers=1)
     assert report.is_sound
     found = duplicates_of(tmp_path)
     (group,) = found.groups
     assert not group.is_fault
-    assert (found.within, found.spare, found.spoiled) == (1, 2, 0)
+    assert (found.within, group.count, found.spoiled) == (1, 3, 0)
     assert [(copy.path.name, copy.record, copy.name, copy.label) for copy in group.copies] == [
         ("train-00000-of-00002", 0, "a", "0"),
         ("train-00001-of-00002", 1, "d", "0"),
@@ -73,7 +68,7 @@ def test_across_splits_is_a_fault(tmp_path: Path) -> None:
     """What is tested must not have been trained on."""
     write(tmp_path / "train-00000-of-00001", (RED, 0, "a"), (GREEN, 1, "b"))
     write(tmp_path / "test-00000-of-00001", (BLUE, 0, "c"), (GREEN, 1, "d"))
-    report = verify([str(tmp_path)], IMAGES)
+    report = verify([str(tmp_path)], images=True, workers=1)
     assert report.n_faults == 1
     assert not report.is_sound
     (group,) = duplicates_of(tmp_path).groups
@@ -88,7 +83,7 @@ def test_contradicting_labels_are_a_fault(tmp_path: Path) -> None:
     """One image of two classes is wrong in one of them; class names are shown."""
     write(tmp_path / "a.tfrecord", (RED, 0, "cat/1"), (RED, 1, "dog/1"))
     (tmp_path / "label.labels.txt").write_text("cat\ndog\n")
-    report = verify([str(tmp_path)], IMAGES)
+    report = verify([str(tmp_path)], images=True, workers=1)
     assert report.n_faults == 1
     (group,) = duplicates_of(tmp_path).groups
     assert (group.across_splits, group.across_labels) == (False, True)
@@ -100,7 +95,7 @@ def test_many_copies_are_counted_and_not_listed(tmp_path: Path) -> None:
     items = [(RED, 0, "a")] * (COPIES_KEPT + 50)
     write(tmp_path / "a.tfrecord", *items, (RED, 1, "b"))
     (group,) = duplicates_of(tmp_path).groups
-    assert group.n_copies == COPIES_KEPT + 51
+    assert group.count == COPIES_KEPT + 51
     assert COPIES_KEPT <= len(group.copies) <= COPIES_KEPT + 1
     assert group.across_labels
     assert {copy.label for copy in group.copies} == {"0", "1"}
@@ -124,16 +119,15 @@ def test_groups_are_those_of_a_dictionary(items: list[tuple[int, int, int]]) -> 
     shards = []
     for number in range(3):
         prints = sorted(
-            FINGERPRINT.pack(bytes([image]) * 16, bytes([label]) * 8, 0, record)
+            FINGERPRINT.pack(bytes([image]) * 16, bytes([label]) * 8, record)
             for record, (image, label, shard) in enumerate(items)
             if shard == number
         )
         shards.append(
-            ImageShard(
-                source=Path(f"no such file {number}"),
-                split=(None, "train", "test")[number],
-                roles=Roles(image="image", label=None, name=None),
-                fingerprints=b"".join(prints),
+            (
+                Path(f"no such file {number}"),
+                (None, "train", "test")[number],
+                ImageFindings(fingerprints=b"".join(prints)),
             )
         )
     found = find_duplicates(shards)
@@ -147,15 +141,7 @@ def test_groups_are_those_of_a_dictionary(items: list[tuple[int, int, int]]) -> 
     assert found.across_labels == sum(labels)
     assert found.spoiled == sum(map(max, zip(splits, labels, strict=True)))
     assert found.within == len(several) - found.spoiled
-    assert sorted(group.n_copies for group in found.groups) == sorted(map(len, several))
+    assert sorted(group.count for group in found.groups) == sorted(map(len, several))
     assert [group.is_fault for group in found.groups] == sorted(
         (group.is_fault for group in found.groups), reverse=True
     )
-
-
-def test_group_of_one_can_not_be_made() -> None:
-    """A group has at least two copies."""
-    from tfrtool.inspection.verify.duplicates import DuplicateGroup
-
-    with pytest.raises(ValueError, match="at least two"):
-        DuplicateGroup(copies=(), n_copies=0, across_splits=False, across_labels=False)

@@ -141,8 +141,7 @@ def test_a_script_needs_no_guard(shards: Path, tmp_path: Path) -> None:
     script.write_text(
         "import sys, tfrtool\n"
         "print('once')\n"
-        "options = tfrtool.VerifyOptions(workers=2)\n"
-        "print(len(tfrtool.verify([sys.argv[1]], options).shards))\n"
+        "print(len(tfrtool.verify([sys.argv[1]], workers=2).shards))\n"
     )
     done = run([sys.executable, str(script), str(shards)], tmp_path)
     assert (done.stdout, done.stderr) == ("once\n2\n", "")

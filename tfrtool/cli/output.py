@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tfrtool.cli.render.page import Page, plain, styled
+from tfrtool.errors import human_count
 
 __all__ = [
     "emit",
@@ -70,8 +71,3 @@ def human_bytes(size: int) -> str:
         if value < 1024 or unit == "TiB":
             break
     return f"{value:.1f} {unit}"
-
-
-def human_count(count: int, noun: str) -> str:
-    """Return a number with its noun: "1 record", "1,203 records"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from tfrtool.errors import ShardError
+from tfrtool.errors import ShardError, UsageError
 from tfrtool.storage.child import Child, ChildDied
 
 __all__ = ["cores", "map_shards"]
@@ -34,7 +34,7 @@ def cores() -> int:
 def map_shards(
     function: Callable[[Source], Result],
     paths: Sequence[Source],
-    workers: int = 1,
+    workers: int | None = 1,
     worth: int = _WORTH_A_PROCESS,
 ) -> Iterator[Result]:
     """Yield ``function(path)`` for each shard, in the order of ``paths``.
@@ -46,13 +46,18 @@ def map_shards(
         function: what to do with a shard; with several workers, it is in a module that can be
             imported, and it and its results can be pickled.
         paths: the shards.
-        workers: how many processes at most; 1 does everything in this one.
+        workers: how many processes at most; None takes the cores, 1 does everything in this one.
         worth: how many bytes of shards make one more process worth its start.
 
     Raises:
+        UsageError: workers is less than 1.
         ShardError: a process died.
     """
-    workers = min(workers, len(paths), 1 + _size(paths) // max(worth, 1))
+    workers = cores() if workers is None else workers
+    if workers < 1:
+        raise UsageError(f"workers is at least 1, not {workers}")
+    size = sum(p.stat().st_size for p in paths if isinstance(p, Path) and p.is_file())
+    workers = min(workers, len(paths), 1 + size // max(worth, 1))
     # A frozen program's executable is no Python that could be started.
     if workers <= 1 or getattr(sys, "frozen", False):
         yield from map(function, paths)
@@ -78,7 +83,3 @@ def map_shards(
                 raise ShardError(
                     "a worker process died", path=str(path), hint="was there enough memory?"
                 ) from error
-
-
-def _size(paths: Sequence[object]) -> int:
-    return sum(p.stat().st_size for p in paths if isinstance(p, Path) and p.is_file())

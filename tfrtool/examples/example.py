@@ -80,6 +80,11 @@ class Example:
     features: Mapping[str, Feature]
     feature_lists: Mapping[str, Sequence[Feature]] = field(default_factory=dict)
 
+    def values(self, name: str | None) -> Sequence[Value]:
+        """Return the values of a feature; none where it isn't there, or has no name."""
+        feature = None if name is None else self.features.get(name)
+        return () if feature is None else feature.values
+
 
 _DTYPES = {
     "bytes_list": DType.STRING,

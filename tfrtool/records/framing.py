@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,12 +95,15 @@ class Fault:
             bytes.
         record: that record's index, or None where it can't be known.
         message: what was expected and what was found, in one line.
+        cause: what likely made it and what to do, in one line; None where nothing tells, or nobody
+            looked, as verifying does.
     """
 
     kind: FaultKind
     offset: int
     record: int | None
     message: str
+    cause: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.offset < 0:

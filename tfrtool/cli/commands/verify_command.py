@@ -50,17 +50,14 @@ def verify_command(
     one; within one split and label it is only told.
     """
     from tfrtool.inspection.verify.verify import verify
-    from tfrtool.inspection.verify.verify_json import report_json, verdict_json
-    from tfrtool.inspection.verify.verify_shard import VerifyOptions
 
-    options = VerifyOptions(images=images, workers=workers)
-    with Bars("shard") as bars:
-        source = standard_input() if shards == ("-",) else shards
-        report = verify(source, options, lambda done, total: bars.show("verify", done, total))
+    source = standard_input() if shards == ("-",) else shards
+    with Bars() as bars:
+        report = verify(source, images=images, workers=workers, on_progress=bars)
     if as_json:
         for verdict in report.shards:
-            emit_json(verdict_json(verdict))
-        emit_json(report_json(report))
+            emit_json(verdict.to_json())
+        emit_json(report.to_json())
     else:
         from tfrtool.cli.render.verify_text import verify_page
 

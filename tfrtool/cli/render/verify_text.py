@@ -77,9 +77,8 @@ def _shard(verdict: ShardVerdict) -> list[Block]:
     if verdict.n_faults > _FAULTS_SHOWN:
         more = human_count(verdict.n_faults - _FAULTS_SHOWN, "fault")
         lines.append(f"... and {more} more; --json lists them all")
-    causes = dict.fromkeys(cause for cause in verdict.causes[:_FAULTS_SHOWN] if cause is not None)
-    for cause in causes:
-        lines += _wrapped(printable(cause), "likely: ", "        ")
+    for cause in dict.fromkeys(fault.cause for fault in verdict.faults[:_FAULTS_SHOWN]):
+        lines += _wrapped(printable(cause or ""), "likely: ", "        ") if cause else []
     return [Heading(printable(str(verdict.path))), Lines(lines)]
 
 
@@ -119,8 +118,8 @@ def _group(group: DuplicateGroup) -> Iterator[str]:
         if facts:
             text += f" ({', '.join(facts)})"
         yield Toned(text, Tone.BAD) if group.is_fault else text
-    if group.n_copies > _COPIES_SHOWN:
-        yield f"= {group.n_copies - _COPIES_SHOWN:,} more"
+    if group.count > _COPIES_SHOWN:
+        yield f"= {group.count - _COPIES_SHOWN:,} more"
 
 
 def _shard_notes(shards: Sequence[ShardVerdict]) -> Iterator[str]:
@@ -128,7 +127,7 @@ def _shard_notes(shards: Sequence[ShardVerdict]) -> Iterator[str]:
         for conflict in shard.conflicts:
             yield f"{shard.path.name}: {conflict}: no one description parses both"
         images = shard.images
-        if images is not None and images.roles is not None and images.roles.image is not None:
+        if images is not None and images.roles.image is not None:
             name = images.roles.image
             if images.doubtful:
                 yield (

@@ -184,7 +184,6 @@ def read_labels(
         payload_bytes=size,
         faults=tuple(faults),
         n_faults=count,
-        causes=(None,) * len(faults),
         sha256=digest_of(path) if path in hashed and not count else None,
     )
     return ShardLabels(

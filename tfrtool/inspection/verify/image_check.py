@@ -6,8 +6,6 @@ import hashlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import count
-from operator import itemgetter
 from pathlib import Path
 
 from tfrtool.examples.content import describe_bytes
@@ -20,12 +18,13 @@ from tfrtool.examples.example import (
     feature_key,
 )
 from tfrtool.examples.roles import Roles, find_roles, info_beside, is_image
-from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.inspection.verify.payload_check import unparseable
+from tfrtool.records.framing import Fault, Record
 
-__all__ = ["FINGERPRINT", "ImageCheck", "ImageFindings", "first_values"]
+__all__ = ["FINGERPRINT", "ImageCheck", "ImageFindings", "first_values", "string_values"]
 
-FINGERPRINT = struct.Struct(">16s8sIQ")
-"""An image's BLAKE2b (16 bytes), its label's (8; zeros without one), its shard and its record.
+FINGERPRINT = struct.Struct(">16s8sQ")
+"""An image's BLAKE2b (16 bytes), its label's (8; zeros without one), and its record.
 
 BLAKE2b of 16 bytes tells images apart that anybody could have made by chance: of 2**32 of them,
 two fall together with a probability of 2**-65.
@@ -33,7 +32,7 @@ two fall together with a probability of 2**-65.
 
 _FAULTS_KEPT = 1000
 _FEATURES_KEPT = 10_000
-_CHANNELS = ("channels", "depth")
+_NO_ROLES = Roles(image=None, label=None, name=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,7 @@ class ImageFindings:
     """What was found in the images of one shard.
 
     Attributes:
-        roles: which features are the image, its label and its name; None where no record told.
+        roles: which features are the image, its label and its name.
         features: the features and feature lists that hold encoded images, and how many values
             that should be one.
         pixels: how many values hold bare pixels of the size that their record says.
@@ -52,10 +51,10 @@ class ImageFindings:
         n_faults: how many there are in all.
         doubts: the faults that the doubtful ones are if the feature holds encoded images
             elsewhere; the first of them.
-        fingerprints: sorted, of `FINGERPRINT`'s form, with 0 for the shard.
+        fingerprints: sorted, of `FINGERPRINT`'s form.
     """
 
-    roles: Roles | None = None
+    roles: Roles = _NO_ROLES
     features: Mapping[str, int] = field(default_factory=dict)
     pixels: int = 0
     doubtful: int = 0
@@ -64,10 +63,6 @@ class ImageFindings:
     n_faults: int = 0
     doubts: tuple[Fault, ...] = ()
     fingerprints: bytes = b""
-
-    def __post_init__(self) -> None:
-        if len(self.fingerprints) % FINGERPRINT.size:
-            raise ValueError("fingerprints are of one size")
 
     @property
     def encoded(self) -> int:
@@ -83,8 +78,20 @@ class _Tally:
     others: int = 0
     empty: int = 0
     broken: int = 0
-    faults: list[tuple[int, Fault]] = field(default_factory=list)  # with their numbers in order
-    doubts: list[tuple[int, Fault]] = field(default_factory=list)
+    told: list[tuple[bool, Fault]] = field(default_factory=list)  # whether it is one in any case
+
+    def add_broken(self, record: Record, message: str) -> None:
+        self.broken += 1
+        if self.broken <= _FAULTS_KEPT:
+            self.told.append((True, unparseable(record, message)))
+
+    def add_other(self, record: Record, where: str, value: bytes) -> None:
+        self.others += 1
+        self.empty += not value
+        if self.others <= _FAULTS_KEPT:
+            found = f"{len(value)} bytes of {describe_bytes(value)} data" if value else "no bytes"
+            message = f"{where}: expected an encoded image, found {found}"
+            self.told.append((False, unparseable(record, message)))
 
 
 class ImageCheck:
@@ -96,16 +103,15 @@ class ImageCheck:
 
     def __init__(self, directory: Path | None) -> None:
         self._info = info_beside(directory)
-        self._roles: Roles | None = None
+        self._roles = _NO_ROLES
         self._tallies: dict[str, _Tally] = {}
-        self._numbers = count()
         self._pixels = self._absent = 0
         self._fingerprints: list[bytes] = []
 
     def add(self, record: Record) -> None:
         """Take in a record that is an Example."""
         example = decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE)
-        if self._roles is None or self._roles.image is None:
+        if self._roles.image is None:
             self._roles = find_roles(example.features, self._info)
             if self._roles.image is None:
                 image = find_roles(first_values(example), self._info).image
@@ -119,12 +125,12 @@ class ImageCheck:
             where = f"feature {name!r}{place}"
             if is_image(value):
                 tally.images += 1
-                self._audit(record, where, value, tally)
+                self._decode(record, where, value, tally)
             elif name == role and self._is_pixels(record, example, where, value, tally):
                 self._pixels += 1
             else:
-                self._doubt(record, where, value, tally)
-            if name == role or (role is None and is_image(value)):
+                tally.add_other(record, where, value)
+            if value and (name == role or (role is None and is_image(value))):
                 self._remember(record, example, value, b"" if role else feature_key(name))
         self._absent += role is not None and absent
 
@@ -132,10 +138,12 @@ class ImageCheck:
         self, record: Record, example: Example, where: str, value: bytes, tally: _Tally
     ) -> bool:
         """Return whether a value holds bare pixels, perhaps of a wrong number."""
-        size = _pixels_said(example.features)
-        if size is None or not value:
+        width, height, channels = (
+            _size_said(example.features, *names)
+            for names in (("width",), ("height",), ("channels", "depth"))
+        )
+        if width is None or height is None or not value:
             return False
-        width, height, channels = size
         area = width * height
         if channels is None:
             return area > 0 and len(value) % area == 0
@@ -144,47 +152,29 @@ class ImageCheck:
         if describe_bytes(value) != "binary":
             return False
         wanted = f"{width} x {height} x {channels} = {area * channels} bytes of pixels"
-        self._fault(record, f"{where}: expected {wanted}, found {len(value)} bytes", tally)
+        tally.add_broken(record, f"{where}: expected {wanted}, found {len(value)} bytes")
         return True
 
-    def _doubt(self, record: Record, where: str, value: bytes, tally: _Tally) -> None:
-        tally.others += 1
-        tally.empty += not value
-        if len(tally.doubts) < _FAULTS_KEPT:
-            found = f"{len(value)} bytes of {describe_bytes(value)} data" if value else "no bytes"
-            message = f"{where}: expected an encoded image, found {found}"
-            tally.doubts.append((next(self._numbers), _fault(record, message)))
-
-    def _audit(self, record: Record, where: str, value: bytes, tally: _Tally) -> None:
+    def _decode(self, record: Record, where: str, value: bytes, tally: _Tally) -> None:
         from tfrtool.images.audit import audit_image
         from tfrtool.images.decoder import quiet_pillow
 
         with quiet_pillow():
             verdict = audit_image(value)
         if verdict.problem is not None:
-            self._fault(record, f"{where}: {verdict.problem}", tally)
-
-    def _fault(self, record: Record, message: str, tally: _Tally) -> None:
-        tally.broken += 1
-        if len(tally.faults) < _FAULTS_KEPT:
-            tally.faults.append((next(self._numbers), _fault(record, message)))
+            tally.add_broken(record, f"{where}: {verdict.problem}")
 
     def _remember(self, record: Record, example: Example, value: bytes, salt: bytes) -> None:
-        if not value:
-            return
         label = b""
-        name = None if self._roles is None else self._roles.label
-        if name is not None and name in example.features:
-            values = example.features[name].values
-            if len(values):
-                label = hashlib.blake2b(repr(tuple(values)).encode(), digest_size=8).digest()
+        values = example.values(self._roles.label)
+        if len(values):
+            label = hashlib.blake2b(repr(tuple(values)).encode(), digest_size=8).digest()
         digest = hashlib.blake2b(value, digest_size=16, key=salt[:64]).digest()
-        self._fingerprints.append(FINGERPRINT.pack(digest, label, 0, record.index))
+        self._fingerprints.append(FINGERPRINT.pack(digest, label, record.index))
 
     def findings(self) -> ImageFindings:
         """Return what was found."""
-        self._fingerprints.sort()
-        role = None if self._roles is None else self._roles.image
+        role = self._roles.image
         image = _Tally() if role is None else self._tallies.get(role, _Tally())
         held = {
             name: tally
@@ -194,18 +184,19 @@ class ImageCheck:
         features = {name: tally.images + tally.others for name, tally in held.items()}
         if role is not None and image.images:
             features = {role: image.images, **features}
-        faults = [fault for tally in held.values() for fault in tally.faults + tally.doubts]
-        faults = sorted(image.faults + faults, key=itemgetter(0))
+        faults = [fault for certain, fault in image.told if certain]
+        faults += [fault for tally in held.values() for _, fault in tally.told]
+        faults.sort(key=lambda fault: fault.offset)
         return ImageFindings(
             roles=self._roles,
             features=features,
             pixels=self._pixels,
             doubtful=image.others,
             absent=self._absent,
-            faults=tuple(fault for _, fault in faults[:_FAULTS_KEPT]),
+            faults=tuple(faults[:_FAULTS_KEPT]),
             n_faults=image.broken + sum(tally.broken + tally.others for tally in held.values()),
-            doubts=tuple(fault for _, fault in image.doubts),
-            fingerprints=b"".join(self._fingerprints),
+            doubts=tuple(fault for certain, fault in image.told if not certain),
+            fingerprints=b"".join(sorted(self._fingerprints)),
         )
 
 
@@ -220,35 +211,20 @@ def first_values(example: Example) -> dict[str, Feature]:
 
 def string_values(example: Example) -> Iterator[tuple[str, str, bytes]]:
     """Yield the values of all string features: the name, the place in a list, and the value."""
-    for name, item in example.features.items():
+    features = [(name, "", item) for name, item in example.features.items()]
+    features += [
+        (name, f"[{number}]", step)
+        for name, steps in example.feature_lists.items()
+        for number, step in enumerate(steps if name not in example.features else ())
+    ]
+    for name, step, item in features:
         for number, value in enumerate(item.values if item.dtype is DType.STRING else ()):
             if isinstance(value, bytes):
-                yield name, f"[{number}]" if len(item.values) > 1 else "", value
-    for name, steps in example.feature_lists.items():
-        for step, item in enumerate(steps if name not in example.features else ()):
-            for number, value in enumerate(item.values if item.dtype is DType.STRING else ()):
-                if isinstance(value, bytes):
-                    yield (
-                        name,
-                        f"[{step}][{number}]" if len(item.values) > 1 else f"[{step}]",
-                        value,
-                    )
+                yield name, f"{step}[{number}]" if len(item.values) > 1 else step, value
 
 
-def _fault(record: Record, message: str) -> Fault:
-    return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=message)
-
-
-def _pixels_said(features: Mapping[str, Feature]) -> tuple[int, int, int | None] | None:
-    """Return the width, height and channels that a record says; None where it says no size."""
-    width = _number(features, ("width",))
-    height = _number(features, ("height",))
-    if width is None or height is None:
-        return None
-    return width, height, _number(features, _CHANNELS)
-
-
-def _number(features: Mapping[str, Feature], endings: tuple[str, ...]) -> int | None:
+def _size_said(features: Mapping[str, Feature], *endings: str) -> int | None:
+    """Return a width, a height or channels that a record says; None where that isn't clear."""
     found = [
         feature.values[0]
         for name, feature in features.items()

@@ -18,8 +18,9 @@ from tfrtool.examples.example import (
 from tfrtool.examples.long_values import hollowed
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tf_parser import parser_problem
+from tfrtool.records.framing import Fault, FaultKind, Record
 
-__all__ = ["NO_EXAMPLE", "PayloadCheck", "PayloadVote"]
+__all__ = ["NO_EXAMPLE", "PayloadCheck", "PayloadVote", "unparseable"]
 
 _PROBATION = 64
 """Records after which a shard's payload kind is settled."""
@@ -30,6 +31,17 @@ _FEATURES_KEPT = 10_000
 NO_EXAMPLE = "no tf.train.Example or SequenceExample"
 
 _parse = pb.SequenceExample.FromString  # an Example is one without feature lists, to the byte
+
+
+def unparseable(record: Record, message: str = NO_EXAMPLE) -> Fault:
+    """Return the fault that a record is whose bytes are whole, and not what they should be."""
+    return Fault(
+        kind=FaultKind.PARSE,
+        offset=record.offset,
+        record=record.index,
+        message=message,
+        cause="its CRC holds, so that it was written like this",
+    )
 
 
 class PayloadVote:
@@ -75,7 +87,7 @@ class PayloadVote:
 
 
 class PayloadCheck:
-    """A fold over the records of one shard; it finds the strangers that inspection finds.
+    """A fold over the records of one shard; it finds those that are no Examples among Examples.
 
     It finds those, too, that TensorFlow's parser refuses or reads otherwise. A record's features
     are walked once for their names and types, and nothing is asked of their values, so that this
@@ -85,7 +97,7 @@ class PayloadCheck:
     def __init__(self) -> None:
         self._vote = PayloadVote()
         self._voting = True
-        self._strange = False  # whether the shard holds no examples
+        self._others = False  # whether the shard holds no examples
         self._sequences = False
         self._last: list[tuple[bytes, str | None]] | None = None  # names and types of a record
         self._complete = False  # whether all of these have a type
@@ -100,8 +112,8 @@ class PayloadCheck:
         """
         if self._voting:
             self._voting = self._vote.add(payload) is not None
-            self._strange = self._vote.rejects_examples
-        if self._strange:
+            self._others = self._vote.rejects_examples
+        if self._others:
             return None
         try:
             payload = hollowed(payload)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from tfrtool.engines.processes import cores, map_shards
-from tfrtool.errors import DatasetError, printable
-from tfrtool.examples.roles import Roles
+from tfrtool.engines.processes import map_shards
+from tfrtool.errors import DatasetError, human_count, printable
 from tfrtool.examples.written import WrittenShard, read_written_shards
-from tfrtool.inspection.verify.causes import Evidence, likely_cause
 from tfrtool.inspection.verify.dataset_check import DatasetFault, DatasetFindings, check_directory
-from tfrtool.inspection.verify.duplicates import Duplicates, ImageShard, find_duplicates
-from tfrtool.inspection.verify.verify_shard import ShardVerdict, VerifyOptions, verify_shard
+from tfrtool.inspection.verify.duplicates import Duplicates, find_duplicates
+from tfrtool.inspection.verify.verify_shard import MAX_FAULTS, ShardVerdict, verify_shard
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FaultKind
 from tfrtool.records.shard_sets import ShardSet
 from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.records.stream import Stream
+from tfrtool.storage.json_values import as_json
+from tfrtool.storage.progress import OnProgress, Progress, silent
 
 __all__ = ["VerifyReport", "verify"]
 
@@ -74,47 +75,78 @@ class VerifyReport:
         """Whether all was read, and nothing is wrong."""
         return not self.n_faults and not self.unreadable
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the last object of ``verify --json``: what concerns all shards together."""
+        duplicates = self.duplicates
+        data: dict[str, Any] = {
+            "shards": len(self.shards),
+            "records": self.records,
+            "bytes": self.bytes,
+            "sound": self.is_sound,
+            "faults": as_json(self.faults),
+            "fault_count": self.n_faults,
+            "notes": list(map(printable, self.notes)),
+        }
+        if duplicates is not None:
+            data["duplicates"] = as_json(duplicates.groups)
+            data["duplicate_counts"] = as_json(duplicates, "groups", "spoiled")
+        return data
+
 
 def verify(
     shards: Locations,
-    options: VerifyOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    *,
+    images: bool = False,
+    workers: int | None = None,
+    on_progress: OnProgress = silent,
 ) -> VerifyReport:
     """Check shards, and, unless it is one file alone, whether they are all that belong together.
 
     Args:
         shards: files, patterns and directories, as for `find_shards`; or a binary stream.
-        options: what is checked; None takes the defaults.
-        progress: called after each shard with how many are done, and how many there are.
+        images: whether every image is decoded, and looked for among all others.
+        workers: how many processes at most; None takes the cores.
+        on_progress: told after each shard how many are done.
 
     Raises:
         ShardError: an argument means no file at all, or a worker process died.
     """
-    options = options or VerifyOptions()
     located = locate_shards(shards, keep=True)
     sources = located.sources
-    workers = options.workers or cores()
     verdicts: list[ShardVerdict] = []
-    worth = {"worth": _WORTH_WITH_IMAGES} if options.images else {}
-    work = partial(verify_shard, options=options, hashed=_written(located.paths))
+    worth = {"worth": _WORTH_WITH_IMAGES} if images else {}
+    work = partial(verify_shard, images=images, hashed=_written(located.paths))
     for verdict in map_shards(work, sources, workers, **worth):
         verdicts.append(verdict)
-        if progress is not None:
-            progress(len(verdicts), len(sources))
-    if options.images:
-        verdicts = _resolve_doubts(verdicts, options)
+        done, total = len(verdicts), len(sources)
+        on_progress(Progress(what="verify", done=done, total=total, unit="shards"))
+    encoded = {name for v in verdicts if v.images is not None for name in v.images.features}
+    verdicts = [_resolved(verdict, encoded) for verdict in verdicts]
     by_path = {verdict.path: verdict for verdict in verdicts}
     directories = _check_directories(located.folders, by_path)
-    splits = {path: one.split for found in directories for one in found.sets for path in one.paths}
-    notes = [*located.notes, *(note for found in directories for note in found.notes)]
-    faults = [fault for found in directories for fault in found.faults]
-    twins, twin_notes = _twins(verdicts, directories)
+    set_of = {path: one for found in directories for one in found.sets for path in one.paths}
+    doubled, noted = _same_records(verdicts, set_of)
+    duplicates = None
+    if images:
+        duplicates = find_duplicates(
+            [
+                (source, set_of[v.path].split if v.path in set_of else None, v.images)
+                for v, source in zip(verdicts, sources, strict=True)
+                if v.images is not None
+            ]
+        )
     return VerifyReport(
         shards=tuple(verdicts),
         directories=directories,
-        faults=(*faults, *twins),
-        notes=(*notes, *twin_notes, *_conflicts(directories, by_path), *_gzip(verdicts)),
-        duplicates=_duplicates(verdicts, sources, splits, workers) if options.images else None,
+        faults=(*(fault for found in directories for fault in found.faults), *doubled),
+        notes=(
+            *located.notes,
+            *(note for found in directories for note in found.notes),
+            *_capped(noted),
+            *_capped(_conflicts(directories, by_path)),
+            *_compressed(verdicts),
+        ),
+        duplicates=duplicates,
     )
 
 
@@ -125,6 +157,26 @@ def _written(paths: Iterable[Path]) -> frozenset[Path]:
         with contextlib.suppress(DatasetError):  # told with the directory
             reports[directory] = read_written_shards(directory)
     return frozenset(path for path in paths if path.name in reports.get(path.parent, ()))
+
+
+def _resolved(verdict: ShardVerdict, encoded: set[str]) -> ShardVerdict:
+    """Take values that are no image for broken ones where their feature holds images elsewhere."""
+    images = verdict.images
+    if images is None or not images.doubts or images.roles.image not in encoded:
+        return verdict
+    role = images.roles.image
+    faults = sorted((*verdict.faults, *images.doubts), key=lambda fault: fault.offset)
+    return replace(
+        verdict,
+        faults=tuple(faults[:MAX_FAULTS]),
+        n_faults=verdict.n_faults + images.doubtful,
+        images=replace(
+            images,
+            features={**images.features, role: images.features.get(role, 0) + images.doubtful},
+            n_faults=images.n_faults + images.doubtful,
+            doubtful=0,
+        ),
+    )
 
 
 def _check_directories(
@@ -141,45 +193,10 @@ def _check_directories(
     )
 
 
-def _resolve_doubts(verdicts: Sequence[ShardVerdict], options: VerifyOptions) -> list[ShardVerdict]:
-    """Take values that are no image for broken ones where their feature holds images elsewhere."""
-    found = [verdict.images for verdict in verdicts if verdict.images is not None]
-    encoded = {name for images in found for name in images.features}
-    return [_resolved(verdict, encoded, options) for verdict in verdicts]
-
-
-def _resolved(verdict: ShardVerdict, encoded: set[str], options: VerifyOptions) -> ShardVerdict:
-    images, shard = verdict.images, verdict.shard
-    if images is None or shard is None or not images.doubts:
-        return verdict
-    role = None if images.roles is None else images.roles.image
-    if role is None or role not in encoded:
-        return verdict
-    evidence = Evidence(shard=shard, records=verdict.records)
-    told = [
-        *zip(verdict.faults, verdict.causes, strict=True),
-        *((fault, likely_cause(fault, evidence)) for fault in images.doubts),
-    ]
-    told = sorted(told, key=lambda pair: pair[0].offset)[: options.max_faults]
-    return replace(
-        verdict,
-        faults=tuple(fault for fault, _ in told),
-        n_faults=verdict.n_faults + images.doubtful,
-        causes=tuple(cause for _, cause in told),
-        images=replace(
-            images,
-            features={**images.features, role: images.features.get(role, 0) + images.doubtful},
-            n_faults=images.n_faults + images.doubtful,
-            doubtful=0,
-        ),
-    )
-
-
-def _twins(
-    verdicts: Sequence[ShardVerdict], directories: Sequence[DatasetFindings]
+def _same_records(
+    verdicts: Sequence[ShardVerdict], set_of: Mapping[Path, ShardSet]
 ) -> tuple[list[DatasetFault], list[str]]:
-    """Tell shards that hold the same records in the same order."""
-    set_of = {path: one for found in directories for one in found.sets for path in one.paths}
+    """Tell duplicate shards: those that hold the same records in the same order."""
     earlier: dict[tuple[bytes, int, int], dict[int, ShardVerdict]] = {}  # the first of each set
     faults: list[DatasetFault] = []
     notes: list[str] = []
@@ -191,7 +208,7 @@ def _twins(
         mistaken = [
             other
             for other in same.values()
-            if _is_twin(own, set_of.get(other.path), verdict.records)
+            if _is_mistake(own, set_of.get(other.path), verdict.records)
         ]
         for other in (mistaken or list(same.values()))[:1]:
             what = "record" if verdict.records == 1 else f"{verdict.records:,} records"
@@ -202,10 +219,10 @@ def _twins(
             else:
                 notes.append(f"{printable(verdict.path.name)} {message}")
         same.setdefault(id(own), verdict)
-    return faults, _capped(notes)
+    return faults, notes
 
 
-def _is_twin(one: ShardSet | None, other: ShardSet | None, records: int) -> bool:
+def _is_mistake(one: ShardSet | None, other: ShardSet | None, records: int) -> bool:
     """Return whether two shards of the same records are a mistake, and not a choice."""
     if one is None or other is None:
         return False
@@ -233,42 +250,18 @@ def _conflicts(
             for name, seen in types.items()
             if len(seen) > 1
         ]
-    return _capped(notes)
-
-
-def _gzip(verdicts: Sequence[ShardVerdict]) -> list[str]:
-    notes = []
-    for compression in (Compression.GZIP, Compression.ZLIB):
-        count = sum(
-            verdict.shard is not None and verdict.shard.compression is compression
-            for verdict in verdicts
-        )
-        if count:
-            what = "1 shard is" if count == 1 else f"{count:,} shards are"
-            notes.append(
-                f"{what} {compression.value}: read with "
-                f"tf.data.TFRecordDataset(..., compression_type={compression.value.upper()!r})"
-            )
     return notes
 
 
-def _duplicates(
-    verdicts: Sequence[ShardVerdict],
-    sources: Sequence[Path | Stream],
-    splits: Mapping[Path, str | None],
-    workers: int,
-) -> Duplicates:
-    shards = [
-        ImageShard(
-            source=source,
-            split=splits.get(verdict.path),
-            roles=verdict.images.roles or Roles(image=None, label=None, name=None),
-            fingerprints=verdict.images.fingerprints,
-        )
-        for verdict, source in zip(verdicts, sources, strict=True)
-        if verdict.images is not None and verdict.images.fingerprints
+def _compressed(verdicts: Sequence[ShardVerdict]) -> list[str]:
+    counts = Counter(verdict.compression for verdict in verdicts)
+    return [
+        f"{human_count(counts[kind], 'shard')} {'is' if counts[kind] == 1 else 'are'} "
+        f"{kind.value}: read with "
+        f"tf.data.TFRecordDataset(..., compression_type={kind.value.upper()!r})"
+        for kind in (Compression.GZIP, Compression.ZLIB)
+        if counts[kind]
     ]
-    return find_duplicates(shards, workers)
 
 
 def _capped(notes: list[str]) -> list[str]:

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from tfrtool.errors import ShardError
+from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import DType, PayloadKind
-from tfrtool.inspection.verify.causes import Evidence, likely_cause
+from tfrtool.inspection.first_of import FirstOf
+from tfrtool.inspection.verify.causes import Causes
 from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
-from tfrtool.inspection.verify.payload_check import PayloadCheck
-from tfrtool.records.compression import detect_compression
-from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.inspection.verify.payload_check import PayloadCheck, unparseable
+from tfrtool.records.compression import Compression, detect_compression
+from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shards import Shard
-from tfrtool.records.stream import (
-    Location,
-    Stream,
-    as_source,
-    folder_of,
-    open_shard,
-    path_of,
-    size_of,
-)
+from tfrtool.records.stream import Location, as_source, folder_of, open_shard, path_of, size_of
+from tfrtool.storage.json_values import as_json
 from tfrtool.storage.opening import file_sha256
 
-__all__ = ["ShardVerdict", "VerifyOptions", "digest_of", "verify_shard"]
+__all__ = ["MAX_FAULTS", "ShardVerdict", "digest_of", "verify_shard"]
+
+MAX_FAULTS = 10_000
+"""Faults of a shard that are kept; all are counted."""
 
 _CRCS_HELD = 16 * 1024
 _LOSSES = frozenset(
@@ -41,27 +39,6 @@ _LOSSES = frozenset(
     )
 )
 """Faults that stand for a record that was there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyOptions:
-    """What is verified, and how.
-
-    Attributes:
-        images: whether every image is decoded, and looked for among all others.
-        workers: how many processes at most; None takes the cores.
-        max_faults: how many faults of a shard are kept; all are counted.
-    """
-
-    images: bool = False
-    workers: int | None = None
-    max_faults: int = 10_000
-
-    def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 1:
-            raise ValueError(f"workers is at least 1, not {self.workers}")
-        if self.max_faults < 1:
-            raise ValueError(f"max_faults is at least 1, not {self.max_faults}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +56,8 @@ class ShardVerdict:
         payload_bytes: how many bytes all payloads have together, without frames.
         digest: of its payloads' CRCs, in order: shards of the same records have the same.
         sha256: of the file, in hexadecimal; None where nothing says what it should be.
-        faults: its damage in the order of the file; at most `VerifyOptions.max_faults`.
+        faults: its damage in the order of the file, with likely causes; at most `MAX_FAULTS`.
         n_faults: how many there are in all.
-        causes: what likely made each of `faults`; None where nothing tells.
         types: by feature, the types that its values have, and the first record with each.
         images: what was found in its images; None where they were not looked at.
     """
@@ -97,20 +73,18 @@ class ShardVerdict:
     sha256: str | None = None
     faults: tuple[Fault, ...] = ()
     n_faults: int = 0
-    causes: tuple[str | None, ...] = ()
     types: Mapping[str, Mapping[DType, int]] = field(default_factory=dict)
     images: ImageFindings | None = None
-
-    def __post_init__(self) -> None:
-        if self.n_faults < len(self.faults):
-            raise ValueError("there are at least as many faults as are kept")
-        if len(self.causes) != len(self.faults):
-            raise ValueError("each fault has a cause, or None")
 
     @property
     def is_whole(self) -> bool:
         """Whether it was read to its end, without a fault."""
         return self.error is None and not self.n_faults
+
+    @property
+    def compression(self) -> Compression:
+        """How it is compressed, as far as is known."""
+        return Compression.NONE if self.shard is None else self.shard.compression
 
     @property
     def conflicts(self) -> tuple[str, ...]:
@@ -122,40 +96,115 @@ class ShardVerdict:
             if len(types) > 1
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``verify --json`` prints for a shard."""
+        shard, images = self.shard, self.images
+        data = {
+            "path": as_json(self.path),
+            "bytes": None if shard is None else shard.bytes,
+            "compression": None if shard is None else shard.compression.value,
+            "records": self.records,
+            "payload": self.payload.value,
+            "payload_bytes": self.payload_bytes,
+            "faults": as_json(self.faults),
+            "fault_count": self.n_faults,
+            "notes": list(map(printable, self.conflicts)),
+            "error": self.error,
+        }
+        if images is not None:
+            data["images"] = {
+                "feature": images.roles.image,
+                "features": {printable(name): count for name, count in images.features.items()},
+                "encoded": images.encoded,
+                "pixels": images.pixels,
+                "unknown": images.doubtful,
+                "absent": images.absent,
+            }
+        return data
+
 
 def verify_shard(
     shard: Location,
-    options: VerifyOptions = VerifyOptions(),
-    hashed: frozenset[Path] = frozenset(),
+    *,
+    images: bool = False,
+    max_faults: int = MAX_FAULTS,
+    hashed: Iterable[Path] = (),
 ) -> ShardVerdict:
     """Read the whole of a shard, and check all that can be checked of it alone.
 
-    Memory is bounded by the longest record, by ``max_faults``, and with images by 36 bytes for
+    Memory is bounded by the longest record, by ``max_faults``, and with images by 32 bytes for
     each of them. A file that can't be read is no exception here, but in the verdict: the other
     shards of a dataset are worth to be verified, too.
 
     Args:
         shard: a file, or a binary stream, of which a copy is kept on disk as long as this goes on.
-        options: what is verified.
+        images: whether every image is decoded.
+        max_faults: how many faults are kept; all are counted.
         hashed: the shards whose SHA-256 is wanted.
     """
     source = as_source(shard, keep=True)
     path = path_of(source)
-    fold = _Verification(source, options)
-    found, failure = None, None
+    payloads = PayloadCheck()
+    image_check = ImageCheck(folder_of(source)) if images else None
+    damage, misfits = FirstOf[Fault](max_faults), FirstOf[Fault](max_faults)
+    crcs, digest = array("I"), hashlib.blake2b(digest_size=16)
+    records = lost = size = 0
+    found, error = None, None
     try:
         with open_shard(source) as file:
             compression = detect_compression(file)
-            size = size_of(source, file) if source is path else 0
-            found = Shard(path=path, bytes=size, compression=compression)
+            found = Shard(
+                path=path,
+                bytes=size_of(source, file) if source is path else 0,
+                compression=compression,
+            )
             for item in read_records(file, ReadOptions(compression=compression)):
-                fold.add(item)
+                if isinstance(item, Fault):
+                    lost += item.kind in _LOSSES and item.record is not None
+                    damage.add(item)
+                    continue
+                records += 1
+                size += len(item.payload)
+                crcs.append(item.payload_crc)
+                if len(crcs) == _CRCS_HELD:
+                    digest.update(crcs.tobytes())
+                    del crcs[:]
+                problem = payloads.problem(item.payload, item.index)
+                if problem is not None:
+                    misfits.add(unparseable(item, problem))
+                elif image_check is not None:
+                    image_check.add(item)
             found = replace(found, bytes=size_of(source, file))
-    except ShardError as error:
-        failure = error.what
+    except ShardError as caught:
+        error = caught.what
     if found is None:
-        return ShardVerdict(path=path, error=failure)
-    verdict = fold.verdict(found, failure)
+        return ShardVerdict(path=path, error=error)
+    digest.update(crcs.tobytes())
+    faults, count = damage.kept, damage.count
+    findings = None if image_check is None else ImageFindings()
+    if payloads.holds_examples:
+        faults, count = faults + misfits.kept, count + misfits.count
+        if image_check is not None:
+            findings = image_check.findings()
+            faults, count = [*faults, *findings.faults], count + findings.n_faults
+    causes = Causes(found, records, source)
+    verdict = ShardVerdict(
+        path=path,
+        shard=found,
+        error=error,
+        records=records,
+        lost=lost,
+        payload=payloads.payload,
+        payload_bytes=size,
+        digest=digest.digest(),
+        faults=tuple(
+            replace(fault, cause=fault.cause or causes.of(fault))
+            for fault in sorted(faults, key=lambda fault: fault.offset)[:max_faults]
+        ),
+        n_faults=count,
+        types=payloads.types,
+        images=findings,
+    )
     if path in hashed and verdict.is_whole:
         verdict = replace(verdict, sha256=digest_of(path))
     return verdict
@@ -167,80 +216,3 @@ def digest_of(path: Path) -> str | None:
         return file_sha256(path)
     except OSError:  # it was read a moment ago
         return None
-
-
-class _Verification:
-    """A fold over the records and faults of one shard."""
-
-    def __init__(self, source: Path | Stream, options: VerifyOptions) -> None:
-        self._source = source
-        self._limit = options.max_faults
-        self._payloads = PayloadCheck()
-        self._images = ImageCheck(folder_of(source)) if options.images else None
-        self._records = 0
-        self._bytes = 0
-        self._lost = 0
-        self._damage = 0
-        self._faults: list[Fault] = []
-        self._strangers: list[Fault] = []
-        self._n_strangers = 0
-        self._crcs = array("I")
-        self._hash = hashlib.blake2b(digest_size=16)
-
-    def add(self, item: Record | Fault) -> None:
-        if isinstance(item, Fault):
-            self._damage += 1
-            self._lost += item.kind in _LOSSES and item.record is not None
-            if len(self._faults) < self._limit:
-                self._faults.append(item)
-            return
-        self._records += 1
-        self._bytes += len(item.payload)
-        self._crcs.append(item.payload_crc)
-        if len(self._crcs) == _CRCS_HELD:
-            self._drain()
-        problem = self._payloads.problem(item.payload, item.index)
-        if problem is not None:
-            self._n_strangers += 1
-            if len(self._strangers) < self._limit:
-                self._strangers.append(_stranger(item, problem))
-        elif self._images is not None:
-            self._images.add(item)
-
-    def _drain(self) -> None:
-        self._hash.update(self._crcs.tobytes())
-        del self._crcs[:]
-
-    def verdict(self, shard: Shard, error: str | None) -> ShardVerdict:
-        self._drain()
-        faults, count = list(self._faults), self._damage
-        if self._payloads.holds_examples:
-            faults += self._strangers
-            count += self._n_strangers
-        images = None
-        if self._images is not None:
-            images = self._images.findings() if self._payloads.holds_examples else ImageFindings()
-            faults += images.faults
-            count += images.n_faults
-        faults.sort(key=lambda fault: fault.offset)
-        del faults[self._limit :]
-        evidence = Evidence(shard=shard, records=self._records, source=self._source)
-        return ShardVerdict(
-            path=shard.path,
-            shard=shard,
-            error=error,
-            records=self._records,
-            lost=self._lost,
-            payload=self._payloads.payload,
-            payload_bytes=self._bytes,
-            digest=self._hash.digest(),
-            faults=tuple(faults),
-            n_faults=count,
-            causes=tuple(likely_cause(fault, evidence) for fault in faults),
-            types=self._payloads.types,
-            images=images,
-        )
-
-
-def _stranger(record: Record, problem: str) -> Fault:
-    return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=problem)

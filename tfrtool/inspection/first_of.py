@@ -1,0 +1,29 @@
+"""Lists that a report bounds."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+__all__ = ["FirstOf"]
+
+Entry = TypeVar("Entry")
+
+
+class FirstOf(Generic[Entry]):
+    """Entries of which the first are kept, and all are counted.
+
+    Attributes:
+        kept: the first of them.
+        count: how many there are in all.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.kept: list[Entry] = []
+        self.count = 0
+
+    def add(self, entry: Entry) -> None:
+        """Count an entry, and keep it while there is room."""
+        self.count += 1
+        if len(self.kept) < self._limit:
+            self.kept.append(entry)
