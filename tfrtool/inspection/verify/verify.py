@@ -20,7 +20,7 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FaultKind
 from tfrtool.records.shard_sets import ShardSet
 from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.storage.json_values import as_json
+from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
 __all__ = ["VerifyReport", "verify"]
@@ -83,13 +83,17 @@ class VerifyReport:
             "records": self.records,
             "bytes": self.bytes,
             "sound": self.is_sound,
-            "faults": as_json(self.faults),
+            "faults": plain(self.faults),
             "fault_count": self.n_faults,
             "notes": list(map(printable, self.notes)),
         }
         if duplicates is not None:
-            data["duplicates"] = as_json(duplicates.groups)
-            data["duplicate_counts"] = as_json(duplicates, "groups", "spoiled")
+            data["duplicates"] = plain(duplicates.groups)
+            data["duplicate_counts"] = {
+                "across_splits": duplicates.across_splits,
+                "across_labels": duplicates.across_labels,
+                "within": duplicates.within,
+            }
         return data
 
 

@@ -20,8 +20,8 @@ from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, folder_of, open_shard, path_of, size_of
-from tfrtool.storage.json_values import as_json
 from tfrtool.storage.opening import file_sha256
+from tfrtool.storage.plain import plain
 
 __all__ = ["MAX_FAULTS", "ShardVerdict", "digest_of", "verify_shard"]
 
@@ -100,13 +100,13 @@ class ShardVerdict:
         """Return the object that ``verify --json`` prints for a shard."""
         shard, images = self.shard, self.images
         data = {
-            "path": as_json(self.path),
+            "path": plain(self.path),
             "bytes": None if shard is None else shard.bytes,
             "compression": None if shard is None else shard.compression.value,
             "records": self.records,
             "payload": self.payload.value,
             "payload_bytes": self.payload_bytes,
-            "faults": as_json(self.faults),
+            "faults": plain(self.faults),
             "fault_count": self.n_faults,
             "notes": list(map(printable, self.conflicts)),
             "error": self.error,
