@@ -20,10 +20,10 @@ from tests.examples.strategies import (
     string,
 )
 from tests.inspection.real_files import EXAMPLE_FILES, payloads_of
-from tfrtool.examples.column import Column
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.python_source import python_source
+from tfrtool.examples.statistics import FeatureStatistics, ValueStatistics
 
 
 def source_of(payloads: list[bytes]) -> str:
@@ -85,10 +85,9 @@ NAMES = ["a", "a/b", "it's", 'say "hi"', "'\"", "line\nbreak", "# no comment", "
 def test_any_name_is_a_literal(tf: Any, name: str) -> None:
     """Whatever a name holds, the source runs, and tf.io finds the feature by it."""
     payload = raw_example([entry(name.encode(), int64(1)), entry(b"z", int64(2))])
-    column = Column(name.encode())
-    column.start("int64_list", ("", 0)).count = 1
-    column.kinds["int64_list"].stretch(1)
-    (parsed,) = parse_all(tf, python_source([column.statistics(values=False)], 1), [payload])
+    kinds = {"int64_list": ValueStatistics(present=1, low=1, high=1)}
+    feature = FeatureStatistics(name.encode(), kinds=kinds)
+    (parsed,) = parse_all(tf, python_source([feature], 1), [payload])
     assert parsed[name].numpy() == 1
 
 

@@ -9,10 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples.strategies import UNSET, features, float32, int64, raw_example, string
-from tfrtool.examples.column import DESCRIBED, DISTINCT_BYTES, DISTINCT_VALUES
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.examples.inference import SchemaFold
-from tfrtool.examples.statistics import FeatureStatistics
+from tfrtool.examples.statistics import (
+    DESCRIBED,
+    DISTINCT_BYTES,
+    DISTINCT_VALUES,
+    FeatureStatistics,
+)
 
 
 def seen(*held: Feature) -> FeatureStatistics:
@@ -85,7 +89,7 @@ def test_values_cost_nothing_where_nobody_asks() -> None:
     fold = SchemaFold()
     fold.add(encode_example({"x": int64(1)}))
     (found,) = fold.features()
-    assert found.values == {}
+    assert found.range.count == 0
     assert found.range.minimum is None
 
 

@@ -86,12 +86,12 @@ class Example:
         return () if feature is None else feature.values
 
 
-_DTYPES = {
+DTYPES = {
     "bytes_list": DType.STRING,
     "float_list": DType.FLOAT32,
     "int64_list": DType.INT64,
 }
-_LISTS = {dtype: name for name, dtype in _DTYPES.items()}
+_LISTS = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def feature_name(key: bytes) -> str:
@@ -121,7 +121,7 @@ def feature_values(message: pb.Feature) -> tuple[DType | None, Sequence[Value]]:
     kind = message.WhichOneof("kind")
     if kind is None:
         return None, ()
-    return _DTYPES[kind], getattr(message, kind).value
+    return DTYPES[kind], getattr(message, kind).value
 
 
 def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> Example:

@@ -8,14 +8,13 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.column import Column
 from tfrtool.examples.example import holds_features
 from tfrtool.examples.long_values import hollowed, is_large, whole
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
 
-__all__ = ["MAX_COUNTED", "MAX_NAMES", "MAX_NAME_BYTES", "FeatureStatistics", "SchemaFold"]
+__all__ = ["SchemaFold"]
 
 MAX_NAMES = 10_000
 """Names of features that are kept: more than the columns of any table that is known to us."""
@@ -27,7 +26,7 @@ MAX_COUNTED = 1_000
 """Features whose distinct values are counted; with `DISTINCT_VALUES` each that is 30 MB or so."""
 
 _parse = pb.SequenceExample.FromString  # an Example is one without feature lists, to the byte
-_BYTES = "bytes_list"
+_Columns = dict[bytes, FeatureStatistics]
 
 
 class SchemaFold:
@@ -36,7 +35,7 @@ class SchemaFold:
     Folds over parts can be merged into the fold over the whole, and pickled on the way. The
     order of the parts makes no difference up to `MAX_COUNTED` names; after that it decides of
     which features the distinct values are counted, and after `MAX_NAMES` which are kept at all.
-    Memory is bounded by these, and by `tfrtool.examples.column.DISTINCT_VALUES` for each feature.
+    Memory is bounded by these.
 
     Attributes:
         records: how many payloads have been taken in.
@@ -45,27 +44,21 @@ class SchemaFold:
         left_out: how many features of records were not taken in, for there are too many names.
     """
 
-    __slots__ = ("_context", "_last", "_lists", "_name_bytes", "_source", "_values",
-                 "duplicates", "left_out", "records", "sequences")  # fmt: skip
-
     def __init__(self, *, values: bool = False, source: str = "") -> None:
         """Begin with nothing.
 
         Args:
             values: whether the values themselves are taken in: ranges, and how often each comes.
                 That takes about as long again as all else.
-            source: what the records are called in the places of `FeatureStatistics.first`.
+            source: what the records are called in the places of `ValueStatistics.first`.
         """
-        self.records = 0
-        self.sequences = 0
-        self.duplicates = 0
-        self.left_out = 0
+        self.records = self.sequences = self.duplicates = self.left_out = 0
         self._values = values
         self._source = source
-        self._context: dict[bytes, Column] = {}
-        self._lists: dict[bytes, Column] = {}
+        self._context: _Columns = {}
+        self._lists: _Columns = {}
         self._name_bytes = 0
-        self._last: list[Column] = []  # what the features of the last record went into
+        self._last: list[FeatureStatistics] = []  # what the features of the last record went into
 
     def add(self, payload: bytes, *, index: int | None = None) -> bool:
         """Take in a payload, and return whether it is an Example or a SequenceExample.
@@ -87,49 +80,52 @@ class SchemaFold:
         known = bool(columns) and columns == self._last and entries[0].HasField("value")
         if not known and not holds_features(message):
             return False
-        lists = list(message.feature_lists.feature_list) if sequence else ()
         place = self.records if index is None else index
         self.records += 1
+        twice = False
         if not known:
-            entries, columns = self._arranged(entries, self._context)
+            entries, columns, twice = self._arranged(entries, self._context)
             self._last = columns
         self._take(columns, [entry.value for entry in entries], place, payload)
         if sequence:
             self.sequences += 1
-            self._take_lists(lists, place, payload)
+            lists, columns, again = self._arranged(message.feature_lists.feature_list, self._lists)
+            twice |= again
+            for column, entry in zip(columns, lists, strict=True):
+                steps = list(entry.value.feature)
+                column.add_lists(1, len(steps), len(steps))
+                self._take([column] * len(steps), steps, place, payload)
+        self.duplicates += twice
         return True
 
     def _arranged(
-        self, entries: Sequence[Any], columns: dict[bytes, Column]
-    ) -> tuple[list[Any], list[Any]]:
-        """Return the entries that count, each with its column."""
+        self, entries: Sequence[Any], columns: _Columns
+    ) -> tuple[list[Any], list[FeatureStatistics], bool]:
+        """Return the entries that count, each with its column, and whether a name comes twice."""
         last = {entry.key: entry for entry in entries}
-        twice = len(entries) - len(last)
         kept, found = [], []
         for key, entry in last.items():
-            column = columns.get(key)
-            if column is None:
-                column = self._begin(key, columns)
+            column = columns.get(key) or self._begin(key, columns)
             if column is None:
                 self.left_out += 1
                 continue
             kept.append(entry)
             found.append(column)
+        twice = len(last) < len(entries)
         if twice:
-            self.duplicates += 1
             for key, count in Counter(entry.key for entry in entries).items():
                 if count > 1 and key in columns:
                     columns[key].duplicates += 1
-        return kept, found
+        return kept, found, twice
 
-    def _begin(self, key: bytes, columns: dict[bytes, Column]) -> Column | None:
+    def _begin(self, key: bytes, columns: _Columns) -> FeatureStatistics | None:
         """Keep a new name, if there is room for it."""
         names = len(self._context) + len(self._lists)
         if names >= MAX_NAMES or self._name_bytes + len(key) > MAX_NAME_BYTES:
             return None
         self._name_bytes += len(key)
-        is_list, counted = columns is self._lists, names < MAX_COUNTED
-        columns[key] = Column(key, is_list=is_list, counted=counted)
+        counted = self._values and names < MAX_COUNTED
+        columns[key] = FeatureStatistics(key, columns is self._lists, counted)
         return columns[key]
 
     def _take(
@@ -142,29 +138,21 @@ class SchemaFold:
             if kind is None:
                 column.unset += 1
                 continue
+            strings = kind == "bytes_list"
             values = getattr(feature, kind).value
-            if large and kind != _BYTES:
+            if large and not strings:
                 values = whole(values, payload)
             length = len(values)
             held = column.kinds.get(kind)
             if held is None:
                 held = column.start(kind, (self._source, place))
-            held.count += 1
+            held.present += 1
             if not held.low <= length <= held.high:
                 held.stretch(length)
-            if kind == _BYTES:
+            if strings:
                 held.describe(whole(values, payload))
             if take_values:
-                held.take(kind, whole(values, payload) if kind == _BYTES else values)
-
-    def _take_lists(self, lists: Sequence[Any], place: int, payload: bytes) -> None:
-        duplicates = self.duplicates
-        entries, columns = self._arranged(lists, self._lists)
-        self.duplicates = min(self.duplicates, duplicates + 1)
-        for column, entry in zip(columns, entries, strict=True):
-            steps = list(entry.value.feature)
-            column.add_steps(len(steps))
-            self._take([column] * len(steps), steps, place, payload)
+                held.take(kind, whole(values, payload) if strings else values)
 
     def merge(self, other: SchemaFold) -> None:
         """Take in what another fold has seen.
@@ -172,11 +160,8 @@ class SchemaFold:
         Args:
             other: the fold over other records; it is used up.
         """
-        self.records += other.records
-        self.sequences += other.sequences
-        self.duplicates += other.duplicates
-        self.left_out += other.left_out
-        self._values = self._values and other._values
+        for name in ("records", "sequences", "duplicates", "left_out"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self._last = []
         for columns, more in ((self._context, other._context), (self._lists, other._lists)):
             for key, column in more.items():
@@ -189,9 +174,7 @@ class SchemaFold:
     def features(self) -> tuple[FeatureStatistics, ...]:
         """Return what was seen of each feature, by name, feature lists last."""
         return tuple(
-            columns[key].statistics(values=self._values)
-            for columns in (self._context, self._lists)
-            for key in sorted(columns)
+            columns[key] for columns in (self._context, self._lists) for key in sorted(columns)
         )
 
     def schema(self) -> Schema:

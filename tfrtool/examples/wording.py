@@ -41,7 +41,7 @@ def conflict_text(feature: FeatureStatistics) -> str:
         return ""
     parts = []
     for dtype, count in sorted(feature.dtypes.items(), key=lambda item: (-item[1], item[0].value)):
-        source, index = feature.first[dtype]
+        source, index = feature.values[dtype].first
         where = f" of {printable(source)}" if source else ""
         parts.append(f"{dtype.value} in {count:,} (first in record {index}{where})")
     unit = "steps" if feature.is_list else "records"

@@ -9,8 +9,8 @@ from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, T
 from tfrtool.errors import printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import PayloadKind
-from tfrtool.examples.inference import FeatureStatistics
 from tfrtool.examples.parsing import ParsedValue
+from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.examples.wording import name_text
 from tfrtool.inspection.summary.shard_summary import Sample, ShardSummary
 from tfrtool.inspection.summary.summary_json import shortest_float

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tfrtool.examples.example import PayloadKind, decode_example
-from tfrtool.examples.inference import FeatureStatistics, SchemaFold
+from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.parsing import Parsed, parse_example
 from tfrtool.examples.schema import Schema
+from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.summary.payloads import PayloadFold
 from tfrtool.records.compression import detect_compression
 from tfrtool.records.framing import Fault, FaultKind, Record

@@ -129,8 +129,8 @@ def _values_json(feature: FeatureStatistics) -> dict[str, Any]:
     }
     if feature.conflict:
         data["first"] = {
-            dtype.value: {"path": printable(source), "record": index}
-            for dtype, (source, index) in feature.first.items()
+            dtype.value: {"path": printable(kind.first[0]), "record": kind.first[1]}
+            for dtype, kind in feature.values.items()
         }
     if not is_utf8(feature.key):
         data["name_hex"] = feature.key.hex()
