@@ -157,7 +157,7 @@ def test_any_feature_agrees_with_tensorflow(tf: Any, feature: Feature, spec: Fea
 
 def test_default_is_told() -> None:
     """A default that stands in for a missing value is named, for TensorFlow says nothing."""
-    schema = Schema.parse(["image:string=", "label:int64=-1"])
+    schema = Schema.from_notation(["image:string=", "label:int64=-1"])
     parsed = parse_example(Example(features={"image": UNSET}), schema)
     assert parsed.values == {"image": b"", "label": -1}
     assert parsed.defaulted == ("image", "label")
@@ -166,7 +166,7 @@ def test_default_is_told() -> None:
 
 def test_misfit_tells_expected_and_found() -> None:
     """A misfit names the feature, what was wanted, and what was there."""
-    schema = Schema.parse(["label:int64=-1", "box:float32:[4]", "id:string"])
+    schema = Schema.from_notation(["label:int64=-1", "box:float32:[4]", "id:string"])
     example = Example(features={"label": string(b"cat"), "box": float32(1.0)})
     (label, box, missing) = parse_example(example, schema).misfits
     assert (label.name, label.expected, label.found) == ("label", "1 int64 value", "1 string value")

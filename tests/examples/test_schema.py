@@ -143,14 +143,14 @@ def test_json_of_any_bytes(data: bytes) -> None:
 def test_feature_twice() -> None:
     """A name comes once, but may be in the context and a list."""
     with pytest.raises(SchemaError, match="twice"):
-        Schema.parse(["a:int64", "a:string"])
+        Schema.from_notation(["a:int64", "a:string"])
     one = FeatureSpec(name="a", dtype=DType.INT64)
     assert len(Schema((one, FeatureSpec(name="a", dtype=DType.INT64, is_list=True)))) == 2
 
 
 def test_feature_description_of_cats_and_dogs(tf: Any) -> None:
     """The description of cats_vs_dogs is the published one."""
-    schema = Schema.parse(["image:string=", "label:int64=-1"])
+    schema = Schema.from_notation(["image:string=", "label:int64=-1"])
     assert schema.to_feature_description(tf) == {
         "image": tf.io.FixedLenFeature([], tf.string, default_value=b""),
         "label": tf.io.FixedLenFeature([], tf.int64, default_value=-1),

@@ -118,7 +118,7 @@ def test_payload_that_is_no_example(make_shard: MakeShard) -> None:
 
 def test_misfits_and_hidden(make_shard: MakeShard) -> None:
     """What doesn't fit stands with its record, and what a default hides with its feature."""
-    options = InspectOptions(schema=Schema.parse(["a:int64=-1", "b:int64"]))
+    options = InspectOptions(schema=Schema.from_notation(["a:int64=-1", "b:int64"]))
     summary = summary_json(inspect_shard(make_shard([encode_example({})]), options))
     (sample,) = summary["sample"]
     assert sample["features"] == {"a": -1}

@@ -23,7 +23,7 @@ from tfrtool.records.framing import Fault, FaultKind
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF"
 CAT = encode_example({"image": string(JPEG), "label": int64(0)})
 DOG = encode_example({"image": string(JPEG + b"dog"), "label": int64(1)})
-CATS_VS_DOGS = Schema.parse(["image:string=", "label:int64=-1"])
+CATS_VS_DOGS = Schema.from_notation(["image:string=", "label:int64=-1"])
 
 
 def places(faults: tuple[Fault, ...]) -> list[tuple[str, int, int | None]]:

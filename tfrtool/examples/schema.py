@@ -21,7 +21,7 @@ _NOTATION = re.compile(
 )
 _FORM = "NAME:DTYPE[:SHAPE][=DEFAULT], such as label:int64=-1 or box:float32:[4]"
 _LARGEST_DEFAULT = 1 << 24
-_INT64 = range(-(2**63), 2**63)
+_TYPES = {DType.STRING: bytes, DType.INT64: int, DType.FLOAT32: float}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,10 @@ class FeatureSpec:
                 found=len(self.default),
             )
         for value in self.default:
-            _check_value(self.name, self.dtype, value)
+            if type(value) is not _TYPES[self.dtype] or (
+                isinstance(value, int) and not -(2**63) <= value < 2**63
+            ):
+                raise _no_default(self.name, self.dtype, value)
 
     @property
     def size(self) -> int | None:
@@ -85,20 +88,19 @@ class FeatureSpec:
             raise SchemaError("not a feature", expected=_FORM, found=repr(notation))
         name, dtype = match["name"], _dtype(match["name"], match["dtype"])
         shape = _parse_shape(name, match["shape"])
-        text = match["default"]
-        if text is None:
-            return cls(name=name, dtype=dtype, shape=shape)
-        # A scalar's text is taken whole, commas and all; one value fills a whole shape.
-        pieces = [text] if shape == () else text.split(",")
-        values = tuple(_parse_value(name, dtype, piece) for piece in pieces)
-        return cls(name=name, dtype=dtype, shape=shape, default=_filled(name, values, shape))
+        default = match["default"]
+        if default is not None:
+            # A scalar's text is taken whole, commas and all; one value fills a whole shape.
+            pieces = [default] if shape == () else default.split(",")
+            default = _filled(name, tuple(_parse_value(name, dtype, one) for one in pieces), shape)
+        return cls(name=name, dtype=dtype, shape=shape, default=default)
 
     def __str__(self) -> str:
         text = f"{self.name}:{self.dtype.value}"
         if self.shape != ():
             text += ":[*]" if self.shape is None else f":[{','.join(map(str, self.shape))}]"
         if self.default is not None:
-            text += "=" + ",".join(_format_value(value) for value in self.default)
+            text += "=" + ",".join(str(_plain(value)) for value in self.default)
         return text
 
     def to_json(self) -> dict[str, Any]:
@@ -108,7 +110,7 @@ class FeatureSpec:
             "shape": ["*"] if self.shape is None else list(self.shape),
         }
         if self.default is not None:
-            values = [_json_value(value) for value in self.default]
+            values = [_plain(value) for value in self.default]
             data["default"] = values[0] if self.shape == () else values
         if self.is_list:
             data["list"] = True
@@ -127,24 +129,17 @@ class FeatureSpec:
         if unknown:
             raise SchemaError(f"{name!r} has keys that mean nothing", found=sorted(unknown))
         shape = data.get("shape", [])
-        sizes: tuple[int, ...] | None
-        if shape == ["*"]:
-            sizes = None
-        elif isinstance(shape, list) and all(type(size) is int for size in shape):
-            sizes = tuple(shape)
-        else:
-            raise SchemaError(
-                f"the shape of {name!r} is not one",
-                expected='a list of integers or ["*"]',
-                found=shape,
-            )
+        sizes = None if shape == ["*"] else shape
+        if sizes is not None:
+            if not isinstance(sizes, list) or not all(type(size) is int for size in sizes):
+                what = f"the shape of {name!r} is not one"
+                raise SchemaError(what, expected='a list of integers or ["*"]', found=shape)
+            sizes = tuple(sizes)
         dtype = _dtype(name, data.get("dtype"))
         default = data.get("default")
         if default is not None:
             values = default if isinstance(default, list) else [default]
-            default = _filled(
-                name, tuple(_from_json_value(name, dtype, value) for value in values), sizes
-            )
+            default = _filled(name, tuple(_from_plain(dtype, value) for value in values), sizes)
         return cls(
             name=name, dtype=dtype, shape=sizes, default=default, is_list=bool(data.get("list"))
         )
@@ -158,9 +153,7 @@ class FeatureSpec:
         Args:
             tf: the tensorflow module; this room doesn't import it.
         """
-        dtype = {DType.STRING: tf.string, DType.INT64: tf.int64, DType.FLOAT32: tf.float32}[
-            self.dtype
-        ]
+        dtype = getattr(tf, self.dtype.value)
         if self.shape is None:
             return tf.io.VarLenFeature(dtype)
         if self.is_list:
@@ -195,13 +188,14 @@ class Schema:
         return len(self.specs)
 
     @classmethod
-    def parse(cls, notations: Iterable[str]) -> Schema:
-        """Read features in the notation of ``--feature``.
+    def from_notation(cls, notations: str | Iterable[str]) -> Schema:
+        """Read features in the notation of ``--feature``, such as ``label:int64=-1``.
 
         Raises:
             SchemaError: one of them is malformed, or comes twice.
         """
-        return cls(tuple(FeatureSpec.parse(notation) for notation in notations))
+        notations = [notations] if isinstance(notations, str) else notations
+        return cls(tuple(map(FeatureSpec.parse, notations)))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Schema:
@@ -301,30 +295,19 @@ def _parse_value(name: str, dtype: DType, text: str) -> Value:
     try:
         return int(text) if dtype is DType.INT64 else float(text)
     except ValueError:
-        raise SchemaError(
-            f"the default of {name!r} is no {dtype.value}", found=repr(text)
-        ) from None
+        raise _no_default(name, dtype, text) from None
 
 
-def _check_value(name: str, dtype: DType, value: Value) -> None:
-    wanted = {DType.STRING: bytes, DType.INT64: int, DType.FLOAT32: float}[dtype]
-    if type(value) is not wanted or (isinstance(value, int) and value not in _INT64):
-        raise SchemaError(f"the default of {name!r} is no {dtype.value}", found=repr(value))
+def _no_default(name: str, dtype: DType, value: object) -> SchemaError:
+    return SchemaError(f"the default of {name!r} is no {dtype.value}", found=repr(value))
 
 
-def _format_value(value: Value) -> str:
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else repr(value)
-
-
-def _json_value(value: Value) -> Any:
+def _plain(value: Value) -> str | float:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
-def _from_json_value(name: str, dtype: DType, value: object) -> Value:
+def _from_plain(dtype: DType, value: Any) -> Any:
+    """Return what `_plain` was made of, and what is not of that type as it is."""
     if dtype is DType.STRING and isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
-    if dtype is DType.FLOAT32 and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if dtype is DType.INT64 and type(value) is int:
-        return value
-    raise SchemaError(f"the default of {name!r} is no {dtype.value}", found=repr(value))
+    return float(value) if dtype is DType.FLOAT32 and type(value) is int else value

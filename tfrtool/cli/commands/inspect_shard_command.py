@@ -124,7 +124,7 @@ def _schema(features: tuple[str, ...], description: str | None) -> Schema | None
     if features and description is not None:
         raise UsageError("--feature and --description exclude each other")
     if features:
-        return Schema.parse(features)
+        return Schema.from_notation(features)
     if description is None:
         return None
     with os_errors_as(UsageError, description), open(description, "rb") as file:  # noqa: PTH123
