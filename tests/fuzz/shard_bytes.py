@@ -38,7 +38,7 @@ def split_records(data: bytes) -> list[bytes]:
     """Split bytes into whole records and the runs of bytes between them."""
     pieces: list[bytes] = []
     start = 0
-    for position in headers(data, 0):
+    for position in headers(data):
         end = position + FRAME_SIZE + HEADER.unpack_from(data, position)[0]
         if start <= position and end <= len(data) and _is_record(data[position:end]):
             pieces += [data[start:position]] if start < position else []

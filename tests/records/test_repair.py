@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -175,8 +175,8 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
 def test_what_was_written_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the new file not hold what was written to it, it never gets its name."""
 
-    def forget(salvage: Any, _sink: object) -> None:
-        list(salvage.records())
+    def forget(_record: object, _write: object) -> None:
+        pass
 
     (tmp_path / "damaged").write_bytes(shard_of(PAYLOADS))
     monkeypatch.setattr(repair, "_copy", forget)
@@ -188,10 +188,10 @@ def test_what_was_written_is_read_back(tmp_path: Path, monkeypatch: pytest.Monke
 def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     """Ctrl-C in the middle takes the unfinished file away."""
 
-    def interrupt(_done: int, _total: int) -> NoReturn:
+    def interrupt(_progress: Progress) -> NoReturn:
         raise KeyboardInterrupt
 
     (tmp_path / "damaged").write_bytes(shard_of(PAYLOADS))
     with pytest.raises(KeyboardInterrupt):
-        repair_shard(tmp_path / "damaged", tmp_path / "saved", interrupt)
+        repair_shard(tmp_path / "damaged", tmp_path / "saved", on_progress=interrupt)
     assert [path.name for path in tmp_path.iterdir()] == ["damaged"]

@@ -9,10 +9,8 @@ from typing import BinaryIO
 
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import HEADER, HEADER_SIZE, LENGTH, MAX_RECORD_BYTES
-from tfrtool.records.resync import Patience, find_next_record
+from tfrtool.records.resync import Search
 from tfrtool.records.window import Window
-
-__all__ = ["Compression", "Inflater", "detect_compression", "holds_header", "starts_record"]
 
 _HEAD = 4096
 _INPUT_BLOCK = 64 * 1024
@@ -27,10 +25,6 @@ class Compression(enum.Enum):
     ZLIB = "zlib"
 
 
-_WBITS = {Compression.GZIP: 31, Compression.ZLIB: 15}
-"""What zlib calls a container and the largest window."""
-
-
 def holds_header(head: bytes) -> bool:
     """Return whether ``head`` starts with a length and the CRC that belongs to it."""
     if len(head) < HEADER_SIZE:
@@ -43,8 +37,7 @@ def starts_record(head: bytes) -> bool:
     """Return whether the first bytes of a file, or what they uncompress to, start a record."""
     packed = _by_magic(head)
     return holds_header(head) or (
-        packed is not Compression.NONE
-        and holds_header(Inflater(io.BytesIO(head), packed).read(HEADER_SIZE))
+        packed is not Compression.NONE and holds_header(_inflated(head, packed))
     )
 
 
@@ -60,9 +53,14 @@ def detect_compression(file: BinaryIO) -> Compression:
     if holds_header(head):
         return Compression.NONE
     named = _by_magic(head)
-    if named is not Compression.NONE and not _inflates(head, named) and _holds_record(file):
-        return Compression.NONE
-    return named
+    if named is Compression.NONE or len(_inflated(head, named)) == HEADER_SIZE:
+        return named
+    if not file.seekable():  # a stream is told by what is held of it
+        file = io.BytesIO(head)
+    position = file.tell()
+    found = Search(Window(file), MAX_RECORD_BYTES).find_next(0, 1)
+    file.seek(position)
+    return named if found is None else Compression.NONE
 
 
 def _by_magic(head: bytes) -> Compression:
@@ -74,18 +72,9 @@ def _by_magic(head: bytes) -> Compression:
     return Compression.NONE
 
 
-def _inflates(head: bytes, compression: Compression) -> bool:
-    """Return whether the first bytes of a file uncompress to enough for a header."""
-    return len(Inflater(io.BytesIO(head), compression).read(HEADER_SIZE)) == HEADER_SIZE
-
-
-def _holds_record(file: BinaryIO) -> bool:
-    if not file.seekable():  # a stream is told by what is held of it
-        file = io.BytesIO(_peek(file))
-    position = file.tell()
-    found = find_next_record(Window(file), 0, 1, MAX_RECORD_BYTES, Patience())
-    file.seek(position)
-    return found is not None
+def _inflated(head: bytes, compression: Compression) -> bytes:
+    """Return the header that the first bytes of a file uncompress to, or less."""
+    return Inflater(io.BytesIO(head), compression).read(HEADER_SIZE)
 
 
 def _peek(file: BinaryIO) -> bytes:
@@ -104,18 +93,20 @@ class Inflater:
     A gzip file may have several members, as bgzip and ``cat a.gz b.gz`` make them.
 
     Attributes:
+        name: that of the compression, for messages.
         failure: why the stream ended before its proper end, or None. Bytes that came before the
             damage have all been given out by then.
     """
 
     def __init__(self, file: BinaryIO, compression: Compression) -> None:
+        """Begin where ``file`` is."""
+        self.name = compression.value
+        self.failure: str | None = None
         self._file = file
-        self._gzip = compression is Compression.GZIP
-        self._wbits = _WBITS[compression]
+        self._wbits = 31 if compression is Compression.GZIP else 15
         self._inflate = zlib.decompressobj(self._wbits)
         self._input = b""
         self._finished = False
-        self.failure: str | None = None
 
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes, and none only at the end of the stream."""
@@ -137,11 +128,6 @@ class Inflater:
                 self._end(f"the {self.name} data is cut short, before its end marker")
         return b""
 
-    @property
-    def name(self) -> str:
-        """The name of the compression, for messages."""
-        return "gzip" if self._gzip else "zlib"
-
     def _next_member(self) -> bool:
         rest = self._inflate.unused_data or self._file.read(_INPUT_BLOCK)
         if not rest:
@@ -149,7 +135,7 @@ class Inflater:
             return False
         if len(rest) < len(_GZIP_MAGIC):
             rest += self._file.read(_INPUT_BLOCK)
-        if not self._gzip or not rest.startswith(_GZIP_MAGIC):
+        if self.name != "gzip" or not rest.startswith(_GZIP_MAGIC):
             self._end(f"there are bytes after the end of the {self.name} data")
             return False
         self._inflate = zlib.decompressobj(self._wbits)
@@ -168,15 +154,10 @@ class Inflater:
                     pieces.append(piece)
                     piece = inflate.decompress(inflate.unconsumed_tail, 1)
         except zlib.error as error:
-            reason = _zlib_reason(error)
+            reason = str(error).rpartition(": ")[2]  # Error -3 ...: incorrect header check
         self._end(f"the {self.name} data is damaged ({reason})")
         return b"".join(pieces)
 
     def _end(self, failure: str | None) -> None:
         self._finished = True
         self.failure = failure
-
-
-def _zlib_reason(error: zlib.error) -> str:
-    # "Error -3 while decompressing data: incorrect header check"
-    return str(error).rpartition(": ")[2]

@@ -1,59 +1,58 @@
-"""Counting the records of a shard, and telling its first damage."""
+"""Hopping from header to header: where records end, how many there are, and the first damage."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable, MutableSequence
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from tfrtool.errors import CorruptShardError
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.framing import Fault, FaultKind
-from tfrtool.records.hops import hop
+from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.framing import (
+    FRAME_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    MAX_RECORD_BYTES,
+    Fault,
+    FaultKind,
+)
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 
-__all__ = ["ShardCount", "as_error", "count_records", "count_shard", "first_fault"]
+_BLOCK = 64 * 1024
+_LONG = 4096
+"""Records from this size on, in bytes: a call for each header is faster than to read it all."""
+
+_HEADERS_KNOWN = 1024
+"""Headers whose CRC is not computed again: many, where records have a few lengths only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardCount:
-    """How many records a shard has.
+class ShardCount(NamedTuple):
+    """How many records of a shard could be reached, and what is wrong with its framing."""
 
-    Attributes:
-        shard: the file.
-        records: how many records could be reached.
-        faults: what is wrong with its framing; payloads are not looked at.
-    """
-
-    shard: Path
     records: int
     faults: tuple[Fault, ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.records < 0:
-            raise ValueError(f"a number of records is at least 0, not {self.records}")
-
 
 def count_shard(shard: Location) -> ShardCount:
-    """Count the records of a shard by hopping over its headers.
+    """Count the records of a shard by hopping over its headers; `ShardError` if it can't be read.
 
     Payloads are neither read nor checked, where the framing is whole. Compressed shards must be
     uncompressed, and so are read from end to end; so are damaged ones, and streams.
-
-    Raises:
-        ShardError: the file can't be read.
     """
     source = as_source(shard)
-    path = path_of(source)
     records, faults = 0, []
     with open_shard(source) as file:
         compression = detect_compression(file)
-        if compression is Compression.NONE and source is path:
+        if compression is Compression.NONE and isinstance(source, Path):
             size = size_of(source, file)
             records, end = hop(file, size)
             if end == size > 0:
-                return ShardCount(shard=path, records=records)
+                return ShardCount(records)
             file.seek(0)
             records = 0
         for item in read_records(file, ReadOptions(compression=compression, verify_payload=False)):
@@ -61,29 +60,29 @@ def count_shard(shard: Location) -> ShardCount:
                 faults.append(item)
             else:
                 records += 1
-    return ShardCount(shard=path, records=records, faults=tuple(faults))
+    return ShardCount(records, tuple(faults))
 
 
 def count_records(shard: Location) -> int:
     """Count the records of a shard that is whole; an empty file has none.
 
+    Args:
+        shard: a file, or a binary stream.
+
     Raises:
         ShardError: the file can't be read.
         CorruptShardError: its framing is damaged; names the first such record.
     """
-    count = count_shard(shard)
-    for fault in count.faults:
+    source = as_source(shard)
+    found = count_shard(source)
+    for fault in found.faults:
         if fault.kind is not FaultKind.EMPTY:
-            raise as_error(count.shard, fault)
-    return count.records
+            raise as_error(path_of(source), fault)
+    return found.records
 
 
 def first_fault(path: Path, *, in_dataset: bool = False) -> CorruptShardError | None:
-    """Return the first damage in a shard, CRCs of payloads included, as an error; None if whole.
-
-    Raises:
-        ShardError: the file can't be read.
-    """
+    """Return the first damage in a shard, CRCs of payloads included, as an error; None if whole."""
     with open_shard(path) as file:
         for item in read_records(file):
             if isinstance(item, Fault):
@@ -92,26 +91,85 @@ def first_fault(path: Path, *, in_dataset: bool = False) -> CorruptShardError | 
 
 
 def as_error(path: Path, fault: Fault, *, in_dataset: bool = False) -> CorruptShardError:
-    """Return a fault as an error, for callers that can't go on with it.
+    """Return a shard's first fault as an error, for callers that can't go on with it.
 
-    Args:
-        path: the shard.
-        fault: its first fault.
-        in_dataset: whether other files say how many records it has: a repaired one has fewer.
+    Other files of a dataset (``in_dataset``) say how many records it has: a repaired one has fewer.
     """
     hint = None  # the message says what it is instead of a TFRecord file
     if in_dataset:
         hint = "tfrtool train --on-corrupt skip leaves out what is damaged"
     elif fault.kind is not FaultKind.NOT_TFRECORD:
         shard = shlex.quote(str(path))
-        hint = (
-            f"tfrtool verify {shard} lists all damage, and tfrtool repair {shard} OUT saves what "
-            "is whole"
-        )
+        saves = f"tfrtool repair {shard} OUT saves what is whole"
+        hint = f"tfrtool verify {shard} lists all damage, and {saves}"
     return CorruptShardError(
-        fault.message,
-        path=path,
-        record=fault.record,
-        offset=fault.offset,
-        hint=hint,
+        fault.message, path=path, record=fault.record, offset=fault.offset, hint=hint
     )
+
+
+def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> tuple[int, int]:
+    """Go through the records of an uncompressed shard without reading their payloads.
+
+    Stops where the stream ends, or before it, at a record that is cut or whose length's CRC does
+    not hold: all is well if the returned offset is ``size``.
+
+    Args:
+        file: the shard, open at any position.
+        size: its size, in bytes.
+        ends: where to append the offset behind each record, if these are wanted.
+
+    Returns:
+        The number of records, and the offset behind the last one.
+    """
+    read_at = reader_at(file)
+    append = None if ends is None else ends.append
+    known = _RecordSizes()
+    get = known.get
+    records, offset, step = 0, 0, 0
+    while offset + HEADER_SIZE <= size:
+        # Short records are read by the block, of long ones only the headers.
+        block = read_at(_BLOCK if step < _LONG else HEADER_SIZE, offset)
+        position, last = 0, len(block) - HEADER_SIZE
+        if last < 0:  # the file became shorter
+            break
+        while position <= last:
+            head = block[position : position + HEADER_SIZE]
+            step = get(head) or known.learn(head)
+            if not step or offset + position + step > size:
+                return records, offset + position
+            position += step
+            records += 1
+            if append is not None:
+                append(offset + position)
+        offset += position
+    return records, offset
+
+
+class _RecordSizes(dict[bytes, int]):
+    """By headers whose CRC holds, the sizes of their records, frames included."""
+
+    def learn(self, head: bytes) -> int:
+        """Return the size of the record that a header starts, in bytes; 0 if it is damaged."""
+        length, stored = HEADER.unpack(head)
+        if masked_crc32c(head[:8]) != stored or length > MAX_RECORD_BYTES:
+            return 0
+        size = FRAME_SIZE + int(length)
+        if len(self) < _HEADERS_KNOWN:
+            self[head] = size
+        return size
+
+
+def reader_at(file: BinaryIO) -> Callable[[int, int], bytes]:
+    """Return a function of a size and an offset that reads there, both in bytes.
+
+    Where the system can, it leaves the position of ``file`` alone, and may be called by several
+    threads and forked processes at once.
+    """
+    if hasattr(os, "pread"):
+        return partial(os.pread, file.fileno())
+
+    def seek_and_read(size: int, offset: int) -> bytes:
+        file.seek(offset)
+        return file.read(size)
+
+    return seek_and_read

@@ -11,13 +11,10 @@ from collections.abc import Callable
 
 import google_crc32c
 
-__all__ = ["MASK_DELTA", "crc32c", "extend_crc32c", "mask", "masked_crc32c", "unmask"]
-
 MASK_DELTA = 0xA282EAD8
 """What the mask adds: ``kMaskDelta`` there."""
 
 _WORD = 0xFFFFFFFF
-
 
 crc32c: Callable[[bytes], int] = google_crc32c.value
 """Return the CRC-32C of some bytes, a 32-bit unsigned integer.
@@ -25,10 +22,8 @@ crc32c: Callable[[bytes], int] = google_crc32c.value
 It is the library's own function: the reader calls it for every record.
 """
 
-
-def extend_crc32c(crc: int, data: bytes) -> int:
-    """Return the CRC-32C of some bytes whose CRC-32C is ``crc``, followed by ``data``."""
-    return int(google_crc32c.extend(crc, data))
+extend_crc32c: Callable[[int, bytes], int] = google_crc32c.extend
+"""Return the CRC-32C of some bytes, of which that of all but the last is known."""
 
 
 def mask(crc: int) -> int:

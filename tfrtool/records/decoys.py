@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["describe_content"]
-
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs.github.com/spec/", "a git-lfs pointer (fetch it: git lfs pull)"),
     (b"\xff\xd8\xff", "a JPEG image"),

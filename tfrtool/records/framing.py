@@ -106,10 +106,8 @@ class Fault:
     cause: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if self.offset < 0:
-            raise ValueError(f"a fault's offset is at least 0, not {self.offset}")
-        if self.record is not None and self.record < 0:
-            raise ValueError(f"a fault's record is at least 0, not {self.record}")
+        if self.offset < 0 or (self.record or 0) < 0:
+            raise ValueError(f"offset and record are at least 0: {self}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,16 +14,12 @@ from pathlib import Path
 
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_errors_as
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import as_error
-from tfrtool.records.framing import FRAME_SIZE, Fault
-from tfrtool.records.hops import hop
-from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.count import as_error, count_shard, hop
+from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.appearing import new_file, private_folder
 from tfrtool.storage.locations import user_cache
 from tfrtool.storage.opening import read_bounded
-
-__all__ = ["index_paths", "load_indices", "make_index", "write_index"]
 
 _LINES_AT_ONCE = 10_000
 _DIGEST_BYTES = 16
@@ -34,24 +30,16 @@ _KEPT_BYTES = 256 * 1024 * 1024
 def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
     """Return where the indices of shards are written: ``SHARD.idx`` beside each.
 
-    Args:
-        shards: the files.
-        out: a directory to write to instead, into the shards' folders as they are below the one
-            that all shards are in, so that no two have one name.
-
-    Raises:
-        UsageError: a shard is named as an open file (``/dev/stdin``), and ``out`` is not given.
+    Or, in the directory ``out``, in folders as the shards are in below the one that all of them
+    are in, so that no two have one name. What is named as an open file (``/dev/stdin``) needs
+    that: `UsageError`.
     """
     if out is None:
         for shard in shards:
-            if f"{os.path.realpath(shard.parent)}/".startswith(("/dev/fd/", "/proc/")) or (
-                shard.parent == Path("/dev")
-            ):
-                raise UsageError(
-                    "nothing is written beside it",
-                    path=shard,
-                    hint="--out DIR names another place for its index",
-                )
+            folder = f"{os.path.realpath(shard.parent)}/"
+            if folder.startswith(("/dev/fd/", "/proc/")) or shard.parent == Path("/dev"):
+                hint = "--out DIR names another place for its index"
+                raise UsageError("nothing is written beside it", path=shard, hint=hint)
         return [shard.with_name(f"{shard.name}.idx") for shard in shards]
     folders = [os.path.abspath(shard.parent) for shard in shards]  # noqa: PTH100 - links stay
     top = os.path.commonpath(folders) if folders else ""
@@ -76,42 +64,27 @@ def make_index(shard: Path) -> array[int]:
     with open_shard(shard) as file:
         compression = detect_compression(file)
         if compression is not Compression.NONE:
+            name = shlex.quote(str(shard))
+            gzip = compression is Compression.GZIP
             raise ShardError(
                 f"compressed with {compression.value}: its records can't be read at random",
                 path=shard,
-                hint=f"uncompress it first: gzip -dc < {shlex.quote(str(shard))} > COPY"
-                if compression is Compression.GZIP
-                else "uncompress it first",
+                hint="uncompress it first" + (f": gzip -dc < {name} > COPY" if gzip else ""),
             )
         size = os.fstat(file.fileno()).st_size
         _, end = hop(file, size, offsets)
-        if end != size:
-            raise _damage(shard)
-    return offsets
-
-
-def _damage(shard: Path) -> CorruptShardError:
-    with open_shard(shard) as file:
-        for item in read_records(file, ReadOptions(verify_payload=False)):
-            if isinstance(item, Fault):
-                return as_error(shard, item)
-    return CorruptShardError("it was changed while it was read", path=shard)
+    if end == size:
+        return offsets
+    for fault in count_shard(shard).faults:
+        raise as_error(shard, fault)
+    raise CorruptShardError("it was changed while it was read", path=shard)
 
 
 def write_index(shard: Path, place: Path) -> int:
     """Write the index of a shard as DALI reads it, and return the number of records.
 
-    It has a line ``offset size`` for each record, the frame's 16 bytes included. It appears under
-    its name when it is whole, and replaces what was there.
-
-    Args:
-        shard: the file.
-        place: where to write.
-
-    Raises:
-        ShardError: the shard can't be read, or is compressed.
-        CorruptShardError: its framing is damaged.
-        WriteError: the index can't be written.
+    It has a line ``offset size`` for each record, the frame's 16 bytes included, and replaces what
+    was there. The errors are those of `make_index`, and `WriteError`.
     """
     offsets = make_index(shard)
     with os_errors_as(WriteError, place, "can't be written"):
@@ -130,10 +103,6 @@ def load_indices(shards: Iterable[Path]) -> list[array[int]]:
     An index beside a shard is not believed: to hold all of it against the shard takes as long as
     to make it anew. Those in the cache are our own, and of a file at that path, of that size and
     those times. Where there is no place for a cache, none is kept.
-
-    Raises:
-        ShardError: a shard can't be read, or is compressed.
-        CorruptShardError: the framing of one is damaged.
     """
     folder = user_cache("indices")
     loaded, kept = [], False

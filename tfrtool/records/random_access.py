@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, overload
 
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, os_reason
-from tfrtool.records.count import as_error
+from tfrtool.records.count import as_error, reader_at
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, Fault, Record, header
-from tfrtool.records.hops import reader_at
 from tfrtool.records.index import load_indices, make_index
 from tfrtool.records.reader import read_records
 from tfrtool.records.shard_sets import group_shards
-from tfrtool.records.shards import FoundShards, locate_shards
+from tfrtool.records.shards import locate_shards
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.locations import as_path, as_paths
 from tfrtool.storage.opening import open_regular
@@ -42,19 +41,20 @@ class Records(Sequence[Record]):
     """
 
     def __init__(self, shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> None:
-        """Open shards.
-
-        Args:
-            shards: the files, in order.
+        """Open shards, in order.
 
         Raises:
             ShardError: one of them can't be read, or is compressed.
             CorruptShardError: the framing of one is damaged.
         """
-        self._paths = as_paths(shards)
-        self._open()
+        self.__setstate__({"paths": as_paths(shards)})
 
-    def _open(self) -> None:
+    def __getstate__(self) -> dict[str, Any]:
+        # Neither open files nor indices travel: a worker reads the indices that were kept.
+        return {"paths": self._paths}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._paths: tuple[Path, ...] = state["paths"]
         self._offsets: list[array[int]] = load_indices(self._paths)
         self._ends = list(accumulate(len(offsets) - 1 for offsets in self._offsets))
         self._files: dict[int, BinaryIO] = {}
@@ -123,14 +123,6 @@ class Records(Sequence[Record]):
         if hasattr(self, "_files"):
             self.close()
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Neither open files nor indices travel: a worker reads the indices that were kept.
-        return {"paths": self._paths}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._paths = state["paths"]
-        self._open()
-
     def __repr__(self) -> str:
         shards = f"{len(self._paths)} shard{'' if len(self._paths) == 1 else 's'}"
         return f"<{type(self).__name__}: {len(self)} records in {shards}>"
@@ -148,16 +140,17 @@ class Records(Sequence[Record]):
         index = number - (self._ends[shard - 1] if shard else 0)
         path = self._paths[shard]
         try:
-            record = self._record_at(shard, index)
-            if record is None:  # the shard was written to since: what does its own framing say?
+            for _ in range(2):
+                record = self._record_at(shard, index)
+                if record is not None:
+                    return record
+                # The shard was written to since: what does its own framing say?
                 offsets = make_index(path)
-                if len(offsets) == len(self._offsets[shard]):
-                    self._offsets[shard] = offsets
-                    record = self._record_at(shard, index)
+                if len(offsets) != len(self._offsets[shard]):
+                    break
+                self._offsets[shard] = offsets
         except OSError as error:
             raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
-        if record is not None:
-            return record
         raise CorruptShardError(
             "the record is damaged, or the shard was changed after it was opened",
             path=path,
@@ -174,7 +167,12 @@ class Records(Sequence[Record]):
             with open_regular(path, buffering=0) as file:
                 frame = reader_at(file)(size, offset)
         else:
-            frame = reader_at(self._file(shard))(size, offset)
+            if shard not in self._files:
+                # Unbuffered, for it is read in one piece at a place that is named.
+                opened = open_regular(path, buffering=0)
+                if self._files.setdefault(shard, opened) is not opened:
+                    opened.close()  # another thread was faster
+            frame = reader_at(self._files[shard])(size, offset)
         end = size - FOOTER_SIZE
         payload = frame[HEADER_SIZE:end]
         if len(frame) == size and frame.startswith(header(len(payload))):
@@ -182,17 +180,6 @@ class Records(Sequence[Record]):
             if masked_crc32c(payload) == crc:
                 return Record(index=index, offset=offset, payload=payload, payload_crc=crc)
         return None
-
-    def _file(self, shard: int) -> BinaryIO:
-        file = self._files.get(shard)
-        if file is None:
-            # Unbuffered, for it is read in one piece at a place that is named.
-            file = open_regular(self._paths[shard], buffering=0)
-            first = self._files.setdefault(shard, file)
-            if first is not file:  # another thread was faster
-                file.close()
-                file = first
-        return file
 
 
 def open_records(
@@ -216,9 +203,14 @@ def open_records(
     for argument in [shards] if isinstance(shards, str | os.PathLike) else shards:
         as_path(argument)  # and no stream, which locate_shards takes
         found = locate_shards(argument)
-        splits = _by_split(found)
+        folders = found.folders
+        root = folders[0] if len(folders) == 1 else folders[0].parent if folders else None
+        splits: dict[str | None, list[Path]] = {}
+        for one in group_shards(found.paths):
+            name = one.split if root is None else one.split_below(root)
+            splits.setdefault(name, []).extend(one.paths)
         names = {name or "shards of no split" for name in splits}
-        if split is None and found.folders and len(splits) > 1:
+        if split is None and folders and len(splits) > 1:
             raise UsageError(
                 "has several splits",
                 path=argument,
@@ -232,14 +224,3 @@ def open_records(
             "there is no such split", expected=", ".join(sorted(known)), found=repr(split)
         )
     return Records(tuple(paths))
-
-
-def _by_split(found: FoundShards) -> dict[str | None, list[Path]]:
-    """Group shards by their splits, as their names say it, or the folders of a dataset."""
-    folders = found.folders
-    root = folders[0] if len(folders) == 1 else folders[0].parent if folders else None
-    splits: dict[str | None, list[Path]] = {}
-    for one in group_shards(found.paths):
-        name = one.split if root is None else one.split_below(root)
-        splits.setdefault(name, []).extend(one.paths)
-    return splits

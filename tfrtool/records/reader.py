@@ -7,10 +7,15 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from tfrtool.records.compression import Compression, Inflater, detect_compression
+from tfrtool.records.compression import (
+    Compression,
+    Inflater,
+    detect_compression,
+    holds_header,
+)
 from tfrtool.records.crc import MASK_DELTA, crc32c, masked_crc32c
 from tfrtool.records.decoys import describe_content
 from tfrtool.records.framing import (
@@ -25,11 +30,9 @@ from tfrtool.records.framing import (
     FaultKind,
     Record,
 )
-from tfrtool.records.resync import Landing, Patience, find_chain, find_next_record, records_up_to
+from tfrtool.records.resync import Landing, Search
 from tfrtool.records.window import BLOCK_SIZE, LARGE, Source, Window
 from tfrtool.storage.words import take_words
-
-__all__ = ["ReadOptions", "RecordReader", "read_records"]
 
 _FOOTER_AND_HEADER = struct.Struct("<IQI")
 """A payload's CRC, and the length and its CRC of the record that follows."""
@@ -96,8 +99,8 @@ class RecordReader:
             source = self._inflater = Inflater(file, compression)
         self._window = Window(source)
         self._limit = options.max_record_bytes
+        self._search = Search(self._window, self._limit)
         self._verify = options.verify_payload
-        self._patience = Patience()
         self._index = 0
         self._certain = True  # whether `_index` is known to be the index in the file
 
@@ -231,21 +234,13 @@ class RecordReader:
         """Name the compression as the cause where nothing more comes out of it."""
         if self._inflater is None or self._inflater.failure is None:
             return fault
-        return Fault(
-            kind=FaultKind.DECOMPRESSION,
-            offset=fault.offset,
-            record=fault.record,
-            message=self._inflater.failure,
-        )
+        return replace(fault, kind=FaultKind.DECOMPRESSION, message=self._inflater.failure)
 
     def _nothing(self) -> Fault:
+        message = "the file uncompresses to nothing: no records"
         if self._inflater is None:
             message = "the file is empty: it has no bytes and no records"
-            return self._fault(FaultKind.EMPTY, 0, message, in_record=False)
-        fault = self._fault(
-            FaultKind.EMPTY, 0, "the file uncompresses to nothing: no records", in_record=False
-        )
-        return self._lost_to(fault)
+        return self._lost_to(self._fault(FaultKind.EMPTY, 0, message, in_record=False))
 
     def _tail(self, offset: int, held: int) -> Iterator[Fault]:
         """Tell what is wrong with an end that is too short for a header, if anything is."""
@@ -270,7 +265,7 @@ class RecordReader:
         window.load(offset, BLOCK_SIZE)
         head = window.view(offset, min(offset + BLOCK_SIZE, window.end))
         length, stored = HEADER.unpack_from(head)
-        landing = self._find_next(offset, offset + 1)
+        landing = self._search.find_next(offset, offset + 1)
         if landing is None and offset == 0 and self._index == 0:
             return self._lost_to(self._not_tfrecord(head)), None
         if landing is None and not head.strip(b"\0"):
@@ -290,12 +285,12 @@ class RecordReader:
             f"expected at most {self._limit} bytes"
         )
         fault = self._fault(FaultKind.OVERSIZED_LENGTH, offset, message)
-        landing = self._find_next(offset, offset + HEADER_SIZE)
+        landing = self._search.find_next(offset, offset + HEADER_SIZE)
         return fault, landing
 
     def _truncated(self, offset: int, length: int) -> tuple[Fault, Landing | None]:
-        chain = find_chain(self._window, offset + HEADER_SIZE, self._limit, self._patience)
-        landing = None if chain is None else Landing(offset=chain, proven=True)
+        chain = self._search.find_chain(offset + HEADER_SIZE)
+        landing = None if chain is None else Landing(chain, proven=True)
         end = self._window.end if self._size is None else self._size
         message = (
             f"the record is cut short: expected {length + FRAME_SIZE} bytes from here on, "
@@ -316,32 +311,18 @@ class RecordReader:
         end = offset + FRAME_SIZE + length
         window.pinned = offset
         held = window.load(end, HEADER_SIZE)
-        whole = held == 0 or (held >= HEADER_SIZE and self._header_at(end))
-        if not whole and held >= HEADER_SIZE:
+        follows = held >= HEADER_SIZE
+        whole = held == 0 or (follows and holds_header(window.view(end, end + HEADER_SIZE)))
+        if follows and not whole:
             # Two damaged records in a row, or bytes that were put in or taken out of this one?
-            landing = self._find_next(end, end + 1, near=True)
+            landing = self._search.find_next(end, end + 1, near=True)
             whole = landing is not None and landing.proven
-        inside = self._records_inside(offset, end) if whole else None
+        inside = self._search.find_chain_to(offset + HEADER_SIZE, end) if whole else None
         window.pinned = None
-        if inside is not None:
-            return fault, Landing(offset=inside, proven=True)
         if whole:
-            return fault, Landing(offset=end, proven=True)
-        landing = self._find_next(offset, offset + HEADER_SIZE)
+            return fault, Landing(end if inside is None else inside, proven=True)
+        landing = self._search.find_next(offset, offset + HEADER_SIZE)
         return (self._lost_to(fault) if landing is None else fault), landing
-
-    def _records_inside(self, offset: int, end: int) -> int | None:
-        start = offset + HEADER_SIZE
-        return records_up_to(self._window, start, end, self._limit, self._patience)
-
-    def _find_next(self, damaged: int, start: int, *, near: bool = False) -> Landing | None:
-        return find_next_record(
-            self._window, damaged, start, self._limit, self._patience, near=near
-        )
-
-    def _header_at(self, offset: int) -> bool:
-        length, crc = HEADER.unpack(self._window.view(offset, offset + HEADER_SIZE))
-        return bool(masked_crc32c(LENGTH.pack(length)) == crc)
 
     def _not_tfrecord(self, head: bytes) -> Fault:
         content = describe_content(head)

@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tfrtool.errors import (
-    CorruptShardError,
-    ShardError,
-    UsageError,
-    WriteError,
-    os_errors_as,
-    os_reason,
-)
+from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_errors_as
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.crc import extend_crc32c
 from tfrtool.records.framing import CRC, FRAME_SIZE, Fault, Record, header
@@ -28,8 +21,7 @@ from tfrtool.records.window import BLOCK_SIZE
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
-
-__all__ = ["LostRange", "RepairReport", "repair_shard"]
+from tfrtool.storage.progress import OnProgress, Progress, silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,19 +65,19 @@ class RepairReport:
 def repair_shard(
     shard: Location,
     out: str | os.PathLike[str],
-    on_progress: Callable[[int, int], None] | None = None,
+    *,
+    on_progress: OnProgress = silent,
 ) -> RepairReport:
     """Copy all records whose CRCs hold to a new shard, byte for byte and in order.
 
     After damage the next record is found by the CRC of its length and that of its payload, as
-    `read_records` has it. The new shard is compressed as the old one is. It is read back and held
+    `read` has it. The new shard is compressed as the old one is. It is read back and held
     against what was saved before it appears under its name; the old one is never touched.
 
     Args:
         shard: the damaged file, or a binary stream.
         out: the file to write; it must not exist.
-        on_progress: called with the bytes that have been read and their number in all, where the
-            shard is not compressed.
+        on_progress: told of the bytes that have been read, where the shard is not compressed.
 
     Raises:
         UsageError: ``out`` exists.
@@ -97,65 +89,50 @@ def repair_shard(
     path = path_of(source)
     if out.exists() or out.is_symlink():
         raise UsageError("exists already", path=out, hint="repair never writes over a file")
+    lost: list[LostRange] = []
+    faults: list[Fault] = []
+    count = digest = end = 0
     with open_shard(source) as file:
         compression = detect_compression(file)
         reader = RecordReader(file, ReadOptions(compression=compression))
         plain = source is path and compression is Compression.NONE
         total = size_of(source, file) if plain else 0
-        salvage = _Salvage(reader, path, on_progress or (lambda _done, _total: None), total)
         with _appearing(out) as new:
             with _sink(new, compression) as sink:
-                _copy(salvage, sink)
-            if not salvage.count:
-                raise _nothing_saved(path, salvage.faults)
-            _check(Path(new.name), out, salvage)
+                for item in _items(reader, path):
+                    if isinstance(item, Fault):
+                        faults.append(item)
+                        continue
+                    if item.offset > end:
+                        lost.append(LostRange(offset=end, bytes=item.offset - end))
+                    end = item.offset + FRAME_SIZE + len(item.payload)
+                    count += 1
+                    digest = _digest(digest, item)
+                    _copy(item, sink)
+                    if total:
+                        on_progress(Progress(what="repair", done=end, total=total, unit="B"))
+                rest = reader.find_end() - end
+                if rest > 0:
+                    lost.append(LostRange(offset=end, bytes=rest))
+            if not count:
+                what = f"nothing can be saved: {faults[0].message}"
+                raise CorruptShardError(
+                    what, path=path, record=faults[0].record, offset=faults[0].offset
+                )
+            _check(Path(new.name), out, count, digest)
     return RepairReport(
         shard=path,
         out=out,
         compression=compression,
-        records=salvage.count,
-        lost=tuple(salvage.lost),
-        faults=tuple(salvage.faults),
+        records=count,
+        lost=tuple(lost),
+        faults=tuple(faults),
     )
 
 
-class _Salvage:
-    """A pass over a damaged stream that notes what is lost between whole records."""
-
-    def __init__(
-        self, reader: RecordReader, shard: Path, progress: Callable[[int, int], None], total: int
-    ) -> None:
-        self._reader = reader
-        self._shard = shard
-        self._progress = progress
-        self._total = total
-        self.count = 0
-        self.digest = 0
-        self.lost: list[LostRange] = []
-        self.faults: list[Fault] = []
-
-    def records(self) -> Iterator[Record]:
-        end = 0
-        for item in self._items():
-            if isinstance(item, Fault):
-                self.faults.append(item)
-                continue
-            self._lose(end, item.offset)
-            end = item.offset + FRAME_SIZE + len(item.payload)
-            self.count += 1
-            self.digest = _digest(self.digest, item)
-            if self._total:
-                self._progress(end, self._total)
-            yield item
-        self._lose(end, self._reader.find_end())
-
-    def _items(self) -> Iterator[Record | Fault]:
-        with os_errors_as(ShardError, self._shard):
-            yield from self._reader.read()
-
-    def _lose(self, start: int, end: int) -> None:
-        if end > start:
-            self.lost.append(LostRange(offset=start, bytes=end - start))
+def _items(reader: RecordReader, shard: Path) -> Iterator[Record | Fault]:
+    with os_errors_as(ShardError, shard):
+        yield from reader.read()
 
 
 def _digest(digest: int, record: Record) -> int:
@@ -163,80 +140,55 @@ def _digest(digest: int, record: Record) -> int:
     return extend_crc32c(digest, CRC.pack(record.payload_crc))
 
 
-def _nothing_saved(shard: Path, faults: list[Fault]) -> CorruptShardError:
-    first = faults[0]
-    return CorruptShardError(
-        f"nothing can be saved: {first.message}",
-        path=shard,
-        record=first.record,
-        offset=first.offset,
-    )
-
-
 @contextmanager
 def _appearing(out: Path) -> Iterator[BinaryIO]:
     """Give a file to write, which becomes ``out`` if all goes well."""
     try:
-        with new_file(out, replace=False) as file:
+        with (
+            os_errors_as(WriteError, out, "can't be written"),
+            new_file(out, replace=False) as file,
+        ):
             yield file
-    except FileExistsError as error:
-        raise WriteError("appeared while it was written", path=out) from error
-    except OSError as error:
-        raise WriteError(f"can't be written: {os_reason(error)}", path=out) from error
+    except WriteError as error:
+        if isinstance(error.__cause__, FileExistsError):
+            raise WriteError("appeared while it was written", path=out) from error
+        raise
 
 
 @contextmanager
-def _sink(file: BinaryIO, compression: Compression) -> Iterator[Any]:
+def _sink(file: BinaryIO, compression: Compression) -> Iterator[Callable[[Any], object]]:
+    """Give a function that writes to a file, compressed."""
     if compression is Compression.GZIP:
         with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-            yield packed
+            yield packed.write
     elif compression is Compression.ZLIB:
-        deflate = _Deflater(file)
-        yield deflate
-        deflate.finish()
+        deflate = zlib.compressobj()
+        yield lambda data: file.write(deflate.compress(data))
+        file.write(deflate.flush())
     else:
-        yield file
+        yield file.write
     file.flush()
 
 
-class _Deflater:
-    """A file to write to that comes out in the zlib format."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._deflate = zlib.compressobj()
-
-    def write(self, data: bytes) -> None:
-        self._file.write(self._deflate.compress(data))
-
-    def finish(self) -> None:
-        self._file.write(self._deflate.flush())
+def _copy(record: Record, write: Callable[[Any], object]) -> None:
+    write(header(len(record.payload)))
+    payload = memoryview(record.payload)
+    # What a compressor is given at a time, it holds once more.
+    for start in range(0, len(payload), BLOCK_SIZE):
+        write(payload[start : start + BLOCK_SIZE])
+    write(CRC.pack(record.payload_crc))
 
 
-def _copy(salvage: _Salvage, sink: Any) -> None:
-    for record in salvage.records():
-        sink.write(header(len(record.payload)))
-        payload = memoryview(record.payload)
-        # What a compressor is given at a time, it holds once more.
-        for start in range(0, len(payload), BLOCK_SIZE):
-            sink.write(payload[start : start + BLOCK_SIZE])
-        sink.write(CRC.pack(record.payload_crc))
-
-
-def _check(written: Path, out: Path, salvage: _Salvage) -> None:
+def _check(written: Path, out: Path, count: int, digest: int) -> None:
     """Read the new shard back."""
-    records = digest = 0
+    records = found = 0
     failing = os_errors_as(WriteError, out, "can't be read back")
     with failing, open_regular(written, follow=False) as file:
         for item in read_records(file):
             if isinstance(item, Fault):
                 raise WriteError(f"was not written as it should: {item.message}", path=out)
             records += 1
-            digest = _digest(digest, item)
-    if (records, digest) != (salvage.count, salvage.digest):
-        raise WriteError(
-            "was not written as it should",
-            path=out,
-            expected=f"{salvage.count} records",
-            found=records,
-        )
+            found = _digest(found, item)
+    if (records, found) != (count, digest):
+        what = "was not written as it should"
+        raise WriteError(what, path=out, expected=f"{count} records", found=records)

@@ -9,21 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfrtool.records.crc import crc32c, extend_crc32c, mask
 from tfrtool.records.framing import CRC, FOOTER_SIZE, FRAME_SIZE, HEADER, HEADER_SIZE
 from tfrtool.records.window import BLOCK_SIZE, Window
-
-__all__ = [
-    "LOOKAHEAD",
-    "Landing",
-    "Patience",
-    "find_chain",
-    "find_next_record",
-    "record_at",
-    "records_up_to",
-]
 
 LOOKAHEAD = 16 * 1024 * 1024
 """Bytes searched beyond a whole record for a better place to go on from.
@@ -33,9 +23,9 @@ inside the damaged record. The place where the damaged record's own payload CRC 
 """
 
 _LEAST_LOOKAHEAD = 1024
-_PATIENCE = 4 * LOOKAHEAD
+_AT_ONCE = 4 * LOOKAHEAD
 _PASSES = 4
-"""What `Patience` allows: bytes a search, bytes at once, and bytes for each of the stream."""
+"""What `SearchBudget` allows: bytes a search, bytes at once, and bytes for each of the stream."""
 _CANDIDATE = 1024
 """What a look at one header costs, as the bytes without headers that take as long; measured."""
 
@@ -44,8 +34,7 @@ _ZERO_LENGTH = HEADER.pack(0, mask(crc32c(bytes(8))))
 _FOUR_GIB = 1 << 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
+class Landing(NamedTuple):
     """Where to go on after damage.
 
     Attributes:
@@ -58,25 +47,26 @@ class Landing:
     proven: bool
 
 
-class Patience:
-    """How far a search may still look beyond the place that it comes back to.
+class SearchBudget:
+    """How far searches may still look beyond the place that they come back to.
 
     What is looked at there is read again. In a stream with damage everywhere, as a transfer that
     changed its line breaks makes it, all searches to their full length would take time by the
     square of its size. Together they may look at 64 MiB in vain, and at four times the stream.
 
     So it is with headers that are made to mislead, each with a length that reaches far: after so
-    many bytes of payloads whose CRCs don't hold, no more are believed to start a record.
+    many bytes of payloads whose CRCs don't hold (``misled``), no more are believed to start a
+    record.
     """
 
     def __init__(self) -> None:
         """Begin at the start of a stream."""
         self._spent = 0
-        self._misled = 0
+        self.misled = 0
 
     def reach(self, offset: int) -> int:
         """Return how many bytes a search from ``offset`` on may look at in vain."""
-        left = _PATIENCE + _PASSES * offset - self._spent
+        left = _AT_ONCE + _PASSES * offset - self._spent
         return min(max(left, _LEAST_LOOKAHEAD), LOOKAHEAD)
 
     def spend(self, size: int, candidates: int) -> None:
@@ -85,197 +75,167 @@ class Patience:
 
     def trusts(self, offset: int) -> bool:
         """Return whether a header at ``offset`` may still be taken for a record's."""
-        return self._misled <= _PATIENCE + _PASSES * offset
-
-    def mislead(self, size: int) -> None:
-        """Note that a payload of ``size`` bytes did not fit its CRC."""
-        self._misled += size
+        return self.misled <= _AT_ONCE + _PASSES * offset
 
 
-def headers(data: bytes, start: int) -> Iterator[int]:
-    """Yield every position in ``data`` from ``start`` on where a length and its CRC stand.
-
-    Lengths of 4 GiB and more are not looked for.
-    """
+def headers(data: bytes) -> Iterator[int]:
+    """Yield every position in ``data`` where a length below 4 GiB and its CRC stand."""
     last = len(data) - HEADER_SIZE
-    for zeros in _ZEROS.finditer(data, start):
+    for zeros in _ZEROS.finditer(data):
         first, end = zeros.span()
         # The lower half of the length is not zero, so the run starts within or behind it ...
-        for position in range(max(first - 4, start), min(first, end - 7, last + 1)):
+        for position in range(max(first - 4, 0), min(first, end - 7, last + 1)):
             length, crc = HEADER.unpack_from(data, position)
             if length < _FOUR_GIB and mask(crc32c(data[position : position + 8])) == crc:
                 yield position
         # ... or all of it is zero, and the run ends with it, for its CRC starts with 0x29.
         position = end - 8
-        if start <= position <= last and data.startswith(_ZERO_LENGTH, position):
+        if 0 <= position <= last and data.startswith(_ZERO_LENGTH, position):
             yield position
 
 
-def find_next_record(
-    window: Window,
-    damaged: int,
-    start: int,
-    limit: int,
-    patience: Patience,
-    *,
-    near: bool = False,
-) -> Landing | None:
-    """Find where to go on after a record whose length can't be believed.
+class Search:
+    """Searches in one stream, for records of up to ``limit`` bytes."""
 
-    Args:
-        window: the stream.
-        damaged: where the damaged record's header starts.
-        start: the first offset to look at, above ``damaged``.
-        limit: the longest payload to believe in, in bytes.
-        patience: how far to look for the end of the damaged record beyond a whole one.
-        near: whether to look no further than that, even if there is no whole one.
+    def __init__(self, window: Window, limit: int) -> None:
+        """Begin at the start of a stream."""
+        self._window = window
+        self._limit = limit
+        self._budget = SearchBudget()
 
-    Returns:
-        The end of the damaged record, where that can be proven; else the next whole record; None
-        where there is neither. The window still holds the bytes from there on.
-    """
-    body = damaged + HEADER_SIZE
-    crc, covered = 0, body  # the CRC of the stream from `body` to `covered`
-    first: int | None = None
-    position = start
-    candidates = 0  # those looked at in vain
-    reach = patience.reach(damaged)
-    last = start + reach if near else None  # the last offset to look at, once that is known
-    outer = window.pinned
-    try:
-        while last is None or position <= last:
-            kept = (outer, covered, first)
-            window.pinned = min(offset for offset in kept if offset is not None)
-            held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
-            for place in headers(window.view(position, position + held), 0):
-                candidate = position + place
-                if last is not None and candidate > last:
+    def find_next(self, damaged: int, start: int, *, near: bool = False) -> Landing | None:
+        """Find where to go on after a record whose length can't be believed.
+
+        Args:
+            damaged: where the damaged record's header starts.
+            start: the first offset to look at, above ``damaged``.
+            near: whether to look no further than for the end of the damaged record, even if there
+                is no whole one.
+
+        Returns:
+            The end of the damaged record, where that can be proven; else the next whole record;
+            None where there is neither. The window still holds the bytes from there on.
+        """
+        window = self._window
+        body = damaged + HEADER_SIZE
+        crc, covered = 0, body  # the CRC of the stream from `body` to `covered`
+        first: int | None = None
+        position = start
+        candidates = 0  # those looked at in vain
+        reach = self._budget.reach(damaged)
+        last = start + reach if near else None  # the last offset to look at, once that is known
+        outer = window.pinned
+        try:
+            while last is None or position <= last:
+                kept = (outer, covered, first)
+                window.pinned = min(offset for offset in kept if offset is not None)
+                held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
+                for place in headers(window.view(position, position + held)):
+                    candidate = position + place
+                    if last is not None and candidate > last:
+                        break
+                    candidates += near or first is not None
+                    if candidate - FOOTER_SIZE >= body:
+                        upto = candidate - FOOTER_SIZE
+                        crc = extend_crc32c(crc, window.view(covered, upto))
+                        covered = upto
+                        # Should the payload start with a record, then that record's length and its
+                        # CRC are the 8 bytes of a payload and their CRC, too.
+                        if mask(crc) == CRC.unpack(window.view(upto, candidate))[0] and (
+                            candidate - body != HEADER_SIZE or self._record_at(candidate)
+                        ):
+                            return Landing(candidate, proven=True)
+                    if first is None and self._record_at(candidate):
+                        first = candidate
+                        last = candidate + reach if last is None else last
+                if held < BLOCK_SIZE:
+                    end = window.end
+                    if end - FOOTER_SIZE >= body and (last is None or end <= last):
+                        crc = extend_crc32c(crc, window.view(covered, end - FOOTER_SIZE))
+                        if mask(crc) == CRC.unpack(window.view(end - FOOTER_SIZE, end))[0]:
+                            return Landing(end, proven=True)
                     break
-                candidates += near or first is not None
-                if candidate - FOOTER_SIZE >= body:
-                    upto = candidate - FOOTER_SIZE
-                    crc = extend_crc32c(crc, window.view(covered, upto))
-                    covered = upto
-                    # Should the payload start with a record, then that record's length and its CRC
-                    # are the 8 bytes of a payload and their CRC, too.
-                    if mask(crc) == CRC.unpack(window.view(upto, candidate))[0] and (
-                        candidate - body != HEADER_SIZE
-                        or record_at(window, candidate, limit, patience)
-                    ):
-                        return Landing(offset=candidate, proven=True)
-                if first is None and record_at(window, candidate, limit, patience):
-                    first = candidate
-                    last = candidate + reach if last is None else last
-            if held < BLOCK_SIZE:
-                end = window.end
-                if end - FOOTER_SIZE >= body and (last is None or end <= last):
-                    crc = extend_crc32c(crc, window.view(covered, end - FOOTER_SIZE))
-                    if mask(crc) == CRC.unpack(window.view(end - FOOTER_SIZE, end))[0]:
-                        return Landing(offset=end, proven=True)
-                break
-            # A header may lie across the edge of the block.
-            position += held - (HEADER_SIZE - 1)
-            if position - FOOTER_SIZE > covered:
-                crc = extend_crc32c(crc, window.view(covered, position - FOOTER_SIZE))
-                covered = position - FOOTER_SIZE
-    finally:
-        window.pinned = outer
-    patience.spend(covered - (start if first is None or near else first), candidates)
-    return None if first is None else Landing(offset=first, proven=False)
+                # A header may lie across the edge of the block.
+                position += held - (HEADER_SIZE - 1)
+                if position - FOOTER_SIZE > covered:
+                    crc = extend_crc32c(crc, window.view(covered, position - FOOTER_SIZE))
+                    covered = position - FOOTER_SIZE
+        finally:
+            window.pinned = outer
+        vain = covered - (start if first is None or near else first)
+        self._budget.spend(vain, candidates)
+        return None if first is None else Landing(first, proven=False)
 
+    def find_chain(self, start: int) -> int | None:
+        """Find the first of a chain of whole records that ends where the stream ends.
 
-def find_chain(window: Window, start: int, limit: int, patience: Patience) -> int | None:
-    """Find the first of a chain of whole records that ends where the stream ends.
+        After a record whose length reaches beyond the end, whole records are its neighbours, if
+        bytes were taken out of the stream; or a part of its payload, if the stream was cut. Only
+        the former lead up to the very end. A chain of 16 MiB is believed without going on to it.
 
-    After a record whose length reaches beyond the end, whole records are its neighbours, if bytes
-    were taken out of the stream; or a part of its payload, if the stream was cut. Only the former
-    lead up to the very end. A chain of 16 MiB is believed without going on to the end.
-
-    Args:
-        window: the stream.
-        start: the first offset to look at.
-        limit: the longest payload to believe in, in bytes.
-        patience: how often to be misled.
-
-    Returns:
-        Where the chain starts, or None. The window still holds the bytes from there on.
-    """
-    search = _Search(limit, patience)
-    position = start
-    try:
-        while True:
-            held = window.load(position, BLOCK_SIZE)
-            for place in headers(window.view(position, window.end), 0):
-                window.pinned = position + place
-                if _chain_reaches(window, position + place, None, search):
-                    return position + place
+        Returns:
+            Where the chain starts, or None. The window still holds the bytes from there on.
+        """
+        window, seen = self._window, set[int]()
+        position = start
+        try:
+            while True:
+                held = window.load(position, BLOCK_SIZE)
+                for place in headers(window.view(position, window.end)):
+                    window.pinned = position + place
+                    if self._chain_reaches(position + place, None, seen):
+                        return position + place
+                window.pinned = None
+                if held < BLOCK_SIZE:
+                    return None
+                position += held - (HEADER_SIZE - 1)
+        finally:
             window.pinned = None
-            if held < BLOCK_SIZE:
-                return None
-            position += held - (HEADER_SIZE - 1)
-    finally:
-        window.pinned = None
 
+    def find_chain_to(self, start: int, end: int) -> int | None:
+        """Find the first of a chain of whole records that ends at ``end`` exactly.
 
-def records_up_to(
-    window: Window, start: int, end: int, limit: int, patience: Patience
-) -> int | None:
-    """Find the first of a chain of whole records that ends at ``end`` exactly.
+        Where bytes were taken out of a payload, its length reaches into the records that follow
+        it, and may end between two of them by chance. Records that a payload holds can't do that:
+        the payload's own CRC stands between them and its end. The window must hold all from
+        ``start`` on.
+        """
+        seen = set[int]()
+        for place in headers(self._window.view(start, end)):
+            if self._chain_reaches(start + place, end, seen):
+                return start + place
+        return None
 
-    Where bytes were taken out of a payload, its length reaches into the records that follow it,
-    and may end between two of them by chance. Records that a payload holds can't do that: the
-    payload's own CRC stands between them and its end. The window must hold all from ``start`` on.
-    """
-    search = _Search(limit, patience)
-    for place in headers(window.view(start, end), 0):
-        if _chain_reaches(window, start + place, end, search):
-            return start + place
-    return None
+    def _chain_reaches(self, first: int, end: int | None, seen: set[int]) -> bool:
+        """Return whether whole records follow each other from ``first`` to ``end``.
 
+        None is the end of the stream, or 16 MiB on. Offsets that were visited lead nowhere.
+        """
+        window, offset = self._window, first
+        while offset not in seen and (end is None or offset < end):
+            if end is None and (offset > first + LOOKAHEAD or window.load(offset, 1) == 0):
+                return True
+            if not self._record_at(offset):
+                return False
+            seen.add(offset)
+            length, _ = HEADER.unpack_from(window.buffer, offset - window.start)
+            offset += FRAME_SIZE + length
+        return offset == end
 
-class _Search:
-    """What the looks at many chains have in common."""
-
-    def __init__(self, limit: int, patience: Patience) -> None:
-        self.limit = limit
-        self.patience = patience
-        self.seen: set[int] = set()  # offsets that were visited: they lead nowhere
-
-
-def _chain_reaches(window: Window, first: int, end: int | None, search: _Search) -> bool:
-    """Return whether whole records follow each other from ``first`` to ``end``.
-
-    Args:
-        window: the stream.
-        first: where the first of them starts.
-        end: where the last of them ends; None is the end of the stream, or 16 MiB on.
-        search: what to believe in, and what was found before.
-    """
-    offset = first
-    while offset not in search.seen and (end is None or offset < end):
-        if end is None and (offset > first + LOOKAHEAD or window.load(offset, 1) == 0):
-            return True
-        if not record_at(window, offset, search.limit, search.patience):
+    def _record_at(self, offset: int) -> bool:
+        """Return whether a whole record, both CRCs included, starts at ``offset``."""
+        window = self._window
+        if window.load(offset, HEADER_SIZE) < HEADER_SIZE or not self._budget.trusts(offset):
             return False
-        search.seen.add(offset)
-        length, _ = HEADER.unpack_from(window.buffer, offset - window.start)
-        offset += FRAME_SIZE + length
-    return offset == end
-
-
-def record_at(window: Window, offset: int, limit: int, patience: Patience) -> bool:
-    """Return whether a whole record, both CRCs included, starts at ``offset``."""
-    if window.load(offset, HEADER_SIZE) < HEADER_SIZE or not patience.trusts(offset):
+        length, crc = HEADER.unpack_from(window.buffer, offset - window.start)
+        if mask(crc32c(window.view(offset, offset + 8))) != crc or length > self._limit:
+            return False
+        size = FRAME_SIZE + length
+        held = window.load(offset, size)
+        if held >= size:
+            end = offset + HEADER_SIZE + length
+            stored = CRC.unpack(window.view(end, end + FOOTER_SIZE))[0]
+            if mask(crc32c(window.view(offset + HEADER_SIZE, end))) == stored:
+                return True
+        self._budget.misled += min(held, size)
         return False
-    length, crc = HEADER.unpack_from(window.buffer, offset - window.start)
-    if mask(crc32c(window.view(offset, offset + 8))) != crc or length > limit:
-        return False
-    size = FRAME_SIZE + length
-    held = window.load(offset, size)
-    if held >= size:
-        end = offset + HEADER_SIZE + length
-        stored = CRC.unpack(window.view(end, end + FOOTER_SIZE))[0]
-        if mask(crc32c(window.view(offset + HEADER_SIZE, end))) == stored:
-            return True
-    patience.mislead(min(held, size))
-    return False

@@ -32,13 +32,14 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     """
     from tfrtool.errors import printable
     from tfrtool.records.count import count_shard
+    from tfrtool.records.stream import path_of
 
     outcome, total = Outcome.FINE, 0
     sources = sources_of(shards)
     for source in sources:
         count = count_shard(source)
         total += count.records
-        name = printable(str(count.shard))
+        name = printable(str(path_of(source)))
         for fault in count.faults[:1]:
             outcome = Outcome.DAMAGE
             more = f" (and {len(count.faults) - 1:,} more)" if len(count.faults) > 1 else ""

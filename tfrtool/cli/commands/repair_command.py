@@ -34,11 +34,8 @@ def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
     from tfrtool.records.repair import repair_shard
 
     with Bars(unit="B") as bars:
-        report = repair_shard(
-            standard_input() if shard == "-" else shard,
-            out,
-            lambda done, total: bars.show("repair", done, total),
-        )
+        source = standard_input() if shard == "-" else shard
+        report = repair_shard(source, out, on_progress=bars)
     if as_json:
         emit_json(repair_json(report))
     else:

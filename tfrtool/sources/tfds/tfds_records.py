@@ -9,9 +9,9 @@ from typing import BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.examples.example import Feature, Value, decode_example
+from tfrtool.records.count import reader_at
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import CRC, HEADER, HEADER_SIZE, LENGTH, MAX_RECORD_BYTES, Fault
-from tfrtool.records.hops import reader_at
 from tfrtool.records.reader import read_records
 from tfrtool.sources.items import Item
 from tfrtool.storage.opening import open_regular

@@ -11,7 +11,7 @@ from tests.records.test_damage import assert_only_lost, flip
 from tfrtool.records import resync
 from tfrtool.records.crc import crc32c, extend_crc32c
 from tfrtool.records.framing import HEADER_SIZE, frame, header
-from tfrtool.records.resync import LOOKAHEAD, Patience
+from tfrtool.records.resync import LOOKAHEAD, SearchBudget
 
 
 @pytest.fixture
@@ -70,16 +70,16 @@ def test_much_damage_does_not_hide_the_end_of_a_record(looks: list[int]) -> None
     assert looks
 
 
-def test_patience_comes_back_with_the_stream() -> None:
+def test_the_budget_grows_with_the_stream() -> None:
     """Searches are long at first, short when many were in vain, and long again further on."""
-    patience = Patience()
-    assert patience.reach(0) == LOOKAHEAD
-    patience.spend(5 * LOOKAHEAD, 0)
-    assert 0 < patience.reach(0) < 10_000
-    assert 0 < patience.reach(LOOKAHEAD // 4) < 10_000
-    assert patience.reach(LOOKAHEAD) == LOOKAHEAD
-    patience.spend(0, 1 << 20)
-    assert patience.reach(LOOKAHEAD) < 10_000
+    budget = SearchBudget()
+    assert budget.reach(0) == LOOKAHEAD
+    budget.spend(5 * LOOKAHEAD, 0)
+    assert 0 < budget.reach(0) < 10_000
+    assert 0 < budget.reach(LOOKAHEAD // 4) < 10_000
+    assert budget.reach(LOOKAHEAD) == LOOKAHEAD
+    budget.spend(0, 1 << 20)
+    assert budget.reach(LOOKAHEAD) < 10_000
 
 
 def test_misleading_headers_cost_no_square_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_misleading_headers_cost_no_square_of_time(monkeypatch: pytest.MonkeyPat
         return crc32c(data)
 
     monkeypatch.setattr(resync, "crc32c", counted)
-    monkeypatch.setattr(resync, "_PATIENCE", 1_000_000)
+    monkeypatch.setattr(resync, "_AT_ONCE", 1_000_000)
     count = 4000
     hostile = header(12 * count) * count + b"x" * (12 * count + 16)
     reading = read(frame(b"first") + b"damaged header" + hostile + frame(b"last"))
@@ -103,7 +103,7 @@ def test_misleading_headers_cost_no_square_of_time(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_few_misleading_headers_cost_no_record() -> None:
-    """As long as patience lasts, the record behind them is found."""
+    """As long as the budget lasts, the record behind them is found."""
     hostile = header(2000) * 100 + b"x" * 2016
     reading = read(frame(b"first") + b"damaged header" + hostile + frame(b"last"))
     assert reading.payloads == [b"first", b"last"]
