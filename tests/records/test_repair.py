@@ -20,6 +20,7 @@ from tfrtool.records import repair
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.records.repair import LostRange, RepairReport, repair_shard
+from tfrtool.storage.progress import Progress
 
 PAYLOADS = [b"first", b"second", b"", b"x" * 100, b"last"]
 
