@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 from tfrtool.inspection.summary.shard_summary import inspect_shard
-from tfrtool.inspection.summary.summary_json import summary_json
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 
@@ -75,7 +74,7 @@ def test_each_shard_has_a_twin() -> None:
 def test_inspection_agrees_with_twin(shard: Path) -> None:
     """Inspection finds the compression, records, payload and faults that the twin tells."""
     twin = twin_of(shard)
-    found = summary_json(inspect_shard(shard))
+    found = inspect_shard(shard).to_json()
     faults = [
         {key: fault[key] for key in ("kind", "offset", "record")} for fault in found["faults"]
     ]

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, inspect_dataset
     from tfrtool.inspection.extract.extract import ExtractOptions, ExtractReport, extract
     from tfrtool.inspection.pictures.contact_sheet import contact_sheet
-    from tfrtool.inspection.schema.shard_schema import InferredSchema, SchemaOptions, infer_schema
-    from tfrtool.inspection.summary.shard_summary import InspectOptions, ShardSummary, inspect_shard
+    from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
+    from tfrtool.inspection.summary.shard_summary import ShardSummary, inspect_shard
     from tfrtool.inspection.verify.verify import VerifyReport, verify
     from tfrtool.loading.augment.augment_options import Augment, parse_augment
     from tfrtool.loading.bench.bench import bench
@@ -110,8 +110,8 @@ _HOMES = {
         "inspect_dataset",
     ),
     "tfrtool.inspection.extract.extract": ("ExtractOptions", "ExtractReport", "extract"),
-    "tfrtool.inspection.schema.shard_schema": ("InferredSchema", "SchemaOptions", "infer_schema"),
-    "tfrtool.inspection.summary.shard_summary": ("InspectOptions", "ShardSummary", "inspect_shard"),
+    "tfrtool.inspection.schema.shard_schema": ("InferredSchema", "infer_schema"),
+    "tfrtool.inspection.summary.shard_summary": ("ShardSummary", "inspect_shard"),
     "tfrtool.inspection.verify.verify": ("VerifyReport", "verify"),
     "tfrtool.loading.augment.augment_options": ("Augment", "parse_augment"),
     "tfrtool.loading.bench.bench": ("bench",),
@@ -183,7 +183,6 @@ __all__ = [
     "FeatureStatistics",
     "Holdout",
     "InferredSchema",
-    "InspectOptions",
     "LoadOptions",
     "LostRange",
     "Misfit",
@@ -206,7 +205,6 @@ __all__ = [
     "Schema",
     "SchemaError",
     "SchemaFold",
-    "SchemaOptions",
     "Shard",
     "ShardError",
     "ShardName",

@@ -124,7 +124,7 @@ def test_errors_become_exit_codes(
 ) -> None:
     """Every error is one line on stderr, and the exit code of its class."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr("tfrtool.inspection.summary.shard_summary.inspect_shard", fail)
@@ -140,7 +140,7 @@ def test_errors_become_exit_codes(
 def test_interrupt(capsys: Capture, monkeypatch: pytest.MonkeyPatch, make_shard: MakeShard) -> None:
     """Ctrl-C ends with exit code 130 and without a traceback."""
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tfrtool.inspection.summary.shard_summary.inspect_shard", interrupt)

@@ -26,7 +26,6 @@ from tests.cli.inspecting import Capture
 from tests.datasets import image_payload
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
-from tfrtool.inspection.summary.summary_json import summary_json
 from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shard
 from tfrtool.records.stream import Stream
 
@@ -132,7 +131,7 @@ def test_any_stream_is_what_its_file_is(
 
     assert said(verify_shard(stream())) == said(verify_shard(path))
     one, other = tfrtool.inspect_shard(stream()), tfrtool.inspect_shard(path)
-    assert {**summary_json(one), "path": ""} == {**summary_json(other), "path": ""}
+    assert {**one.to_json(), "path": ""} == {**other.to_json(), "path": ""}
 
 
 def test_what_came_is_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

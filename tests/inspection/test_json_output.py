@@ -16,11 +16,10 @@ from tests.examples.strategies import feature_maps, int64, string
 from tests.records.strategies import shard_of
 from tfrtool.examples.example import Feature, encode_example
 from tfrtool.examples.schema import Schema
-from tfrtool.inspection.summary.shard_summary import InspectOptions, inspect_shard
+from tfrtool.inspection.summary.shard_summary import inspect_shard
 from tfrtool.inspection.summary.summary_json import (
     fault_json,
     shortest_float,
-    summary_json,
     value_json,
 )
 from tfrtool.records.framing import Fault, FaultKind
@@ -75,7 +74,7 @@ def test_fault() -> None:
 def test_features_and_sample(make_shard: MakeShard) -> None:
     """Features and sample have the contract's keys and values."""
     payload = encode_example({"image": string(JPEG), "label": int64(1)})
-    summary = summary_json(inspect_shard(make_shard([payload, payload]), InspectOptions(limit=1)))
+    summary = inspect_shard(make_shard([payload, payload]), limit=1).to_json()
     image, label = summary["features"]
     wanted = {"name", "dtype", "present", "min_length", "max_length", "content"}
     assert wanted <= image.keys()
@@ -101,7 +100,7 @@ def test_features_and_sample(make_shard: MakeShard) -> None:
 def test_raw(make_shard: MakeShard) -> None:
     """Raw bytes come as Python prints them, with both CRCs as the file stores them."""
     payload = encode_example({"label": int64(1)})
-    summary = summary_json(inspect_shard(make_shard([payload])), raw=True)
+    summary = inspect_shard(make_shard([payload])).to_json(raw=True)
     (sample,) = summary["sample"]
     framed = shard_of([payload])
     assert sample["raw"] == repr(payload)
@@ -111,15 +110,15 @@ def test_raw(make_shard: MakeShard) -> None:
 
 def test_payload_that_is_no_example(make_shard: MakeShard) -> None:
     """A payload of another kind has no features, and is told as bytes."""
-    (sample,) = summary_json(inspect_shard(make_shard([b"hello world"])))["sample"]
+    (sample,) = inspect_shard(make_shard([b"hello world"])).to_json()["sample"]
     assert sample["features"] is None
     assert sample["payload"] == {"bytes": 11, "content": "text", "text": "hello world"}
 
 
 def test_misfits_and_hidden(make_shard: MakeShard) -> None:
     """What doesn't fit stands with its record, and what a default hides with its feature."""
-    options = InspectOptions(schema=Schema.from_notation(["a:int64=-1", "b:int64"]))
-    summary = summary_json(inspect_shard(make_shard([encode_example({})]), options))
+    schema = Schema.from_notation(["a:int64=-1", "b:int64"])
+    summary = inspect_shard(make_shard([encode_example({})]), schema=schema).to_json()
     (sample,) = summary["sample"]
     assert sample["features"] == {"a": -1}
     (misfit,) = sample["misfits"]
@@ -132,7 +131,7 @@ def test_any_example_is_json(tmp_path_factory: Any, features: dict[str, Feature]
     """Whatever an Example holds, its JSON is strict JSON in ASCII, and reads back the same."""
     path = tmp_path_factory.getbasetemp() / "any.tfrecord"
     path.write_bytes(shard_of([encode_example(features)]))
-    summary = summary_json(inspect_shard(path), raw=True)
+    summary = inspect_shard(path).to_json(raw=True)
     text = json.dumps(summary, allow_nan=False)
     assert text.isascii()
     assert json.loads(text) == summary

@@ -22,7 +22,7 @@ def folded(*payloads: bytes) -> PayloadFold:
 
 
 @pytest.mark.parametrize(
-    ("payloads", "kind", "strangers"),
+    ("payloads", "kind", "unparseable"),
     [
         ([EXAMPLE, TEXT], PayloadKind.EXAMPLE, [1]),
         ([TEXT, EXAMPLE, EXAMPLE], PayloadKind.EXAMPLE, [0]),
@@ -33,13 +33,13 @@ def folded(*payloads: bytes) -> PayloadFold:
         ([], PayloadKind.EMPTY, []),
     ],
 )
-def test_kind(payloads: list[bytes], kind: PayloadKind, strangers: list[int]) -> None:
-    """The first records decide; strangers are kept among Examples, and not elsewhere."""
+def test_kind(payloads: list[bytes], kind: PayloadKind, unparseable: list[int]) -> None:
+    """The first records decide; unparseable are kept among Examples, and not elsewhere."""
     fold = folded(*payloads)
     assert fold.kind is kind
-    assert [fault.record for fault in fold.strangers] == strangers
+    assert [fault.record for fault in fold.unparseable] == unparseable
 
 
-def test_strangers_are_described() -> None:
+def test_unparseable_are_described() -> None:
     """What records hold that are no Examples is told from their bytes."""
     assert folded(TEXT, b"\xff\0", TEXT).described == {"text": 2, "binary": 1}

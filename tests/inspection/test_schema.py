@@ -10,10 +10,10 @@ import pytest
 
 from tests.conftest import SHARED_DATA, MakeShard
 from tests.examples.strategies import float32, int64, string
-from tfrtool.errors import ShardError
+from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import DType, PayloadKind, encode_example
 from tfrtool.inspection.schema import shard_schema as schema_module
-from tfrtool.inspection.schema.shard_schema import SchemaOptions, infer_schema
+from tfrtool.inspection.schema.shard_schema import infer_schema
 from tfrtool.records.framing import FaultKind
 from tfrtool.records.shards import find_shards
 
@@ -45,7 +45,7 @@ def test_processes_find_the_same(make_shard: MakeShard, monkeypatch: pytest.Monk
     ]
     alone = infer_schema(paths)
     monkeypatch.setattr(schema_module, "_WORTH_A_PROCESS", 1)
-    assert infer_schema(paths, SchemaOptions(workers=2)) == alone
+    assert infer_schema(paths, workers=2) == alone
     (x,) = alone.features
     first = {dtype: kind.first for dtype, kind in x.values.items()}
     assert first == {DType.INT64: (str(paths[0]), 0), DType.FLOAT32: (str(paths[0]), 1)}
@@ -66,7 +66,7 @@ def test_processes_find_the_same(make_shard: MakeShard, monkeypatch: pytest.Monk
 def test_sample(make_shard: MakeShard, sample: int, expected: list[int], sampled: bool) -> None:
     """A sample takes the first records of each shard, in shares that differ by one at most."""
     paths = [make_shard(numbered(n, n + 10), f"{n}.tfrecord") for n in (0, 10, 20)]
-    found = infer_schema(paths, SchemaOptions(sample=sample))
+    found = infer_schema(paths, sample=sample)
     assert found.features[0].range.distinct == dict.fromkeys(expected, 1)
     assert (found.records, found.sampled) == (len(expected), sampled)
 
@@ -74,7 +74,7 @@ def test_sample(make_shard: MakeShard, sample: int, expected: list[int], sampled
 def test_sample_smaller_than_the_number_of_shards(make_shard: MakeShard) -> None:
     """Shards that have no share make it a sample, though each that was read was read whole."""
     paths = [make_shard(numbered(n, n + 1), f"{n}.tfrecord") for n in range(3)]
-    found = infer_schema(paths, SchemaOptions(sample=2))
+    found = infer_schema(paths, sample=2)
     assert (found.shards, found.records, found.sampled) == (3, 2, True)
 
 
@@ -147,15 +147,15 @@ def test_missing_file(tmp_path: Path) -> None:
 def test_options_check_themselves() -> None:
     """A sample of nothing and no workers make no sense."""
     for wrong in ({"sample": 0}, {"workers": 0}):
-        with pytest.raises(ValueError, match="at least 1"):
-            SchemaOptions(**wrong)
+        with pytest.raises(UsageError, match="at least 1"):
+            infer_schema([], **wrong)  # type: ignore[arg-type]
 
 
 def test_progress(make_shard: MakeShard) -> None:
     """Each shard is told when it is done."""
     paths = [make_shard([CAT], f"{n}.tfrecord") for n in range(3)]
-    seen: list[tuple[int, int]] = []
-    infer_schema(paths, progress=lambda done, total: seen.append((done, total)))
+    seen: list[tuple[int, int | None]] = []
+    infer_schema(paths, on_progress=lambda now: seen.append((now.done, now.total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.conftest import MakeShard
 from tests.examples.strategies import UNSET, float32, int64, string, tf_sequence
 from tests.records.strategies import offsets_of, shard_of
-from tfrtool.errors import ShardError
+from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import PayloadKind, encode_example
 from tfrtool.examples.schema import Schema
-from tfrtool.inspection.summary.shard_summary import InspectOptions, inspect_shard
+from tfrtool.inspection.summary.shard_summary import inspect_shard
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, FaultKind
 
@@ -59,23 +59,23 @@ def test_gzip(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", [0, 1, 2, 100])
 def test_limit(make_shard: MakeShard, limit: int) -> None:
     """So many records are shown, and all are counted."""
-    summary = inspect_shard(make_shard([CAT, DOG, CAT]), InspectOptions(limit=limit))
+    summary = inspect_shard(make_shard([CAT, DOG, CAT]), limit=limit)
     assert [sample.record.index for sample in summary.sample] == list(range(min(limit, 3)))
     assert summary.records == 3
 
 
 def test_one_record(make_shard: MakeShard) -> None:
     """The record that is asked for is shown, and no other."""
-    summary = inspect_shard(make_shard([CAT, DOG, CAT]), InspectOptions(record=1))
+    summary = inspect_shard(make_shard([CAT, DOG, CAT]), record=1)
     assert [sample.record.payload for sample in summary.sample] == [DOG]
-    assert inspect_shard(make_shard([CAT]), InspectOptions(record=1)).sample == ()
+    assert inspect_shard(make_shard([CAT]), record=1).sample == ()
 
 
 @pytest.mark.parametrize("options", [{"limit": -1}, {"record": -1}])
-def test_impossible_options(options: dict[str, int]) -> None:
+def test_impossible_options(options: dict[str, int], make_shard: MakeShard) -> None:
     """Options that exist can be met."""
-    with pytest.raises(ValueError, match="at least 0"):
-        InspectOptions(**options)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="at least 0"):
+        inspect_shard(make_shard([CAT]), **options)  # type: ignore[arg-type]
 
 
 def test_damage_is_told_and_the_rest_is_read(make_shard: MakeShard) -> None:
@@ -89,7 +89,7 @@ def test_damage_is_told_and_the_rest_is_read(make_shard: MakeShard) -> None:
     assert places(summary.faults) == [("payload-crc", start, 1)]
     assert (summary.records, summary.verified) == (2, True)
     assert [sample.record.index for sample in summary.sample] == [0, 2]
-    unverified = inspect_shard(path, InspectOptions(verify_payload=False))
+    unverified = inspect_shard(path, verify_payload=False)
     assert unverified.records == 3
     assert not unverified.verified
 
@@ -98,7 +98,7 @@ def test_misfits_of_a_schema(make_shard: MakeShard) -> None:
     """Records that don't fit the schema are faults that say which record and why."""
     wrong = encode_example({"image": string(JPEG), "label": string(b"dog")})
     payloads = [CAT, wrong, DOG]
-    summary = inspect_shard(make_shard(payloads), InspectOptions(schema=CATS_VS_DOGS))
+    summary = inspect_shard(make_shard(payloads), schema=CATS_VS_DOGS)
     assert places(summary.faults) == [("parse", offsets_of(payloads)[1], 1)]
     assert "label" in summary.faults[0].message
     assert summary.records == 3
@@ -112,7 +112,7 @@ def test_hidden_defaults(make_shard: MakeShard) -> None:
         encode_example({"label": UNSET, "image": string(JPEG)}),
         encode_example({"label": int64(1)}),
     ]
-    summary = inspect_shard(make_shard(payloads), InspectOptions(schema=CATS_VS_DOGS))
+    summary = inspect_shard(make_shard(payloads), schema=CATS_VS_DOGS)
     assert summary.hidden == {
         "label": (1, 2),
         "image": (3,),
@@ -185,8 +185,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_payloads(scratch: Path, payloads: list[bytes], use: bool) -> None:
     """Whatever the payloads are, they are counted, and nothing fails."""
     scratch.write_bytes(shard_of(payloads))
-    options = InspectOptions(limit=10, schema=CATS_VS_DOGS if use else None)
-    summary = inspect_shard(scratch, options)
+    summary = inspect_shard(scratch, limit=10, schema=CATS_VS_DOGS if use else None)
     assert summary.records == len(payloads)
     assert [sample.record.payload for sample in summary.sample] == payloads
 

@@ -45,7 +45,7 @@ def test_right_description(tf: Any, shared_data: Path, name: str) -> None:
     """With the inferred schema nothing misfits, and the values are TensorFlow's."""
     path = shared_data / "tfrecord" / name
     found = infer_schema([path])
-    by_tf = parse_sequence_by_tf if found.sequences else parse_by_tf
+    by_tf = parse_sequence_by_tf if found.payload is PayloadKind.SEQUENCE_EXAMPLE else parse_by_tf
     for payload in chosen(path):
         ours = parse_by_us(payload, found.schema, PayloadKind.SEQUENCE_EXAMPLE)
         theirs = by_tf(tf, payload, found.schema)
@@ -59,7 +59,7 @@ def test_wrong_descriptions(tf: Any, shared_data: Path, name: str) -> None:
     """A record is refused where TensorFlow refuses it, and has a default where it gives one."""
     path = shared_data / "tfrecord" / name
     found = infer_schema([path])
-    by_tf = parse_sequence_by_tf if found.sequences else parse_by_tf
+    by_tf = parse_sequence_by_tf if found.payload is PayloadKind.SEQUENCE_EXAMPLE else parse_by_tf
     lists = [spec for spec in found.schema if spec.is_list][:1]
     payloads = chosen(path)[:3] + chosen(path)[-2:]
     refused = 0

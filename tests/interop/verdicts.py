@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfrtool.inspection.summary.shard_summary import InspectOptions, ShardSummary, inspect_shard
+from tfrtool.inspection.summary.shard_summary import ShardSummary, inspect_shard
 from tfrtool.records.compression import Compression
 from tfrtool.records.shards import find_shards
 
@@ -46,7 +46,7 @@ class Verdict(tuple[Path, str, str]):
 
 def verdicts(paths: list[Path]) -> Iterator[Verdict]:
     """Yield what both say of each file; TensorFlow is told the right compression."""
-    summaries = [inspect_shard(path, InspectOptions(limit=0)) for path in paths]
+    summaries = [inspect_shard(path, limit=0) for path in paths]
     ours = [_ours(summary) for summary in summaries]
     arguments = [
         f"{_TYPES[summary.shard.compression]}:{summary.shard.path}" for summary in summaries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,11 +11,12 @@ import click
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, emit_page, human_count, warn
 from tfrtool.cli.parameters import INPUT, sources_of
+from tfrtool.cli.progress import Bars
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import ShardError, UsageError
 
 if TYPE_CHECKING:
-    from tfrtool.inspection.schema.shard_schema import InferredSchema, SchemaOptions
+    from tfrtool.inspection.schema.shard_schema import InferredSchema
 
 __all__ = ["inspect_schema_command"]
 
@@ -61,71 +63,56 @@ def inspect_schema_command(
     """
     if as_json and form != _TABLE:
         raise UsageError("--json and --emit exclude each other", hint="--emit json is a schema")
-    from tfrtool.cli.render.schema_text import loss_text, schema_page
-    from tfrtool.engines.processes import cores
-    from tfrtool.inspection.schema.shard_schema import SchemaOptions
-    from tfrtool.inspection.summary.summary_json import schema_json
-
-    options = SchemaOptions(sample=sample, workers=workers or cores())
-    inferred = _infer(shards, options)
-    for loss in inferred.losses:
-        warn(loss_text(loss))
-    complete = not inferred.losses and not inferred.left_out
-    if as_json:
-        emit_json(schema_json(inferred))
-    elif form == _TABLE:
-        emit_page(schema_page(inferred))
-    else:
-        complete &= _emit_source(inferred, form)
-    return Outcome.FINE if complete else Outcome.DAMAGE
-
-
-def _infer(shards: tuple[str, ...], options: SchemaOptions) -> InferredSchema:
-    """Infer the schema, with a progress bar on a terminal."""
+    from tfrtool.cli.render.schema_text import loss_text, notes_of, schema_page
     from tfrtool.inspection.schema.shard_schema import infer_schema
 
-    paths = sources_of(shards)
-    from tfrtool.cli.progress import Bars
+    with Bars() as bars:
+        inferred = infer_schema(
+            sources_of(shards), sample=sample, workers=workers, on_progress=bars
+        )
+    for loss in inferred.losses:
+        warn(loss_text(loss))
+    outcome = Outcome.DAMAGE if inferred.losses or inferred.left_out else Outcome.FINE
+    if as_json:
+        emit_json(inferred.to_json())
+        return outcome
+    if form == _TABLE:
+        emit_page(schema_page(inferred))
+        return outcome
+    notes = notes_of(inferred)
+    for text in notes:
+        warn(text)
+    if form == "python":
+        emit(_python_source(inferred, notes))
+    elif form == "json":
+        emit(json.dumps(inferred.schema.to_json(), indent=2))
+    elif not _emit_tfds(inferred):
+        outcome = Outcome.DAMAGE
+    return outcome
 
-    with Bars("shard") as bars:
-        return infer_schema(paths, options, lambda done, total: bars.show("reading", done, total))
 
-
-def _emit_source(inferred: InferredSchema, form: str) -> bool:
-    """Print the schema for a program; return whether all features are in it."""
-    from tfrtool.cli.render.schema_text import left_out_text, sample_text
+def _python_source(inferred: InferredSchema, notes: Sequence[str]) -> str:
+    from tfrtool.cli.render.schema_text import loss_text
     from tfrtool.examples.python_source import python_source
+
+    records = human_count(inferred.records, "record")
+    shards = human_count(inferred.shards, "shard")
+    lines = [
+        f"From {records} of {shards}, by tfrtool inspect schema.",
+        *(f"{text}.".capitalize() for text in notes),
+        *map(loss_text, inferred.losses),
+    ]
+    return python_source(inferred.features, inferred.records, notes=lines)
+
+
+def _emit_tfds(inferred: InferredSchema) -> bool:
+    """Print features.json; return whether all features are in it."""
     from tfrtool.examples.tfds_features import tfds_features
 
-    if inferred.sampled:
-        warn(sample_text(inferred))
-    if inferred.left_out:
-        warn(left_out_text(inferred))
-    if form == "python":
-        emit(python_source(inferred.features, inferred.records, notes=_notes(inferred)))
-        return True
-    if form == "json":
-        emit(json.dumps(inferred.schema.to_json(), indent=2))
-        return True
     described = tfds_features(inferred.features, inferred.records, labels=not inferred.sampled)
     for name, reason in described.left_out.items():
         warn(f"{name!r} is left out: {reason}")
     if not described.content["featuresDict"]["features"]:
-        raise ShardError("TFDS can be told of none of these features")
+        raise ShardError("TFDS has types for none of these features")
     emit(json.dumps(described.content, indent=2))
     return not described.left_out
-
-
-def _notes(inferred: InferredSchema) -> list[str]:
-    """Return what a description in Python starts with: what it rests on."""
-    from tfrtool.cli.render.schema_text import left_out_text, loss_text, sample_text
-
-    records = human_count(inferred.records, "record")
-    shards = human_count(inferred.shards, "shard")
-    notes = [f"From {records} of {shards}, by tfrtool inspect schema."]
-    if inferred.sampled:
-        notes.append(f"This is {sample_text(inferred)}; others may not fit.")
-    if inferred.left_out:
-        notes.append(f"{left_out_text(inferred)}.".capitalize())
-    notes += [loss_text(loss) for loss in inferred.losses]
-    return notes

@@ -15,7 +15,6 @@ from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
 
 if TYPE_CHECKING:
     from tfrtool.examples.schema import Schema
-    from tfrtool.inspection.summary.shard_summary import ShardSummary
 
 __all__ = ["inspect_shard_command"]
 
@@ -82,20 +81,20 @@ def inspect_shard_command(
     description.
     """
     from tfrtool.cli.render.summary_text import raw_page, raw_text, summary_page
-    from tfrtool.inspection.summary.shard_summary import InspectOptions, inspect_shard
-    from tfrtool.inspection.summary.summary_json import summary_json
+    from tfrtool.inspection.summary.shard_summary import inspect_shard
 
-    options = InspectOptions(
-        limit=limit,
-        record=record,
-        schema=_schema(features, description),
-        verify_payload=not no_payload_crc,
-    )
-    outcome, shown = Outcome.FINE, 0
+    schema = _schema(features, description)
+    outcome, shown = Outcome.FINE, False
     for number, source in enumerate(sources_of(shards)):
-        summary = inspect_shard(source, options)
+        summary = inspect_shard(
+            source,
+            limit=limit,
+            record=record,
+            schema=schema,
+            verify_payload=not no_payload_crc,
+        )
         if as_json:
-            emit_json(summary_json(summary, raw=raw))
+            emit_json(summary.to_json(raw=raw))
         else:
             if number:
                 emit("")
@@ -104,18 +103,14 @@ def inspect_shard_command(
                 emit("")
                 emit_page(raw_page(sample))
                 emit_pieces(raw_text(sample.record.payload))
-        shown += _shows(summary, record)
+        # A record that was asked for may be damaged, which is reported.
+        shown |= bool(summary.sample) or any(fault.record == record for fault in summary.faults)
         outcome = Outcome.DAMAGE if summary.faults else outcome
         if nobody_reads():
             return outcome
     if record is not None and not shown:
         raise ShardError(f"no record {record} in any of these shards", hint="they count from 0")
     return outcome
-
-
-def _shows(summary: ShardSummary, record: int | None) -> bool:
-    """Return whether the record that was asked for is shown, or reported as damaged."""
-    return bool(summary.sample) or any(fault.record == record for fault in summary.faults)
 
 
 def _schema(features: tuple[str, ...], description: str | None) -> Schema | None:

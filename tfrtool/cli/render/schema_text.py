@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from tfrtool.cli.output import human_count
 from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table
+from tfrtool.cli.render.summary_text import PAYLOADS
 from tfrtool.errors import printable
-from tfrtool.examples.example import PayloadKind, is_utf8
+from tfrtool.examples.example import is_utf8
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.examples.wording import (
     conflict_text,
@@ -19,10 +20,9 @@ from tfrtool.examples.wording import (
 )
 from tfrtool.inspection.schema.shard_schema import InferredSchema, ShardLoss
 
-__all__ = ["left_out_text", "loss_text", "sample_text", "schema_page"]
+__all__ = ["loss_text", "notes_of", "schema_page"]
 
 _WIDTH = 80
-_INDENT = "  "
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _LONGEST_VALUES = 36
 _VALUES_LISTED = 20
@@ -32,17 +32,14 @@ _HEAD = ("feature", "dtype", "shape", "present", "values")
 
 def schema_page(inferred: InferredSchema) -> Page:
     """Return what ``inspect schema --emit table`` shows."""
-    kind = "Example"
-    if inferred.payload is PayloadKind.SEQUENCE_EXAMPLE:
-        kind = "SequenceExample"
-    records = human_count(inferred.records, "record")
-    page: list[Block] = [
-        Heading(f"{records} of {human_count(inferred.shards, 'shard')}, tf.train.{kind}")
-    ]
+    records, shards = inferred.records, human_count(inferred.shards, "shard")
+    title = f"{human_count(records, 'record')} of {shards}, {PAYLOADS[inferred.payload]}"
+    page: list[Block] = [Heading(title)]
     if inferred.sampled:
-        page.append(Lines([sample_text(inferred)]))
+        page.append(Lines([_sample_text(inferred)]))
     if inferred.features:
-        page.append(_table(inferred))
+        rows = [_row(feature, records) for feature in inferred.features]
+        page.append(Table(head=_HEAD, rows=rows))
     notes = [line for note in _notes(inferred) for line in _hanging(note)]
     if notes:
         page += [Heading("To note"), Lines(notes)]
@@ -52,14 +49,22 @@ def schema_page(inferred: InferredSchema) -> Page:
     return page
 
 
-def sample_text(inferred: InferredSchema) -> str:
-    """Return that not all records were looked at, and which."""
+def notes_of(inferred: InferredSchema) -> list[str]:
+    """Return why others than the records that were looked at may not fit, a clause each."""
+    notes = []
+    if inferred.sampled:
+        notes.append(f"this is {_sample_text(inferred)}; others may not fit")
+    if inferred.left_out:
+        notes.append(_left_out_text(inferred))
+    return notes
+
+
+def _sample_text(inferred: InferredSchema) -> str:
     share = human_count(inferred.records, "record")
     return f"a sample: {share}, the first of each shard in equal shares"
 
 
-def left_out_text(inferred: InferredSchema) -> str:
-    """Return that some features are not in, and why."""
+def _left_out_text(inferred: InferredSchema) -> str:
     count = human_count(inferred.left_out, "feature")
     return f"there are too many names: {count} of records are not in"
 
@@ -77,16 +82,7 @@ def loss_text(loss: ShardLoss) -> str:
     )
 
 
-def _table(inferred: InferredSchema) -> Table:
-    rows = []
-    for feature in inferred.features:
-        text = values_text(feature)
-        text = text if len(text) <= _LONGEST_VALUES else values_text(feature, brief=True)
-        rows.append((*_cells(feature, inferred.records), text))
-    return Table(head=_HEAD, rows=rows)
-
-
-def _cells(feature: FeatureStatistics, records: int) -> tuple[str, ...]:
+def _row(feature: FeatureStatistics, records: int) -> tuple[str, ...]:
     dtype = "never set" if feature.dtype is None else feature.dtype.value
     size = feature.size(records)
     shape = "[]" if size == 1 else f"[{'*' if size is None else size}]"
@@ -94,11 +90,13 @@ def _cells(feature: FeatureStatistics, records: int) -> tuple[str, ...]:
         shape = lengths_text(feature)
     elif size is None and feature.present and feature.min_length != feature.max_length:
         shape = f"[*] {lengths_text(feature)}"
+    text = values_text(feature)
     return (
         name_text(feature.name),
         "mixed" if feature.conflict else dtype,
         shape,
         "all" if feature.present == records else f"{feature.present:,}",
+        text if len(text) <= _LONGEST_VALUES else values_text(feature, brief=True),
     )
 
 
@@ -112,14 +110,13 @@ def _notes(inferred: InferredSchema) -> Iterator[str]:
             parts.append(
                 "the name is no UTF-8: tf.io takes it as bytes, tf.train.Example refuses the record"
             )
-        text = "; ".join(part for part in parts if part)
-        if text:
+        if text := "; ".join(filter(None, parts)):
             yield f"{name_text(feature.name)}: {text}"
     unset = [f"{name_text(item.name)} {item.unset:,}" for item in inferred.features if item.unset]
     if unset:
         yield f"there without a kind, which counts as missing: {_joined(unset)}"
     if inferred.left_out:
-        yield left_out_text(inferred)
+        yield _left_out_text(inferred)
 
 
 def _histogram(feature: FeatureStatistics) -> list[str]:
@@ -140,8 +137,8 @@ def _joined(items: Iterable[str]) -> str:
 def _hanging(text: str) -> list[str]:
     lines = textwrap.wrap(
         text,
-        _WIDTH - len(_INDENT),
-        subsequent_indent=_INDENT,
+        _WIDTH - 2,
+        subsequent_indent="  ",
         break_on_hyphens=False,
         break_long_words=False,
     )

@@ -10,9 +10,9 @@ from tfrtool.examples.inference import SchemaFold
 from tfrtool.inspection.verify.payload_check import NO_EXAMPLE, PayloadVote
 from tfrtool.records.framing import Fault, FaultKind, Record
 
-__all__ = ["PayloadFold"]
+__all__ = ["EXAMPLES", "PayloadFold"]
 
-_EXAMPLES = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
+EXAMPLES = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 
 
 class PayloadFold:
@@ -20,14 +20,14 @@ class PayloadFold:
 
     Attributes:
         schema: the fold over the payloads that are Examples or SequenceExamples.
-        strangers: the records that are neither, among a majority that is.
+        unparseable: the records that are neither, among a majority that is.
         described: what the first records that are neither hold (`describe_bytes`), and how many
             of them.
     """
 
     def __init__(self, schema: SchemaFold) -> None:
         self.schema = schema
-        self.strangers: list[Fault] = []
+        self.unparseable: list[Fault] = []
         self.described: Counter[str] = Counter()
         self._vote = PayloadVote()
 
@@ -36,11 +36,11 @@ class PayloadFold:
         if self._vote.rejects_examples:
             return False
         kind = self._vote.add(record.payload)
-        if kind is not None and kind not in _EXAMPLES:
+        if kind is not None and kind not in EXAMPLES:
             self.described[describe_bytes(record.payload)] += 1
         fits = self.schema.add(record.payload, index=record.index)
         if not fits:
-            self.strangers.append(
+            self.unparseable.append(
                 Fault(
                     kind=FaultKind.PARSE,
                     offset=record.offset,
@@ -49,15 +49,10 @@ class PayloadFold:
                 )
             )
         if self._vote.rejects_examples:
-            self.strangers.clear()
+            self.unparseable.clear()
         return fits
 
     @property
     def kind(self) -> PayloadKind:
         """What the payloads are."""
         return self._vote.kind(sequences=self.schema.sequences > 0)
-
-    @property
-    def holds_examples(self) -> bool:
-        """Whether the payloads are Examples or SequenceExamples."""
-        return self.kind in _EXAMPLES

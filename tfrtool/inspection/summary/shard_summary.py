@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from tfrtool.errors import UsageError
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.parsing import Parsed, parse_example
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
-from tfrtool.inspection.summary.payloads import PayloadFold
+from tfrtool.inspection.summary.payloads import EXAMPLES, PayloadFold
+from tfrtool.inspection.summary.summary_json import feature_json, value_json
 from tfrtool.records.compression import detect_compression
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
+from tfrtool.storage.plain import plain
 
-__all__ = ["InspectOptions", "Sample", "ShardSummary", "inspect_shard"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InspectOptions:
-    """What to look at.
-
-    Attributes:
-        limit: how many records to parse and show, from the first on.
-        record: the index of the one record to show instead.
-        schema: parse with this; None parses with what is inferred.
-        verify_payload: whether payload CRCs are checked.
-    """
-
-    limit: int = 3
-    record: int | None = None
-    schema: Schema | None = None
-    verify_payload: bool = True
-
-    def __post_init__(self) -> None:
-        if self.limit < 0:
-            raise ValueError(f"limit is at least 0, not {self.limit}")
-        if self.record is not None and self.record < 0:
-            raise ValueError(f"record is at least 0, not {self.record}")
+__all__ = ["Sample", "ShardSummary", "inspect_shard"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +31,32 @@ class Sample:
 
     Attributes:
         record: the record itself.
-        kind: what its payload is.
         parsed: its features, parsed; None where it is neither Example nor SequenceExample.
     """
 
     record: Record
-    kind: PayloadKind
     parsed: Parsed | None
+
+    def to_json(self, *, raw: bool = False) -> dict[str, Any]:
+        """Return it as ``inspect shard --json`` prints it."""
+        record, parsed = self.record, self.parsed
+        data: dict[str, Any] = {
+            "record": record.index,
+            "offset": record.offset,
+            "length": len(record.payload),
+            "features": None,
+        }
+        if parsed is None:
+            data["payload"] = value_json(record.payload)
+        else:
+            data["features"] = {name: value_json(v) for name, v in parsed.values.items()}
+            if parsed.misfits:
+                data["misfits"] = [str(misfit) for misfit in parsed.misfits]
+        if raw:
+            data["raw"] = repr(record.payload)
+            data["length_crc"] = f"{record.length_crc:08x}"
+            data["payload_crc"] = f"{record.payload_crc:08x}"
+        return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,98 +85,107 @@ class ShardSummary:
     faults: tuple[Fault, ...]
     sample: tuple[Sample, ...]
     schema: Schema
-    hidden: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    verified: bool = True
+    hidden: Mapping[str, tuple[int, ...]]
+    verified: bool
+
+    def to_json(self, *, raw: bool = False) -> dict[str, Any]:
+        """Return the object that ``inspect shard --json`` prints for a shard.
+
+        Args:
+            raw: whether each record of the sample comes with its serialized bytes and its CRCs.
+        """
+        return {
+            **plain(self.shard),
+            "records": self.records,
+            "payload": self.payload.value,
+            "payload_bytes": self.payload_bytes,
+            "features": [feature_json(feature) for feature in self.features],
+            "faults": plain(self.faults),
+            "hidden_by_default": [
+                {"name": name, "records": list(indices)} for name, indices in self.hidden.items()
+            ],
+            "sample": [sample.to_json(raw=raw) for sample in self.sample],
+        }
 
 
-def inspect_shard(shard: Location, options: InspectOptions = InspectOptions()) -> ShardSummary:
-    """Read the whole of a shard, and tell what is in it.
+def inspect_shard(
+    shard: Location,
+    *,
+    limit: int = 3,
+    record: int | None = None,
+    schema: Schema | None = None,
+    verify_payload: bool = True,
+) -> ShardSummary:
+    """Read the whole of a shard, and return what is in it.
 
     Memory is bounded by the longest record and by the records that are shown.
 
     Args:
         shard: a file, or a binary stream.
-        options: what to look at.
+        limit: how many records to parse and show, from the first on.
+        record: the index of the one record to show instead.
+        schema: parse with this; None parses with what is inferred.
+        verify_payload: whether payload CRCs are checked.
 
     Raises:
         ShardError: the file can't be opened or read. Damage is no error: it is in the faults.
+        UsageError: a number is negative.
     """
+    if limit < 0 or (record is not None and record < 0):
+        raise UsageError("limit and record are at least 0", found=f"{limit} and {record}")
     source = as_source(shard)
-    inspection = _Inspection(options)
+    payloads = PayloadFold(SchemaFold())
+    records = size = 0
+    faults: list[Fault] = []
+    shown: list[Record] = []
+    hidden: dict[str, array[int]] = {}
     with open_shard(source) as file:
         compression = detect_compression(file)
-        reading = ReadOptions(compression=compression, verify_payload=options.verify_payload)
-        inspection.read(read_records(file, reading))
-        size = size_of(source, file)
-    return inspection.summary(Shard(path=path_of(source), bytes=size, compression=compression))
-
-
-class _Inspection:
-    """A fold over the records and faults of one shard."""
-
-    def __init__(self, options: InspectOptions) -> None:
-        self._options = options
-        self._payloads = PayloadFold(SchemaFold())
-        self._records = 0
-        self._bytes = 0
-        self._faults: list[Fault] = []
-        self._shown: list[Record] = []
-        self._hidden: dict[str, array[int]] = {}
-
-    def read(self, items: Iterable[Record | Fault]) -> None:
-        """Take in a shard."""
-        options, add = self._options, self._payloads.add
-        for item in items:
+        reading = ReadOptions(compression=compression, verify_payload=verify_payload)
+        for item in read_records(file, reading):
             if isinstance(item, Fault):
-                self._faults.append(item)
+                faults.append(item)
                 continue
-            self._records += 1
-            self._bytes += len(item.payload)
-            if item.index == options.record or (
-                options.record is None and len(self._shown) < options.limit
-            ):
-                self._shown.append(item)
-            if add(item) and options.schema is not None:
-                self._fit(item, options.schema)
-
-    def _fit(self, record: Record, schema: Schema) -> None:
-        parsed = parse_example(decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE), schema)
-        if parsed.misfits:
-            reasons = "; ".join(map(str, parsed.misfits))
-            self._faults.append(_misfit(record, reasons))
-        for name in parsed.defaulted:
-            self._hidden.setdefault(name, array("Q")).append(record.index)
-
-    def summary(self, shard: Shard) -> ShardSummary:
-        payloads = self._payloads
-        examples = payloads.holds_examples
-        faults = [*self._faults, *(payloads.strangers if examples else ())]
-        schema = self._options.schema
-        if schema is None:
-            schema = payloads.schema.schema() if examples else Schema(())
-        return ShardSummary(
-            shard=shard,
-            records=self._records,
-            payload=payloads.kind,
-            payload_bytes=self._bytes,
-            features=payloads.schema.features() if examples else (),
-            faults=tuple(sorted(faults, key=lambda fault: fault.offset)),
-            sample=tuple(_sample(record, payloads.kind, schema) for record in self._shown),
-            schema=schema,
-            hidden={name: tuple(indices) for name, indices in self._hidden.items()},
-            verified=self._options.verify_payload,
-        )
-
-
-def _misfit(record: Record, reason: str) -> Fault:
-    return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=reason)
+            records += 1
+            size += len(item.payload)
+            if item.index == record or (record is None and len(shown) < limit):
+                shown.append(item)
+            if payloads.add(item) and schema is not None:
+                example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
+                parsed = parse_example(example, schema)
+                if parsed.misfits:
+                    faults.append(
+                        Fault(
+                            kind=FaultKind.PARSE,
+                            offset=item.offset,
+                            record=item.index,
+                            message="; ".join(map(str, parsed.misfits)),
+                        )
+                    )
+                for name in parsed.defaulted:
+                    hidden.setdefault(name, array("Q")).append(item.index)
+        found = Shard(path=path_of(source), bytes=size_of(source, file), compression=compression)
+    kind, examples = payloads.kind, payloads.kind in EXAMPLES
+    faults += payloads.unparseable if examples else ()
+    if schema is None:
+        schema = payloads.schema.schema() if examples else Schema(())
+    return ShardSummary(
+        shard=found,
+        records=records,
+        payload=kind,
+        payload_bytes=size,
+        features=payloads.schema.features() if examples else (),
+        faults=tuple(sorted(faults, key=lambda fault: fault.offset)),
+        sample=tuple(Sample(record=one, parsed=_parsed(one, kind, schema)) for one in shown),
+        schema=schema,
+        hidden={name: tuple(indices) for name, indices in hidden.items()},
+        verified=verify_payload,
+    )
 
 
-def _sample(record: Record, payload: PayloadKind, schema: Schema) -> Sample:
-    if payload not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
-        return Sample(record=record, kind=payload, parsed=None)
+def _parsed(record: Record, kind: PayloadKind, schema: Schema) -> Parsed | None:
     try:
-        example = decode_example(record.payload, payload)
+        example = decode_example(record.payload, kind) if kind in EXAMPLES else None
     except ValueError:
-        return Sample(record=record, kind=PayloadKind.UNKNOWN, parsed=None)
-    return Sample(record=record, kind=payload, parsed=parse_example(example, schema))
+        return None
+    return None if example is None else parse_example(example, schema)

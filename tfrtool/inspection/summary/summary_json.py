@@ -1,4 +1,4 @@
-"""Summaries as plain JSON values, with the keys that the command line promises."""
+"""Values and features as JSON values, as every command prints them."""
 
 from __future__ import annotations
 
@@ -12,55 +12,27 @@ from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import is_utf8
 from tfrtool.examples.parsing import ParsedValue
 from tfrtool.examples.statistics import FeatureStatistics
-from tfrtool.inspection.summary.shard_summary import Sample, ShardSummary
 from tfrtool.records.framing import Fault
+from tfrtool.storage.plain import plain
 
 if TYPE_CHECKING:
-    # At run time they would bring processes and compression, which cost 20 ms.
-    from tfrtool.inspection.schema.shard_schema import InferredSchema
+    # At run time it would bring compression, which costs 20 ms.
     from tfrtool.records.repair import RepairReport
 
 __all__ = [
     "fault_json",
+    "feature_json",
     "repair_json",
-    "schema_json",
     "shortest_float",
-    "summary_json",
     "value_json",
+    "values_json",
 ]
-
-
-def summary_json(summary: ShardSummary, *, raw: bool = False) -> dict[str, Any]:
-    """Return the object that ``inspect shard --json`` prints for a shard.
-
-    Args:
-        summary: what the shard holds.
-        raw: whether each record of the sample comes with its serialized bytes and its CRCs.
-    """
-    return {
-        "path": printable(str(summary.shard.path)),
-        "bytes": summary.shard.bytes,
-        "compression": summary.shard.compression.value,
-        "records": summary.records,
-        "payload": summary.payload.value,
-        "payload_bytes": summary.payload_bytes,
-        "features": [_feature_json(feature) for feature in summary.features],
-        "faults": [fault_json(fault) for fault in summary.faults],
-        "hidden_by_default": [
-            {"name": name, "records": list(indices)} for name, indices in summary.hidden.items()
-        ],
-        "sample": [_sample_json(sample, raw) for sample in summary.sample],
-    }
 
 
 def fault_json(fault: Fault) -> dict[str, Any]:
     """Return a fault as every command's ``--json`` prints it."""
-    return {
-        "kind": fault.kind.value,
-        "offset": fault.offset,
-        "record": fault.record,
-        "message": fault.message,
-    }
+    data: dict[str, Any] = plain(fault)
+    return data
 
 
 def repair_json(report: RepairReport) -> dict[str, Any]:
@@ -75,10 +47,11 @@ def repair_json(report: RepairReport) -> dict[str, Any]:
     }
 
 
-def _feature_json(feature: FeatureStatistics) -> dict[str, Any]:
+def feature_json(feature: FeatureStatistics) -> dict[str, Any]:
+    """Return what was seen of a feature, but for its values."""
     data: dict[str, Any] = {
         "name": feature.name,
-        "dtype": None if feature.dtype is None else feature.dtype.value,
+        "dtype": plain(feature.dtype),
         "present": feature.present,
         "min_length": feature.min_length,
         "max_length": feature.max_length,
@@ -92,31 +65,9 @@ def _feature_json(feature: FeatureStatistics) -> dict[str, Any]:
     return data
 
 
-def schema_json(inferred: InferredSchema) -> dict[str, Any]:
-    """Return the object that ``inspect schema --json`` prints."""
-    return {
-        "shards": inferred.shards,
-        "records": inferred.records,
-        "payload": inferred.payload.value,
-        "sampled": inferred.sampled,
-        "features": [_feature_json(item) | _values_json(item) for item in inferred.features],
-        "duplicates": inferred.duplicates,
-        "left_out": inferred.left_out,
-        "losses": [
-            {
-                "path": printable(str(loss.path)),
-                "payload": loss.payload.value,
-                "count": loss.count,
-                "faults": [fault_json(fault) for fault in loss.faults],
-            }
-            for loss in inferred.losses
-        ],
-    }
-
-
-def _values_json(feature: FeatureStatistics) -> dict[str, Any]:
-    found = feature.range
-    distinct = found.distinct
+def values_json(feature: FeatureStatistics) -> dict[str, Any]:
+    """Return what a feature's values are."""
+    found, distinct = feature.range, feature.range.distinct
     data: dict[str, Any] = {
         "min": None if found.minimum is None else value_json(found.minimum),
         "max": None if found.maximum is None else value_json(found.maximum),
@@ -134,27 +85,6 @@ def _values_json(feature: FeatureStatistics) -> dict[str, Any]:
         }
     if not is_utf8(feature.key):
         data["name_hex"] = feature.key.hex()
-    return data
-
-
-def _sample_json(sample: Sample, raw: bool) -> dict[str, Any]:
-    record = sample.record
-    data: dict[str, Any] = {
-        "record": record.index,
-        "offset": record.offset,
-        "length": len(record.payload),
-        "features": None,
-    }
-    if sample.parsed is None:
-        data["payload"] = value_json(record.payload)
-    else:
-        data["features"] = {name: value_json(v) for name, v in sample.parsed.values.items()}
-        if sample.parsed.misfits:
-            data["misfits"] = [str(misfit) for misfit in sample.parsed.misfits]
-    if raw:
-        data["raw"] = repr(record.payload)
-        data["length_crc"] = f"{record.length_crc:08x}"
-        data["payload_crc"] = f"{record.payload_crc:08x}"
     return data
 
 
