@@ -18,6 +18,7 @@ RESULTS = {
     "Dataset",
     "DatasetSummary",
     "Fault",
+    "InferredSchema",
     "RepairReport",
     "Shard",
     "ShardSummary",
