@@ -24,7 +24,7 @@ from tfrtool.records.names import (
     is_shard_name,
     natural_order,
 )
-from tfrtool.records.shard_sets import MISSING_NAMED, find_rivals, group_shards
+from tfrtool.records.shard_sets import MISSING_NAMED, find_conflicts, group_shards
 
 __all__ = ["TARGET"]
 
@@ -124,7 +124,7 @@ def _check_sets(names: list[str]) -> None:
         assert len(one.missing) == min(max(one.n_missing, 0), MISSING_NAMED)
         assert not {_ROOT / name for name in one.missing} & set(paths)
         assert set(one.extra) <= set(one.paths)
-    for rivals in find_rivals(sets):
+    for rivals in find_conflicts(sets):
         assert len({one.count for one in rivals}) == len(rivals)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrtool.records.shard_sets import MISSING_NAMED, ShardSet, find_rivals, group_shards
+from tfrtool.records.shard_sets import MISSING_NAMED, ShardSet, find_conflicts, group_shards
 
 FORMS = [
     ("cats-train.tfrecord-", "-of-", 5, ""),
@@ -52,7 +52,6 @@ def test_what_is_removed_is_what_is_missing(
     random.shuffle(left)
     found = one(*left)
     assert found.missing == tuple(names[index] for index in sorted(removed))
-    assert found.missing_indices == tuple(sorted(removed))
     assert found.n_missing == len(removed)
     assert [path.name for path in found.shards.values()] == sorted(left)
     assert [found.file_name(index) for index in range(len(names))] == names
@@ -148,7 +147,7 @@ def test_leftovers_of_another_count_are_rivals() -> None:
             "a.tfrecord",
         )
     )
-    (rivals,) = find_rivals(found)
+    (rivals,) = find_conflicts(found)
     assert [one.count for one in rivals] == [2, 4]
 
 

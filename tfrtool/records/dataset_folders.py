@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfrtool.errors import DatasetError, TfrtoolError, os_reason, printable
+from tfrtool.errors import DatasetError, UsageError, os_errors_as, printable
 from tfrtool.records.compression import starts_record
 from tfrtool.records.names import COMPRESSED_NAME, check_version, is_shard_name, natural_order
 from tfrtool.storage.limits import (
@@ -21,8 +21,6 @@ from tfrtool.storage.limits import (
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.publishing import check_settled
-
-__all__ = ["DatasetFolders", "choose_shards", "find_folders", "shards_in"]
 
 _HEAD = 4096
 _NAMED = 8
@@ -56,29 +54,19 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
 
     It may hold the shards itself; or versions of a dataset (``1.0.0``), of which the newest is
     taken, as TFDS does; or one configuration with versions in it; or a folder for each split, as
-    TFX writes them.
-
-    Raises:
-        DatasetError: it is no directory, or can't be read; or holds several datasets; or what is
-            in it is being replaced.
+    TFX writes them. It is a `DatasetError` if it is no directory, or can't be read, or holds
+    several datasets, or what is in it is being replaced.
     """
     directory = as_path(directory)
     if not directory.is_dir():
         what = "not a directory" if directory.exists() else "no such directory"
         raise DatasetError(what, path=directory, expected="a directory with shards")
-    try:
+    with os_errors_as(DatasetError, directory):
         return _descend(directory, _Look())
-    except OSError as error:
-        path = error.filename or directory
-        raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
 
 
 def shards_in(folder: Path) -> list[Path]:
-    """Return the shards in a folder itself, in natural order.
-
-    Raises:
-        OSError: it can't be read.
-    """
+    """Return the shards in a folder itself, in natural order; `OSError` if it can't be read."""
     return _Look().shards(folder)
 
 
@@ -87,9 +75,6 @@ def choose_shards(paths: Sequence[Path]) -> list[Path]:
 
     What has the name of another format is none (an index, metadata). Other names tell nothing:
     then the content does, and if no file starts as a shard, all of them are taken.
-
-    Raises:
-        DatasetError: the files of a folder are being replaced.
     """
     for folder in {path.parent for path in paths}:
         check_settled(folder)
@@ -156,7 +141,8 @@ def _descend(directory: Path, look: _Look) -> DatasetFolders:
     root = directory
     shards = look.shards(root)
     if not shards:
-        versions = {n: path for path in _folders(root) if (n := _version(path.name)) is not None}
+        below = _folders(root)
+        versions = {n: path for path in below if (n := _version(path.name)) is not None}
         if versions:
             root = versions[max(versions)]
             last = [versions[number].name for number in sorted(versions)[-_NAMED:]]
@@ -169,7 +155,9 @@ def _descend(directory: Path, look: _Look) -> DatasetFolders:
             shards = [shard for inside in folders.values() for shard in inside]
             notes += ["a folder for each split"] if shards else []
         if not shards and not versions:
-            configs = [path for path in folders if any(map(_version, _names(path)))]
+            configs = [
+                path for path in folders if any(_version(one.name) for one in _folders(path))
+            ]
             names = ", ".join(printable(path.name) for path in configs)
             if len(configs) > 1:
                 raise DatasetError(
@@ -188,18 +176,15 @@ def _descend(directory: Path, look: _Look) -> DatasetFolders:
 
 
 def _folders(directory: Path) -> list[Path]:
-    return [directory / name for name in _names(directory)]
-
-
-def _names(directory: Path) -> list[str]:
     with os.scandir(directory) as entries:
-        return sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
+        names = sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
+    return [directory / name for name in names]
 
 
 def _version(name: str) -> tuple[int, ...] | None:
     try:
         return tuple(int(part) for part in check_version(name).split("."))
-    except (TfrtoolError, ValueError):
+    except (UsageError, ValueError):  # too many digits
         return None
 
 

@@ -7,16 +7,6 @@ from dataclasses import dataclass
 
 from tfrtool.errors import UsageError
 
-__all__ = [
-    "COMPRESSED_NAME",
-    "ShardName",
-    "check_dataset_name",
-    "check_split_name",
-    "check_version",
-    "is_shard_name",
-    "natural_order",
-]
-
 COMPRESSED_NAME = re.compile(r"\.(gz|gzip|zlib|z)$", re.IGNORECASE)
 """The end of the name of a compressed file."""
 
@@ -38,12 +28,9 @@ _NEVER = (*_BESIDE, *_COPIES)
 class ShardName:
     """The name of one shard file, in the way of TFDS: ``cats-train.tfrecord-00000-of-00008``.
 
-    Attributes:
-        dataset: the dataset's name, an ASCII letter followed by letters, digits and underscores.
-            A hyphen would end it: TFDS reads ``cats-vs-dogs-train`` as dataset "cats".
-        split: the split's name, ASCII letters, digits and underscores.
-        index: the shard's number, from 0.
-        count: how many shards the split has.
+    The dataset's name is an ASCII letter followed by letters, digits and underscores: a hyphen
+    would end it, so that TFDS reads ``cats-vs-dogs-train`` as dataset "cats". The index counts
+    from 0.
     """
 
     dataset: str
@@ -66,12 +53,8 @@ class ShardName:
         match = _TEMPLATE.fullmatch(name)
         if match is None or match["split"] == "all" or int(match["index"]) >= int(match["count"]):
             return None
-        parsed = cls(
-            dataset=match["dataset"],
-            split=match["split"],
-            index=int(match["index"]),
-            count=int(match["count"]),
-        )
+        index, count = int(match["index"]), int(match["count"])
+        parsed = cls(dataset=match["dataset"], split=match["split"], index=index, count=count)
         return parsed if str(parsed) == name else None
 
 
@@ -89,41 +72,25 @@ def natural_order(name: str) -> list[tuple[int, str]]:
 
 
 def check_dataset_name(name: str) -> str:
-    """Return ``name`` if TFDS takes it for a dataset's name.
-
-    Raises:
-        UsageError: it does not.
-    """
-    if _DATASET.fullmatch(name) is None:
-        raise UsageError(
-            "not a name for a dataset",
-            expected="a letter, then letters, digits and underscores",
-            found=repr(name),
-        )
-    return name
+    """Return ``name`` if TFDS takes it for a dataset's name; else it is a `UsageError`."""
+    expected = "a letter, then letters, digits and underscores"
+    return _checked(name, _DATASET.fullmatch(name) is not None, "name for a dataset", expected)
 
 
 def check_split_name(name: str) -> str:
-    """Return ``name`` if it can be a split's name.
-
-    Raises:
-        UsageError: it can't.
-    """
-    if _SPLIT.fullmatch(name) is None or name == "all":
-        raise UsageError(
-            "not a name for a split",
-            expected="letters, digits and underscores, and not 'all'",
-            found=repr(name),
-        )
-    return name
+    """Return ``name`` if it can be a split's name; else it is a `UsageError`."""
+    known = _SPLIT.fullmatch(name) is not None and name != "all"
+    expected = "letters, digits and underscores, and not 'all'"
+    return _checked(name, known, "name for a split", expected)
 
 
 def check_version(version: str) -> str:
-    """Return ``version`` if it has the form X.Y.Z.
+    """Return ``version`` if it has the form X.Y.Z; else it is a `UsageError`."""
+    known = _VERSION.fullmatch(version) is not None
+    return _checked(version, known, "version", "three numbers, X.Y.Z")
 
-    Raises:
-        UsageError: it has another.
-    """
-    if _VERSION.fullmatch(version) is None:
-        raise UsageError("not a version", expected="three numbers, X.Y.Z", found=repr(version))
-    return version
+
+def _checked(text: str, known: bool, what: str, expected: str) -> str:
+    if not known:
+        raise UsageError(f"not a {what}", expected=expected, found=repr(text))
+    return text

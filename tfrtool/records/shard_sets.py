@@ -12,8 +12,6 @@ from pathlib import Path
 from tfrtool.records.names import COMPRESSED_NAME
 from tfrtool.storage.locations import as_paths
 
-__all__ = ["MISSING_NAMED", "ShardSet", "find_rivals", "group_shards"]
-
 MISSING_NAMED = 1000
 """Missing files that are named at most: the count in a name is whatever somebody wrote there."""
 
@@ -47,7 +45,7 @@ class ShardSet:
             It is what a name claims, and may be absurd.
         shards: a file by its number, from 0, in order; a file without a number is number 0.
         duplicates: by number, the files beside the one in `shards` that claim the same number,
-            such as a compressed twin.
+            such as a compressed copy.
     """
 
     directory: Path
@@ -59,22 +57,17 @@ class ShardSet:
     duplicates: Mapping[int, tuple[Path, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.shards:
-            raise ValueError("a shard set has at least one shard")
-        if min(self.shards) < 0 or (self.count is not None and self.count < 0):
+        if not self.shards or (self.count is None and set(self.shards) != {0}):
+            raise ValueError("a set has at least one shard; a file without a number is number 0")
+        if min(self.shards) < 0 or (self.count or 0) < 0:
             raise ValueError("the numbers of shards are at least 0")
-        if self.count is None and set(self.shards) != {0}:
-            raise ValueError("a file without a number is a set of its own, and number 0")
         if not set(self.duplicates) <= set(self.shards):
             raise ValueError("duplicates stand beside a shard")
 
     @property
     def name(self) -> str:
         """What the set is called in messages: ``train-*-of-00008``, or the file's name."""
-        if self.count is None:
-            return self.prefix
-        of, count = self._ending
-        return f"{self.prefix}*{of}{count}{self.suffix}"
+        return self.prefix if self.count is None else self._named("*")
 
     def split_below(self, root: Path) -> str | None:
         """Return its split: that of the names, or else of a folder in a dataset's directory."""
@@ -94,27 +87,20 @@ class ShardSet:
     @property
     def extra(self) -> tuple[Path, ...]:
         """The files whose number is too high for the count: ``train-00009-of-00008``."""
-        if self.count is None:
-            return ()
-        return tuple(path for index, path in self.shards.items() if index >= self.count)
+        count = self.count
+        return tuple(p for index, p in self.shards.items() if count is not None and index >= count)
 
     @property
     def n_missing(self) -> int:
         """How many shards the names say that there are, and there are not."""
-        if self.count is None:
-            return 0
-        return self.count - sum(index < self.count for index in self.shards)
-
-    @property
-    def missing_indices(self) -> tuple[int, ...]:
-        """The numbers of the shards that are missing, the first `MISSING_NAMED` of them."""
-        absent = (index for index in range(self.count or 0) if index not in self.shards)
-        return tuple(islice(absent, MISSING_NAMED if self.n_missing else 0))
+        return 0 if self.count is None else self.count - len(self.shards) + len(self.extra)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The names of the files that are missing, the first `MISSING_NAMED` of them."""
-        return tuple(self.file_name(index) for index in self.missing_indices)
+        numbers = range(self.count or 0) if self.n_missing else ()
+        absent = (index for index in numbers if index not in self.shards)
+        return tuple(self.file_name(index) for index in islice(absent, MISSING_NAMED))
 
     def file_name(self, index: int) -> str:
         """Return the name that the shard of this number has, or would have."""
@@ -124,9 +110,10 @@ class ShardSet:
             return self.shards[index].name
         match = self._match
         padded = match["index"].startswith("0") or len(match["index"]) == len(match["count"])
-        width = len(match["index"]) if padded else 1
-        of, count = self._ending
-        return f"{self.prefix}{index:0{width}}{of}{count}{self.suffix}"
+        return self._named(f"{index:0{len(match['index']) if padded else 1}}")
+
+    def _named(self, number: str) -> str:
+        return f"{self.prefix}{number}{self._match['of']}{self._match['count']}{self.suffix}"
 
     @property
     def _match(self) -> re.Match[str]:
@@ -134,10 +121,6 @@ class ShardSet:
         if match is None:
             raise ValueError("the shards of a set with a count have numbers in their names")
         return match
-
-    @property
-    def _ending(self) -> tuple[str, str]:
-        return self._match["of"], self._match["count"]
 
 
 def group_shards(
@@ -147,46 +130,40 @@ def group_shards(
 
     Files belong together if they are in one folder and their names differ in the number alone; a
     compression's ending (``.gz``) makes no difference. ``train-00000-of-00002`` and
-    ``train-00000-of-00004`` are of two sets: `find_rivals` tells that both can't be meant.
+    ``train-00000-of-00004`` are of two sets: `find_conflicts` tells that both can't be meant.
     """
-    groups: dict[tuple[Path, str, int | None, str], list[tuple[int, Path, str]]] = {}
+    groups: dict[tuple[Path, str, int | None, str], list[tuple[int, str, Path, str]]] = {}
     for path in dict.fromkeys(as_paths(paths)):
         match = _NUMBERED.fullmatch(path.name)
         if match is None:
-            groups.setdefault((path.parent, path.name, None, ""), []).append((0, path, ""))
+            groups.setdefault((path.parent, path.name, None, ""), []).append((0, "", path, ""))
             continue
         suffix = match["suffix"]
         key = (path.parent, match["prefix"], int(match["count"]), COMPRESSED_NAME.sub("", suffix))
-        groups.setdefault(key, []).append((int(match["index"]), path, suffix))
-    return tuple(
-        _shard_set(directory, prefix, count, members)
-        for (directory, prefix, count, _), members in groups.items()
-    )
+        groups.setdefault(key, []).append((int(match["index"]), path.name, path, suffix))
+    sets = []
+    for (directory, prefix, count, _), members in groups.items():
+        members.sort()
+        shards: dict[int, Path] = {}
+        duplicates: dict[int, tuple[Path, ...]] = {}
+        for index, _, path, _ in members:
+            if shards.setdefault(index, path) is not path:
+                duplicates[index] = (*duplicates.get(index, ()), path)
+        sets.append(
+            ShardSet(
+                directory=directory,
+                prefix=prefix,
+                suffix=members[0][3],
+                split=_split(directory, prefix),
+                count=count,
+                shards=shards,
+                duplicates=duplicates,
+            )
+        )
+    return tuple(sets)
 
 
-def _shard_set(
-    directory: Path, prefix: str, count: int | None, members: list[tuple[int, Path, str]]
-) -> ShardSet:
-    members = sorted(members, key=lambda member: (member[0], member[1].name))
-    shards: dict[int, Path] = {}
-    duplicates: dict[int, tuple[Path, ...]] = {}
-    for index, path, _ in members:
-        if index in shards:
-            duplicates[index] = (*duplicates.get(index, ()), path)
-        else:
-            shards[index] = path
-    return ShardSet(
-        directory=directory,
-        prefix=prefix,
-        suffix=members[0][2],
-        split=_split(directory, prefix),
-        count=count,
-        shards=shards,
-        duplicates=duplicates,
-    )
-
-
-def find_rivals(sets: Iterable[ShardSet]) -> tuple[tuple[ShardSet, ...], ...]:
+def find_conflicts(sets: Iterable[ShardSet]) -> tuple[tuple[ShardSet, ...], ...]:
     """Return the sets that can't all be meant: alike in all but their counts.
 
     An earlier write with another number of shards leaves such files behind, and a glob takes both.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from tfrtool.errors import ShardError, UsageError, os_errors_as, printable
 from tfrtool.records.compression import Compression, detect_compression
@@ -15,8 +15,6 @@ from tfrtool.records.dataset_folders import choose_shards, find_folders
 from tfrtool.records.names import natural_order
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
 from tfrtool.storage.locations import as_path
-
-__all__ = ["FoundShards", "Locations", "Shard", "find_shards", "locate_shards"]
 
 Locations = Location | Iterable[Location]
 
@@ -37,19 +35,14 @@ class Shard:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Shard:
-        """Look at the file at ``path``.
-
-        Raises:
-            ShardError: it can't be opened, or is no regular file.
-        """
+        """Look at the file at ``path``; `ShardError` if it can't be opened."""
         path = as_path(path)
         with open_shard(path) as file:
             size = size_of(path, file)
             return cls(path=path, bytes=size, compression=detect_compression(file))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundShards:
+class FoundShards(NamedTuple):
     """The shards that some arguments mean.
 
     Attributes:
@@ -92,17 +85,15 @@ def find_shards(
 def locate_shards(arguments: Locations, *, keep: bool = False) -> FoundShards:
     """Do what `find_shards` does, and tell what was decided.
 
-    Args:
-        arguments: one, or several; a binary stream is a shard, too.
-        keep: whether a stream will be read again; see `Stream`.
+    A binary stream is a shard, too; ``keep`` says whether it will be read again (`Stream`).
     """
     if isinstance(arguments, str | os.PathLike) or hasattr(arguments, "read"):
         arguments = (cast(Location, arguments),)
     parts = [_expand(argument, keep) for argument in arguments]
     return FoundShards(
-        sources=tuple(dict.fromkeys(source for part in parts for source in part.sources)),
-        folders=tuple(dict.fromkeys(folder for part in parts for folder in part.folders)),
-        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        tuple(dict.fromkeys(source for part in parts for source in part.sources)),
+        tuple(dict.fromkeys(folder for part in parts for folder in part.folders)),
+        tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
 
 

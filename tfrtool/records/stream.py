@@ -19,17 +19,6 @@ from tfrtool.storage.limits import MAX_STREAM_COPY
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import NotRegularFileError, open_regular
 
-__all__ = [
-    "STREAM",
-    "Location",
-    "Stream",
-    "as_source",
-    "folder_of",
-    "open_shard",
-    "path_of",
-    "size_of",
-]
-
 STREAM = "-"
 """What a stream is called instead of a path. A file of that name is ``./-``."""
 
@@ -42,12 +31,10 @@ class Stream:
     """
 
     def __init__(self, stream: BinaryIO, *, keep: bool = False) -> None:
-        """Begin where ``stream`` is, which stays its owner's.
+        """Begin where ``stream`` is, which stays its owner's, and need not be seekable.
 
-        Args:
-            stream: what is read; it need not be seekable.
-            keep: whether what comes is also written to a temporary file without a name, up to
-                `MAX_STREAM_COPY` bytes.
+        With ``keep``, what comes is also written to a temporary file without a name, up to
+        `MAX_STREAM_COPY` bytes.
         """
         self._stream = stream
         self._begun = False
@@ -59,11 +46,7 @@ class Stream:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Give the stream the first time, and its copy from then on.
-
-        Raises:
-            OSError: there is no copy of all that came.
-        """
+        """Give the stream the first time, and from then on its copy; `OSError` if there is none."""
         if not self._begun:
             self._begun = True
             yield io.BufferedReader(_Raw(self), BLOCK_SIZE)
@@ -121,11 +104,7 @@ Location = str | os.PathLike[str] | BinaryIO | Stream
 
 
 def as_source(shard: Location, *, keep: bool = False) -> Path | Stream:
-    """Return what a caller gave as a shard: a path, or a stream; `Stream` says what ``keep`` is.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Return what a caller gave as a shard: a path, or a stream; `Stream` says what ``keep`` is."""
     if isinstance(shard, Stream):
         return shard
     if isinstance(shard, str | os.PathLike):
@@ -148,11 +127,7 @@ def folder_of(source: Path | Stream) -> Path | None:
 
 @contextmanager
 def open_shard(source: Path | Stream) -> Iterator[BinaryIO]:
-    """Open a shard to read it.
-
-    Raises:
-        ShardError: it can't be opened, or read, or is no regular file.
-    """
+    """Open a shard to read it; `ShardError` if it can't be, or is no regular file."""
     try:
         with open_regular(source) if isinstance(source, Path) else source.open() as file:
             yield file

@@ -16,7 +16,7 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.dataset_folders import shards_in
 from tfrtool.records.framing import FRAME_SIZE, FaultKind
 from tfrtool.records.names import ShardName
-from tfrtool.records.shard_sets import ShardSet, find_rivals, group_shards
+from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
 
 __all__ = ["DatasetFault", "DatasetFindings", "check_directory"]
 
@@ -204,7 +204,7 @@ def _all_missing(directory: Path, dataset: str, split: SplitInfo) -> Iterator[Da
 
 def _against_names(sets: Sequence[ShardSet]) -> Iterator[DatasetFault]:
     forgiven: list[ShardSet] = []
-    for conflicting in find_rivals(sets):
+    for conflicting in find_conflicts(sets):
         # What an earlier write left need not be whole, where something is.
         if not all(one.n_missing for one in conflicting):
             forgiven += [one for one in conflicting if one.n_missing]

@@ -26,7 +26,7 @@ from tfrtool.records.dataset_folders import DatasetFolders, find_folders
 from tfrtool.records.framing import Record
 from tfrtool.records.names import ShardName
 from tfrtool.records.reader import ReadOptions, read_records
-from tfrtool.records.shard_sets import ShardSet, find_rivals, group_shards
+from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.publishing import reading
@@ -216,7 +216,7 @@ def _lengths_by_metadata(
 
 
 def _lengths_by_name(root: Path, sets: Sequence[ShardSet]) -> dict[str, dict[Path, int | None]]:
-    for rivals in find_rivals(sets):
+    for rivals in find_conflicts(sets):
         names = " and ".join(one.name for one in rivals)
         raise DatasetError(
             "the names of the shards claim different numbers of them", path=root, found=names
