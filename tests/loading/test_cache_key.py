@@ -29,9 +29,9 @@ def shards(tmp_path: Path) -> Dataset:
     return open_dataset(write_foreign(tmp_path / "shards", [payloads[:2], payloads[2:]]))
 
 
-def _of(dataset: Dataset, extra: dict[str, object] | None = None, **changes: Any) -> CacheKey:
+def _of(dataset: Dataset, share: tuple[int, int] = (0, 1), **changes: Any) -> CacheKey:
     options = replace(LoadOptions(image_size=8), **changes)
-    return CacheKey.of(dataset, options, 3, extra)
+    return CacheKey.of(dataset, options, 3, share)
 
 
 def test_key_is_the_same_for_the_same_images(shards: Dataset) -> None:
@@ -41,7 +41,7 @@ def test_key_is_the_same_for_the_same_images(shards: Dataset) -> None:
 
 
 def test_key_differs_with_anything_that_decides(shards: Dataset) -> None:
-    """Another size, order, part or list of records to leave out is another key."""
+    """Another size, order, part or share is another key."""
     half = Holdout(fraction=0.5, held_out=True)
     split = shards.split("train")
     turned = replace(split, shards=split.shards[::-1])
@@ -55,7 +55,7 @@ def test_key_differs_with_anything_that_decides(shards: Dataset) -> None:
         _of(shards, block_length=2),
         _of(replace(shards, class_names=shards.class_names[::-1])),
         _of(replace(shards, label_dtype=DType.STRING)),
-        _of(shards, extra={"left out": [1]}),
+        _of(shards, share=(0, 2)),
         _of(replace(shards, image_feature="other")),
         _of(replace(shards, splits={"train": turned})),
         _of(replace(shards, label_feature="other")),

@@ -40,22 +40,9 @@ class CacheKey:
     purpose: Mapping[str, object]
     facts: Mapping[str, object]
 
-    def __post_init__(self) -> None:
-        for name in ("images", "image_size"):
-            if getattr(self, name) < 1:
-                raise UsageError(
-                    f"impossible {name.replace('_', ' ')}",
-                    expected="at least 1",
-                    found=getattr(self, name),
-                )
-
     @classmethod
     def of(
-        cls,
-        dataset: Dataset,
-        options: LoadOptions,
-        images: int,
-        extra: Mapping[str, object] | None = None,
+        cls, dataset: Dataset, options: LoadOptions, images: int, share: tuple[int, int] = (0, 1)
     ) -> CacheKey:
         """Return the key of the images that ``options`` would load.
 
@@ -66,14 +53,13 @@ class CacheKey:
             dataset: where the images are.
             options: which of them, and how large.
             images: how many that makes.
-            extra: what else decides, such as records to be left out; of JSON's types.
+            share: which of how many pipelines they are for.
 
         Raises:
             UsageError: there is no such split.
             DatasetError: a shard can't be looked at.
         """
-        split = dataset.split(options.split)
-        holdout = options.holdout
+        split, holdout = dataset.split(options.split), options.holdout
         return cls(
             images=images,
             image_size=options.image_size,
@@ -93,7 +79,7 @@ class CacheKey:
                 "fraction": None if holdout is None else holdout.fraction,
                 "order": [options.cycle_length, options.block_length],
                 "decoding": [DECODING, str(tf.__version__)],
-                "extra": dict(extra or {}),
+                "extra": {"share": share},
             },
         )
 

@@ -19,13 +19,13 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason
+from tfrtool.errors import DatasetError, WriteError, os_errors_as, os_reason
 from tfrtool.loading.cache.cache_key import CacheKey
+from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.records.crc import crc32c, extend_crc32c
 from tfrtool.storage.appearing import TEMPORARY, new_file, private_folder
 from tfrtool.storage.opening import open_regular
@@ -98,7 +98,7 @@ class DiskCache:
         if left or crc != self._crc:
             raise ValueError("has other pixels than were written")
 
-    def read(self, rows: Any) -> Any:
+    def read(self, rows: Tensor) -> Tensor:
         """Return the images of some rows, uint8 [n, image_size, image_size, 3].
 
         Raises:
@@ -113,7 +113,7 @@ class DiskCache:
             raise ValueError(f"{self.path}: the cache can't be read: {os_reason(error)}") from error
         return memory.reshape(len(rows), self.image_size, self.image_size, _CHANNELS)
 
-    def _memory(self, size: int) -> Any:
+    def _memory(self, size: int) -> Tensor:
         """Return some bytes where TensorFlow can use them as they are.
 
         Those that nobody uses any more are given again: clearing fresh ones takes the system half
@@ -177,7 +177,7 @@ def open_disk_cache(directory: Path, key: CacheKey) -> DiskCache | None:
 def write_disk_cache(
     directory: Path,
     key: CacheKey,
-    decoded: Any,
+    decoded: TfDataset,
     on_images: Callable[[int], None] = lambda _: None,
 ) -> DiskCache:
     """Write all images of a dataset to a cache, and open it.
@@ -190,15 +190,17 @@ def write_disk_cache(
             there, and then nobody else can look into it.
         key: of the images.
         decoded: a ``tf.data.Dataset`` of one epoch in the order of reading: pairs of an image,
-            uint8 [image_size, image_size, 3], and a label, int64 []; or of batches of them.
+            uint8 [image_size, image_size, 3], and a label, int64 [].
         on_images: called with the number of images written so far, again and again.
 
     Raises:
-        UsageError: the dataset gives something else than such pairs.
-        DatasetError: it gives more or fewer images than the key tells.
+        DatasetError: the dataset gives more or fewer images than the key tells.
         WriteError: the file can't be written, or there is no room. Nothing is left of it.
     """
-    batches = _batches(decoded, key)
+    options = tf.data.Options()
+    # Or leaving the iterator waits for the tuner's sleep, of up to 60 s.
+    options.autotune.enabled = False
+    batches = decoded.batch(_WRITE_BATCH).prefetch(2).with_options(options)
     path = directory / key.file_name
     with os_errors_as(WriteError, directory, _FAILED):
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -211,18 +213,21 @@ def write_disk_cache(
         labels = np.empty(key.images, _LABEL)
         done, crc = 0, 0
         for images, some in batches:
-            more = done + len(some)
-            if more > key.images:
-                raise _miscounted(key, f"at least {more}")
-            labels[done:more] = some.numpy()
+            start, done = done, done + len(some)
+            if done > key.images:
+                break
+            labels[start:done] = some.numpy()
             pixels = images.numpy().tobytes()
             crc = extend_crc32c(crc, pixels)
             with os_errors_as(WriteError, path, _FAILED):
                 file.write(pixels)
-            done = more
             on_images(done)
         if done != key.images:
-            raise _miscounted(key, str(done))
+            raise DatasetError(
+                "the dataset does not give the images to be cached",
+                expected=key.images,
+                found=done,
+            )
         with os_errors_as(WriteError, path, _FAILED):
             file.write(_end(key, labels.tobytes(), crc))
             stack.close()
@@ -246,46 +251,6 @@ def _make_room(directory: Path, key: CacheKey) -> None:
 def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink()
-
-
-def _batches(decoded: Any, key: CacheKey) -> Any:
-    """Return what was decoded in batches; refuse what isn't images and labels."""
-    image = [key.image_size, key.image_size, _CHANNELS]
-    spec = decoded.element_spec
-    for rank, batches in ((0, decoded.batch(_WRITE_BATCH)), (1, decoded)):
-        if _is_pair(spec) and _forms(spec) == [("uint8", rank + 3, image), ("int64", rank, [])]:
-            options = tf.data.Options()
-            # Or leaving the iterator waits for the tuner's sleep, of up to 60 s.
-            options.autotune.enabled = False
-            return batches.prefetch(2).with_options(options)
-    raise UsageError(
-        "only decoded images and labels can be cached",
-        expected=f"uint8 {image} and int64 [], or batches of them",
-        found=spec,
-    )
-
-
-def _is_pair(spec: Any) -> bool:
-    return (
-        isinstance(spec, tuple)
-        and len(spec) == 2
-        and all(isinstance(part, tf.TensorSpec) and part.shape.rank is not None for part in spec)
-    )
-
-
-def _forms(spec: Any) -> list[Any]:
-    """Return the dtypes, ranks and innermost sizes of pairs of images and labels."""
-    images, labels = spec
-    return [
-        (images.dtype.name, images.shape.rank, images.shape.as_list()[-3:]),
-        (labels.dtype.name, labels.shape.rank, []),
-    ]
-
-
-def _miscounted(key: CacheKey, found: str) -> DatasetError:
-    return DatasetError(
-        "the dataset does not give the images to be cached", expected=key.images, found=found
-    )
 
 
 def _end(key: CacheKey, labels: bytes, pixels: int) -> bytes:

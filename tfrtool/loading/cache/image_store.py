@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfrtool.loading.cache.disk_cache import DiskCache
 from tfrtool.loading.pipeline.order import Order
 from tfrtool.loading.pipeline.reading import plain
+from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 
 __all__ = ["ImageStore"]
 
@@ -51,13 +52,11 @@ class ImageStore:
         store._count, store._full, store._cache = len(cache.labels), True, cache
         return store
 
-    def missing(self) -> Any:
+    def missing(self) -> Tensor:
         """Return whether there are rows to be filled yet, bool [], as a part of a graph."""
-        missing = tf.numpy_function(_weak(self._is_missing), (), tf.bool)
-        missing.set_shape([])
-        return missing
+        return _call(self._is_missing, (), tf.bool, [])
 
-    def steps(self, decoded: Any, order: Order, epochs: int, counter: Any) -> Any:
+    def steps(self, decoded: TfDataset, order: Order, epochs: int, counter: Tensor) -> TfDataset:
         """Return the numbers of the steps to take, as soon as their rows are there.
 
         Args:
@@ -74,7 +73,9 @@ class ImageStore:
         chunks = decoded.batch(_CHUNK).enumerate().map(plain(self._stored))
         rows = chunks.concatenate(tf.data.Dataset.from_tensors(np.int64(_END)))
 
-        def ready(state: tuple[Any, Any], stored: Any) -> tuple[Any, Any]:
+        def ready(
+            state: tuple[Tensor, Tensor], stored: Tensor
+        ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
             """Return the steps that the last chunk was needed for; at the end all that remain."""
             epoch, done = state
             epoch = tf.cond(epoch < 0, lambda: counter.assign_add(epochs) - epochs, lambda: epoch)
@@ -87,25 +88,23 @@ class ImageStore:
             return (epoch, upto), (start + done, start + upto)
 
         state = (np.int64(-1), np.int64(0))
-        steps = rows.map(plain(self._checked)).scan(state, plain(ready))
+        checked = rows.map(plain(lambda stored: _call(self._check, (stored,), tf.int64, [])))
+        steps = checked.scan(state, plain(ready))
         return steps.flat_map(plain(tf.data.Dataset.range))
 
-    def gather(self, rows: Any) -> tuple[Any, Any]:
+    def gather(self, rows: Tensor) -> Batch:
         """Return the images, uint8 [n, size, size, 3], and labels, int64 [n], of rows."""
         images, labels = self._tensors
         if self._cache is None:
             return tf.gather(images, rows), tf.gather(labels, rows)
-        read = tf.numpy_function(_weak(self._read), (rows,), tf.uint8)
-        read.set_shape([None, *images.shape[1:]])
+        read = _call(self._cache.read, (rows,), tf.uint8, [None, *images.shape[1:]])
         return read, tf.gather(labels, rows)
 
-    def _stored(self, number: Any, chunk: tuple[Any, Any]) -> Any:
+    def _stored(self, number: Tensor, chunk: Batch) -> Tensor:
         """Store a chunk, and return how many rows there are, int64 []."""
-        end = tf.numpy_function(_weak(self._store), (number, *chunk), tf.int64)
-        end.set_shape([])
-        return end
+        return _call(self._store, (number, *chunk), tf.int64, [])
 
-    def _store(self, number: Any, images: Any, labels: Any) -> Any:
+    def _store(self, number: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         start = int(number) * _CHUNK
         end = start + len(labels)
         if end > self._count:
@@ -117,44 +116,36 @@ class ImageStore:
             self._full = end == self._count
         return np.int64(end)
 
-    def _checked(self, stored: Any) -> Any:
-        """Return what was stored, when the end comes no earlier than it should."""
-        checked = tf.numpy_function(_weak(self._check), (stored,), tf.int64)
-        checked.set_shape([])
-        return checked
-
-    def _read(self, rows: Any) -> Any:
-        if self._cache is None:
-            raise ValueError("the images are in memory")
-        return self._cache.read(rows)
-
-    def _is_missing(self) -> Any:
+    def _is_missing(self) -> Tensor:
         return np.bool_(not self._full)
 
-    def _check(self, stored: Any) -> Any:
+    def _check(self, stored: Tensor) -> Tensor:
+        """Return what was stored, when the end comes no earlier than it should."""
         if stored == _END and not self._full:
             raise ValueError(f"there are fewer than the {self._count} images that were counted")
         return stored
 
 
-def _weak(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls a method as long as its object lives.
+def _call(
+    method: Callable[..., Tensor], inputs: Sequence[Tensor], dtype: Any, shape: Any
+) -> Tensor:
+    """Return what a method gives, as a part of a graph, as long as its object lives.
 
     TensorFlow keeps the functions of graphs for ever, in the outermost graph, and with them would
     keep the images. The pipeline's own functions keep the object alive as long as it is needed.
     """
     reference = weakref.WeakMethod(method)
 
-    def call(*args: Any) -> Any:
+    def call(*args: Tensor) -> Tensor:
         found = reference()
         if found is None:
             raise RuntimeError("the pipeline is gone")
         return found(*args)
 
-    return call
+    return tf.ensure_shape(tf.numpy_function(call, inputs, dtype), shape)
 
 
-def _pages(shape: tuple[int, ...], dtype: type) -> Any:
+def _pages(shape: tuple[int, ...], dtype: type) -> Tensor:
     """Return an array of memory that is not touched yet, where TensorFlow can use it as it is.
 
     It comes in pages from the system. NumPy's own memory of this size would be asked for in huge
@@ -166,7 +157,7 @@ def _pages(shape: tuple[int, ...], dtype: type) -> Any:
     )
 
 
-def _as_tensor(array: Any) -> Any:
+def _as_tensor(array: Tensor) -> Tensor:
     """Return a tensor of the memory of an array."""
     with tf.device("CPU:0"):
         return tf.experimental.dlpack.from_dlpack(array.__dlpack__())

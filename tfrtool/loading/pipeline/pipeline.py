@@ -268,8 +268,7 @@ def _disk_store(
 
 def _disk_cache_key(dataset: Dataset, options: LoadOptions, share: _Share) -> tuple[Path, CacheKey]:
     directory = options.cache_directory or default_cache_directory()
-    extra = {"share": (share.index, share.count)}
-    return directory, CacheKey.of(dataset, options, share.images, extra)
+    return directory, CacheKey.of(dataset, options, share.images, (share.index, share.count))
 
 
 def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
