@@ -54,8 +54,8 @@ def _predict(world: World, form: Callable[[Path], Any]) -> Any:
     ]
 
 
-def _salvage(world: World, form: Callable[[Path], Any]) -> Any:
-    dataset, report = tfrtool.salvage(form(world.pets), form(world.out / "scratch"))
+def _drop(world: World, form: Callable[[Path], Any]) -> Any:
+    dataset, report = tfrtool.dataset(form(world.pets)).drop_corrupt(form(world.out / "scratch"))
     return dataset, report
 
 
@@ -90,13 +90,16 @@ def _sheet(world: World, form: Callable[[Path], Any]) -> Any:
 
 
 def _load(world: World, form: Callable[[Path], Any]) -> Any:
-    options = tfrtool.LoadOptions(
-        image_size=8,
-        training=False,
-        cache=tfrtool.Cache.DISK,
-        cache_directory=form(world.out / "cache"),
+    batches = list(
+        tfrtool.dataset(form(world.pets))
+        .load(
+            image_size=8,
+            training=False,
+            cache="disk",
+            cache_directory=form(world.out / "cache"),
+        )
+        .as_numpy_iterator()
     )
-    batches = list(tfrtool.load(form(world.pets), options).as_numpy_iterator())
     assert any((world.out / "cache").iterdir())
     return [(images.tolist(), labels.tolist()) for images, labels in batches]
 
@@ -115,6 +118,8 @@ CALLS: dict[str, Call] = {
     "Records": lambda w, f: [list(tfrtool.Records(one)) for one in (f(w.shard), [f(w.shard)])],
     "Shard": lambda w, f: tfrtool.Shard.at(f(w.shard)),
     "bench": _bench,
+    "dataset": lambda w, f: tfrtool.dataset(f(w.pets)),
+    "dataset.drop_corrupt": _drop,
     "contact_sheet": _sheet,
     "count_records": lambda w, f: tfrtool.count_records(f(w.shard)),
     "extract": _extract,
@@ -126,20 +131,17 @@ CALLS: dict[str, Call] = {
     "infer_schema": lambda w, f: [tfrtool.infer_schema(one) for one in (f(w.pets), [f(w.shard)])],
     "inspect_dataset": lambda w, f: tfrtool.inspect_dataset(f(w.pets)),
     "inspect_shard": lambda w, f: tfrtool.inspect_shard(f(w.shard)),
-    "load": _load,
+    "dataset.load": _load,
     "load_saved": lambda w, f: tfrtool.load_saved(f(w.model)).facts,
     "open": lambda w, f: [list(tfrtool.open(one)) for one in (f(w.shard), [f(w.shard)])],
-    "open_dataset": lambda w, f: tfrtool.open_dataset(f(w.pets)),
     "predict": _predict,
     "repair_shard": _repair,
-    "salvage": _salvage,
     "verify": lambda w, f: [tfrtool.verify(one) for one in (f(w.pets), [f(w.shard), f(w.pets)])],
     "write_dataset": _write,
 }
 
 OPTIONS: dict[str, Callable[[Any], Any]] = {
     "ExtractOptions": lambda path: tfrtool.ExtractOptions(directory=path),
-    "LoadOptions": lambda path: tfrtool.LoadOptions(image_size=8, cache_directory=path),
     "TrainOptions": lambda path: tfrtool.TrainOptions(
         dataset=path, out=path, tensorboard=path, cache_directory=path, weights=path
     ),

@@ -40,15 +40,10 @@ if TYPE_CHECKING:
     from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
     from tfrtool.inspection.summary.shard_summary import ShardSummary, inspect_shard
     from tfrtool.inspection.verify.verify import VerifyReport, verify
-    from tfrtool.loading.augment.augment_options import Augment, parse_augment
     from tfrtool.loading.bench.bench import bench
     from tfrtool.loading.bench.bench_report import BenchReport
-    from tfrtool.loading.dataset.corrupt_report import OnCorrupt, SalvageReport
-    from tfrtool.loading.dataset.dataset import Dataset, Split, open_dataset
-    from tfrtool.loading.dataset.drop_corrupt import salvage
-    from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
-    from tfrtool.loading.pipeline.normalize import ChannelStatistics, channel_statistics
-    from tfrtool.loading.pipeline.pipeline import load
+    from tfrtool.loading.dataset.dataset import Dataset, Split
+    from tfrtool.loading.dataset.dataset import open_dataset as dataset
     from tfrtool.records.compression import Compression, detect_compression
     from tfrtool.records.count import count_records
     from tfrtool.records.crc import crc32c, masked_crc32c
@@ -113,21 +108,9 @@ _HOMES = {
     "tfrtool.inspection.schema.shard_schema": ("InferredSchema", "infer_schema"),
     "tfrtool.inspection.summary.shard_summary": ("ShardSummary", "inspect_shard"),
     "tfrtool.inspection.verify.verify": ("VerifyReport", "verify"),
-    "tfrtool.loading.augment.augment_options": ("Augment", "parse_augment"),
     "tfrtool.loading.bench.bench": ("bench",),
     "tfrtool.loading.bench.bench_report": ("BenchReport",),
-    "tfrtool.loading.dataset.dataset": ("Dataset", "Split", "open_dataset"),
-    "tfrtool.loading.pipeline.normalize": ("ChannelStatistics", "channel_statistics"),
-    "tfrtool.loading.pipeline.load_options": (
-        "Cache",
-        "Holdout",
-        "LoadOptions",
-        "Recipe",
-        "Rescale",
-    ),
-    "tfrtool.loading.pipeline.pipeline": ("load",),
-    "tfrtool.loading.dataset.drop_corrupt": ("salvage",),
-    "tfrtool.loading.dataset.corrupt_report": ("OnCorrupt", "SalvageReport"),
+    "tfrtool.loading.dataset.dataset": ("Dataset", "Split", "dataset"),
     "tfrtool.records.compression": ("Compression", "detect_compression"),
     "tfrtool.records.count": ("count_records",),
     "tfrtool.records.crc": ("crc32c", "masked_crc32c"),
@@ -155,16 +138,13 @@ _HOMES = {
     "tfrtool.writing.write_report": ("WriteReport",),
     "tfrtool.writing.write": ("write_dataset",),
 }
-_RENAMED = {"open": "open_records"}
+_RENAMED = {"dataset": "open_dataset", "open": "open_records"}
 """Names that would hide a builtin where they are defined."""
 
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Augment",
     "BenchReport",
-    "Cache",
-    "ChannelStatistics",
     "Comparison",
     "Compression",
     "CorruptShardError",
@@ -181,26 +161,20 @@ __all__ = [
     "Feature",
     "FeatureSpec",
     "FeatureStatistics",
-    "Holdout",
     "InferredSchema",
-    "LoadOptions",
     "LostRange",
     "Misfit",
     "ModelName",
-    "OnCorrupt",
     "Parsed",
     "PayloadKind",
     "Precision",
     "PredictOptions",
     "Prediction",
     "ReadOptions",
-    "Recipe",
     "Record",
     "Records",
     "RepairReport",
-    "Rescale",
     "RescaleTo",
-    "SalvageReport",
     "SavedModel",
     "Schema",
     "SchemaError",
@@ -227,11 +201,11 @@ __all__ = [
     "WriteOptions",
     "WriteReport",
     "bench",
-    "channel_statistics",
     "classify_payload",
     "contact_sheet",
     "count_records",
     "crc32c",
+    "dataset",
     "decode_example",
     "detect_compression",
     "encode_example",
@@ -243,17 +217,13 @@ __all__ = [
     "infer_schema",
     "inspect_dataset",
     "inspect_shard",
-    "load",
     "load_saved",
     "masked_crc32c",
     "open",
-    "open_dataset",
-    "parse_augment",
     "parse_example",
     "predict",
     "read_records",
     "repair_shard",
-    "salvage",
     "train",
     "train_and_compare",
     "verify",

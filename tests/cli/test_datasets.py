@@ -98,7 +98,7 @@ def test_every_command_finds_it(
 def test_the_loader_finds_it(layout: Make, tmp_path: Path) -> None:
     """What is trained on and benchmarked is what is inspected: the same shards and splits."""
     directory = layout(tmp_path / "pets")
-    dataset = tfrtool.open_dataset(directory)
+    dataset = tfrtool.dataset(directory)
     summary = tfrtool.inspect_dataset(directory)
     assert dataset.split("train").records == 3
     assert list(dataset.split("train").shards) == list(tfrtool.find_shards(directory))
@@ -114,7 +114,7 @@ def test_records_that_cannot_be_used_in_folders_of_splits(tmp_path: Path) -> Non
         data = bytearray(b"".join(map(frame, payloads)))
         data[40] ^= 1
         _put(tmp_path / f"Split-{split}" / "data-00000-of-00001.tfrecord", bytes(data))
-    dataset, report = tfrtool.salvage(tmp_path, tmp_path / "scratch")
+    dataset, report = tfrtool.dataset(tmp_path, "skip").drop_corrupt(tmp_path / "scratch")
     assert {name: split.records for name, split in dataset.splits.items()} == {
         "train": 2,
         "eval": 2,

@@ -137,8 +137,7 @@ def test_loading_images_under_odd_names(tmp_path: Path, image: str) -> None:
     """A dataset whose image feature has such a name is loaded."""
     payloads = [image_payload(number % 2, image=image) for number in range(4)]
     write_foreign(tmp_path / "odd", [payloads])
-    options = tfrtool.LoadOptions(image_size=16, batch_size=4, cache=tfrtool.Cache.NONE)
-    (batch,) = tfrtool.load(tmp_path / "odd", options)
+    (batch,) = tfrtool.dataset(tmp_path / "odd").load(image_size=16, batch_size=4)
     assert batch[0].shape == (4, 16, 16, 3)
 
 

@@ -12,7 +12,9 @@ import pytest
 
 import tfrtool
 from tests.datasets import write_pets
-from tfrtool import Cache, DType, LoadOptions, OnCorrupt, PayloadKind, UsageError
+from tfrtool import DType, PayloadKind, UsageError
+from tfrtool.loading.dataset.corrupt_report import OnCorrupt
+from tfrtool.loading.pipeline.load_options import LoadOptions
 
 RESULTS = {
     "Dataset",
@@ -52,6 +54,7 @@ def _given() -> set[Any]:
     """Return the public dataclasses that users make, and those that are parts of them."""
     public = [getattr(tfrtool, name) for name in tfrtool.__all__ if name not in RESULTS]
     found: set[Any] = {one for one in public if dataclasses.is_dataclass(one)}
+    found.add(LoadOptions)  # what Dataset.load makes of its arguments
     for options in list(found):
         if options.__name__.endswith("Options"):
             for hint in typing.get_type_hints(options).values():
@@ -120,10 +123,10 @@ def test_none_is_no_choice_where_it_is_no_default(name: str) -> None:
 def test_functions_take_words_as_well(tmp_path: Path) -> None:
     """So do the arguments of functions."""
     directory = write_pets(tmp_path)
-    by_word = tfrtool.open_dataset(directory, "skip")  # type: ignore[arg-type]
-    assert by_word == tfrtool.open_dataset(directory, OnCorrupt.SKIP)
+    by_word = tfrtool.dataset(directory, "skip")
+    assert by_word == tfrtool.dataset(directory, OnCorrupt.SKIP)
     with pytest.raises(UsageError):
-        tfrtool.open_dataset(directory, "stopp")  # type: ignore[arg-type]
+        tfrtool.dataset(directory, "stopp")
     payload = tfrtool.encode_example(
         {"x": tfrtool.Feature(dtype="int64", values=(1,))}  # type: ignore[arg-type]
     )
@@ -148,9 +151,7 @@ def test_models_are_words(tmp_path: Path) -> None:
 def test_a_cache_that_is_named_none_is_none(tmp_path: Path) -> None:
     """`cache="none"` decodes again in every epoch, and keeps nothing in memory."""
     directory = write_pets(tmp_path)
-    options = LoadOptions(image_size=8, cache="none", training=False)  # type: ignore[arg-type]
-    assert options.cache is Cache.NONE
-    batches = tfrtool.load(directory, options)
+    batches = tfrtool.dataset(directory).load(image_size=8, cache="none", training=False)
     assert sum(len(labels) for _, labels in batches) == 14
     for shard in directory.glob("*-train.tfrecord*"):
         shard.unlink()

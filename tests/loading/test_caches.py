@@ -14,7 +14,9 @@ import pytest
 import tfrtool
 from tests.datasets import image_payload, write_foreign, write_pets
 from tests.photos import image_bytes
-from tfrtool import DatasetError, LoadOptions
+from tfrtool import DatasetError
+from tfrtool.loading.pipeline.load_options import LoadOptions
+from tfrtool.loading.pipeline.pipeline import load
 
 SHARDS, EACH = 6, 60
 
@@ -27,7 +29,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> tfrtool.Dataset:
         [image_payload(EACH * shard + row, data=data) for row in range(EACH)]
         for shard in range(SHARDS)
     ]
-    return tfrtool.open_dataset(write_foreign(tmp_path_factory.mktemp("d"), shards))
+    return tfrtool.dataset(write_foreign(tmp_path_factory.mktemp("d"), shards))
 
 
 def _labels(batches: Iterator[Any]) -> list[int]:
@@ -64,7 +66,7 @@ def test_iterators_that_fill_one_store(
     )
     everything = list(range(SHARDS * EACH))
     for _ in range(2):
-        batches = tfrtool.load(numbered, options)
+        batches = load(numbered, options)
         assert [sorted(labels) for labels in in_turn(batches)] == [everything] * 3
         assert sorted(_labels(iter(batches))) == everything
 
@@ -76,8 +78,10 @@ def _pixels(directory: Path, caches: Path, told: list[int] | None = None) -> lis
         cache_directory=caches,
         training=False,
     )
-    batches = tfrtool.load(
-        directory, options, on_cached=lambda done, _: None if told is None else told.append(done)
+    batches = load(
+        tfrtool.dataset(directory),
+        options,
+        on_progress=lambda at: None if told is None else told.append(at.done),
     )
     return [float(image.sum()) for images, _ in batches for image in images.numpy()]
 
@@ -108,7 +112,7 @@ def test_a_cache_that_is_cut_under_a_run_is_an_error(tmp_path: Path, tf: Any) ->
         cache_directory=caches,
         epochs=50,
     )
-    batches = iter(tfrtool.load(write_pets(tmp_path), options))
+    batches = iter(load(tfrtool.dataset(write_pets(tmp_path)), options))
     next(batches)
     (path,) = caches.iterdir()
     os.truncate(path, 0)
@@ -124,7 +128,7 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path, name: str) -> None:
     (directory / name).unlink()
     os.mkfifo(directory / name)
     with pytest.raises(DatasetError) as caught:
-        tfrtool.open_dataset(directory)
+        tfrtool.dataset(directory)
     assert caught.value.path == str(directory / name)
 
 

@@ -23,6 +23,7 @@ from tfrtool.loading.cache.disk_cache import (
     write_disk_cache,
 )
 from tfrtool.storage.appearing import TEMPORARY
+from tfrtool.storage.progress import Progress
 
 SIZE, IMAGES = 5, 70
 
@@ -82,9 +83,9 @@ def test_found_again_by_its_key_alone(tf: Any, tmp_path: Path) -> None:
 
 def test_progress_is_told(tf: Any, tmp_path: Path) -> None:
     """The number of images written grows to that of all images."""
-    told: list[int] = []
+    told: list[Progress] = []
     write_disk_cache(tmp_path, _key(), _dataset(tf, _pixels()), told.append)
-    assert told == [32, 64, 70]
+    assert [(progress.done, progress.total) for progress in told] == [(n, 70) for n in (32, 64, 70)]
 
 
 def test_stale_caches_of_the_same_purpose_go(tf: Any, tmp_path: Path) -> None:
@@ -266,7 +267,7 @@ def test_failure_while_decoding_leaves_nothing(tf: Any, tmp_path: Path) -> None:
 def test_interrupt_leaves_nothing(tf: Any, tmp_path: Path) -> None:
     """On Ctrl-C in the middle, nothing of the file is left."""
 
-    def interrupt(_: int) -> None:
+    def interrupt(_: Progress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -309,7 +310,7 @@ def test_two_writers_do_not_hurt_each_other(tf: Any, tmp_path: Path, same: bool)
     other = _key() if same else _key(shards="other")
     inner: list[DiskCache] = []
 
-    def meanwhile(_: int) -> None:
+    def meanwhile(_: Progress) -> None:
         if not inner:
             inner.append(write_disk_cache(tmp_path, other, _dataset(tf, others)))
 

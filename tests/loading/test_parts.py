@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
-from tfrtool import Cache, Dataset, Holdout, LoadOptions, OnCorrupt, Recipe, Split, TrainOptions
+from tfrtool import Dataset, Split, TrainOptions
+from tfrtool.loading.dataset.corrupt_report import OnCorrupt
+from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe
+from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.loading.pipeline.reading import part_reader
 from tfrtool.records.compression import Compression
 from tfrtool.training.features.extraction import begin_extraction
@@ -45,7 +48,7 @@ def _payloads() -> list[list[bytes]]:
 @pytest.fixture(scope="module")
 def numbered(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """Return a dataset in which an image's label is its number."""
-    return tfrtool.open_dataset(write_foreign(tmp_path_factory.mktemp("d"), _payloads()))
+    return tfrtool.dataset(write_foreign(tmp_path_factory.mktemp("d"), _payloads()))
 
 
 def _options(**changes: Any) -> LoadOptions:
@@ -58,7 +61,7 @@ def _labels(batches: Any) -> list[int]:
 
 def _in_epochs(dataset: Dataset, options: LoadOptions, context: Any = None) -> list[int]:
     """Return what each of several epochs has, which must be the same."""
-    batches = tfrtool.load(dataset, options, context)
+    batches = load(dataset, options, context)
     epochs = [sorted(_labels(batches)) for _ in range(3)]
     assert all(epoch == epochs[0] for epoch in epochs)
     return epochs[0]
@@ -77,7 +80,7 @@ def test_held_out_images_are_never_trained_on(numbered: Dataset, cache: Cache) -
 @pytest.mark.parametrize("recipe", Recipe)
 def test_every_recipe_holds_out_the_same_images(numbered: Dataset, recipe: Recipe) -> None:
     """Pipelines that are compared train on the same images, and validate on the same."""
-    batches = tfrtool.load(numbered, _options(holdout=HELD, recipe=recipe))
+    batches = load(numbered, _options(holdout=HELD, recipe=recipe))
     assert sorted(_labels(batches)) == list(range(3, TOTAL, 4))
 
 
@@ -116,14 +119,14 @@ def test_parts_of_what_is_left_of_damage(tmp_path: Path, tf: Any) -> None:
     for path, record in ((paths[0], 5), (paths[0], 90), (paths[4], 0)):
         flip_bit(path, record * size + 40)
     lost = {5, 90, sum(LENGTHS[:4])}
-    dataset, _report = tfrtool.salvage(directory, tmp_path / "scratch")
+    dataset, _report = tfrtool.dataset(directory, "skip").drop_corrupt(tmp_path / "scratch")
     held = _in_epochs(dataset, _options(holdout=HELD))
     shares = [
         _in_epochs(dataset, _options(holdout=REST), tf.distribute.InputContext(2, index, 1))
         for index in range(2)
     ]
     assert sorted([*held, *shares[0], *shares[1]]) == sorted(set(range(TOTAL)) - lost)
-    assert tfrtool.open_dataset(directory, OnCorrupt.SKIP).split("train").records == TOTAL
+    assert tfrtool.dataset(directory, OnCorrupt.SKIP).split("train").records == TOTAL
 
 
 @settings(max_examples=10)

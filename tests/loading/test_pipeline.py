@@ -17,6 +17,7 @@ from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.dataset.dataset import Dataset, open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline.pipeline import load
+from tfrtool.storage.progress import Progress
 
 SIZE = 32
 CACHES = (Cache.MEMORY, Cache.NONE, Cache.DISK)
@@ -188,17 +189,41 @@ def test_disk_cache_is_found_again_and_dropped_when_stale(tmp_path: Path) -> Non
     """The next run reads what the first one wrote; a shard that changed means a new cache."""
     directory = write_pets(tmp_path)
     options = _options(cache=Cache.DISK, cache_directory=tmp_path / "c", training=False)
-    told: list[tuple[int, int]] = []
-    first = _pixel_sums(load(directory, options, on_cached=lambda *at: told.append(at)))
+    told: list[Progress] = []
+    first = _pixel_sums(
+        load(
+            open_dataset(directory),
+            options,
+            on_progress=told.append,
+        )
+    )
     (file,) = (tmp_path / "c").iterdir()
-    assert told[-1][0] == told[-1][1] == len(first)
+    assert told[-1].done == told[-1].total == len(first)
     told.clear()
-    assert _pixel_sums(load(directory, options, on_cached=lambda *at: told.append(at))) == first
+    assert (
+        _pixel_sums(
+            load(
+                open_dataset(directory),
+                options,
+                on_progress=told.append,
+            )
+        )
+        == first
+    )
     assert told == []
     shard = next(path for path in directory.iterdir() if "-train.tfrecord" in path.name)
     gc.collect()  # a cache that somebody reads is not removed
     os.utime(shard, ns=(1, 1))
-    assert _pixel_sums(load(directory, options, on_cached=lambda *at: told.append(at))) == first
+    assert (
+        _pixel_sums(
+            load(
+                open_dataset(directory),
+                options,
+                on_progress=told.append,
+            )
+        )
+        == first
+    )
     assert told
     (fresh,) = (tmp_path / "c").iterdir()
     assert fresh.name != file.name
@@ -286,7 +311,7 @@ def test_batch_size_and_last_batch(shades: Dataset) -> None:
 def test_directory_is_enough(tmp_path: Path) -> None:
     """`load` takes the path of a dataset as well."""
     directory = write_pets(tmp_path)
-    batches = load(directory, _options(split="validation"))
+    batches = load(open_dataset(directory), _options(split="validation"))
     assert sum(len(labels) for _, labels in batches) == 6
 
 

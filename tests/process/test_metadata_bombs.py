@@ -139,7 +139,7 @@ def test_a_vocabulary_without_end(dataset: Path) -> None:
     path.unlink()
     path.write_text("a\n" * 150_000)
     with pytest.raises(tfrtool.DatasetError) as caught:
-        tfrtool.open_dataset(dataset)
+        tfrtool.dataset(dataset)
     assert "150,000 lines" in str(caught.value)
     assert run("verify", dataset, "--images").returncode == 0
 
@@ -151,7 +151,7 @@ def test_class_names_end_at_line_feeds(dataset: Path) -> None:
     path = dataset / "label.labels.txt"
     path.unlink()
     path.write_text("ca\u2028t\r\ndo\x0bg\n", newline="")
-    assert tfrtool.open_dataset(dataset).class_names == ("ca\u2028t", "do\x0bg")
+    assert tfrtool.dataset(dataset).class_names == ("ca\u2028t", "do\x0bg")
 
 
 def test_billions_of_classes(dataset: Path) -> None:
@@ -166,5 +166,5 @@ def test_billions_of_classes(dataset: Path) -> None:
         ),
     )
     with pytest.raises(tfrtool.DatasetError) as caught:
-        tfrtool.open_dataset(dataset)
+        tfrtool.dataset(dataset)
     assert "2,000,000,000 classes, and at most 100,000 are read" in str(caught.value)

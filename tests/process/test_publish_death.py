@@ -57,7 +57,7 @@ def is_refused(dataset: Path) -> bool:
     refused = 0
     for read in (
         tfrtool.inspect_dataset,
-        tfrtool.open_dataset,
+        tfrtool.dataset,
         lambda path: tfrtool.verify([str(path)]),
     ):
         try:

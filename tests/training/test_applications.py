@@ -10,7 +10,7 @@ import pytest
 
 from tfrtool.errors import UsageError, WeightsError
 from tfrtool.loading.pipeline.load_options import Rescale
-from tfrtool.loading.pipeline.rescale import rescaler
+from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.training.models.applications import (
     Application,
     application_names,

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import tfrtool
 from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.errors import UsageError
-from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.training.models.models import build_model, rescale_for
 from tfrtool.training.models.saved_model import ModelFacts, SavedModel, load_saved, save_model
 from tfrtool.training.predict.predict import predict
@@ -69,7 +68,8 @@ def test_pixels_are_the_loaders(eyes: tuple[SavedModel, list[Any]], tmp_path: Pa
     """A photograph is decoded and resized to the very pixels that training would have seen."""
     source = write_class_folders(tmp_path / "photos")
     write_dataset(WriteOptions(source=source, dataset=tmp_path / "d", shuffle=False))
-    batches = load(tmp_path / "d", LoadOptions(image_size=SIZE, training=False, rescale=None))
+    dataset = tfrtool.dataset(tmp_path / "d")
+    batches = dataset.load(image_size=SIZE, training=False, rescale=None)
     trained = np.concatenate([images.numpy() for images, _ in batches])
     model, seen = eyes
     assert len(list(predict(model, find_images([str(source)])))) == 12

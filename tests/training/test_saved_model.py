@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tfrtool.errors import WeightsError
 from tfrtool.loading.pipeline.load_options import Rescale
-from tfrtool.loading.pipeline.rescale import rescaler
+from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.training.models.models import build_model
 from tfrtool.training.models.saved_model import ModelFacts, load_saved, save_model
 from tfrtool.training.run.train_options import ModelName, Trainable

@@ -26,7 +26,7 @@ from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.loading.pipeline.decode import decoder, full_image, parser
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 from tfrtool.loading.pipeline.pipeline import count_images, load
-from tfrtool.loading.pipeline.reading import shard_paths, shard_reader, split_records
+from tfrtool.loading.pipeline.reading import part_reader, split_records
 from tfrtool.loading.pipeline.recipes import Stage, load_published
 from tfrtool.loading.pipeline.tensors import Batch, TfDataset
 from tfrtool.records.framing import frame
@@ -207,8 +207,8 @@ def _cold(split: Split) -> float | None:
             os.fsync(file.fileno())  # only what is on the disk can leave the page cache
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     cycle = min(_CYCLE, len(split.shards))
-    files = tf.data.Dataset.from_tensor_slices(shard_paths(split))
-    records = files.interleave(shard_reader(split), cycle_length=cycle, num_parallel_calls=cycle)
+    files, read = tf.data.Dataset.range(len(split.shards)), part_reader(None, split)
+    records = files.interleave(read, cycle_length=cycle, num_parallel_calls=cycle)
     consume = _consumer(records)
     start = time.perf_counter()
     count = consume()

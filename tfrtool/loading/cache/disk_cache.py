@@ -16,7 +16,6 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.records.crc import crc32c, extend_crc32c
 from tfrtool.storage.appearing import TEMPORARY, new_file, private_folder
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.progress import OnProgress, Progress, silent
 
 __all__ = ["DiskCache", "holds_disk_cache", "open_disk_cache", "write_disk_cache"]
 
@@ -178,7 +178,7 @@ def write_disk_cache(
     directory: Path,
     key: CacheKey,
     decoded: TfDataset,
-    on_images: Callable[[int], None] = lambda _: None,
+    on_progress: OnProgress = silent,
 ) -> DiskCache:
     """Write all images of a dataset to a cache, and open it.
 
@@ -191,7 +191,7 @@ def write_disk_cache(
         key: of the images.
         decoded: a ``tf.data.Dataset`` of one epoch in the order of reading: pairs of an image,
             uint8 [image_size, image_size, 3], and a label, int64 [].
-        on_images: called with the number of images written so far, again and again.
+        on_progress: told how many images are written so far.
 
     Raises:
         DatasetError: the dataset gives more or fewer images than the key tells.
@@ -221,7 +221,8 @@ def write_disk_cache(
             crc = extend_crc32c(crc, pixels)
             with os_errors_as(WriteError, path, _FAILED):
                 file.write(pixels)
-            on_images(done)
+            told = Progress(what="caching", done=done, total=key.images, unit="images")
+            on_progress(told)
         if done != key.images:
             raise DatasetError(
                 "the dataset does not give the images to be cached",

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from tfrtool.errors import printable
 from tfrtool.records.framing import Fault, FaultKind
-from tfrtool.records.repair import LostRange
 
-__all__ = ["LeftOut", "LostBytes", "OnCorrupt", "SalvageReport"]
+__all__ = ["DropReport", "LeftOut", "OnCorrupt"]
 
 _OF_RECORDS = (
     FaultKind.LENGTH_CRC,
@@ -53,39 +52,18 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostBytes:
-    """A stretch of a shard's uncompressed stream that is in no whole record.
-
-    Attributes:
-        path: the shard.
-        range: where it is.
-    """
-
-    path: Path
-    range: LostRange
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SalvageReport:
+class DropReport:
     """What is left of a damaged dataset.
 
     Attributes:
         records: how many records can be used.
         left_out: what can't, in the order of the shards.
-        lost: the stretches of damage.
         expected: how many records there should be; None where nothing says so.
-        copied: how many shards were written again without the damage.
     """
 
     records: int
     left_out: tuple[LeftOut, ...]
-    lost: tuple[LostBytes, ...]
     expected: int | None
-    copied: int
-
-    def __post_init__(self) -> None:
-        if self.records < 0 or self.copied < 0:
-            raise ValueError("numbers of records and shards are at least 0")
 
     @property
     def n_left_out(self) -> int:

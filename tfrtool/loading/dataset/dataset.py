@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
@@ -18,8 +19,9 @@ from tfrtool.examples.tfds_metadata import (
     read_dataset_info,
 )
 from tfrtool.loading.dataset.classes import Classes, find_classes
-from tfrtool.loading.dataset.corrupt_report import OnCorrupt
+from tfrtool.loading.dataset.corrupt_report import DropReport, OnCorrupt
 from tfrtool.loading.dataset.forms import Described, ImageForm, find_image_form, read_described
+from tfrtool.loading.pipeline.tensors import TfDataset
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import count_records, count_shard, first_fault
 from tfrtool.records.dataset_folders import DatasetFolders, find_folders
@@ -29,6 +31,7 @@ from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import open_shard
+from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.publishing import reading
 from tfrtool.storage.words import as_member
 
@@ -100,6 +103,10 @@ class Dataset:
         if self.label_dtype not in (DType.INT64, DType.STRING):
             raise ValueError(f"a label is a number or a name, not {self.label_dtype.value}")
 
+    def __fspath__(self) -> str:
+        """Return the directory: what takes the path of a dataset takes a dataset, too."""
+        return os.fspath(self.directory)
+
     def split(self, name: str) -> Split:
         """Return a split by its name.
 
@@ -112,10 +119,67 @@ class Dataset:
             )
         return self.splits[name]
 
+    def load(
+        self,
+        split: str = "train",
+        *,
+        image_size: int,
+        cache: str = "none",
+        augment: str | None = None,
+        context: object = None,
+        on_progress: OnProgress = silent,
+        **options: Any,
+    ) -> TfDataset:
+        """Build the pipeline from a split's shards to batches.
 
-def open_dataset(
-    directory: str | os.PathLike[str], on_corrupt: OnCorrupt = OnCorrupt.STOP
-) -> Dataset:
+        Where images are cached on disk, and no earlier run has done so, they are all decoded and
+        written before this returns.
+
+        Args:
+            split: which split.
+            image_size: images are resized to this many pixels, both ways.
+            cache: where decoded images are kept: ``none``, ``memory`` or ``disk``.
+            augment: changes to images, such as ``flip,rotate=40``, as ``tfrtool train`` takes them;
+                drawn anew for each image in each epoch.
+            context: a ``tf.distribute.InputContext``, as ``distribute_datasets_from_function``
+                gives it: this pipeline has its share of the records then, and its replicas' share
+                of the batch.
+            on_progress: told now and then while a cache on disk is written.
+            **options: the attributes of `LoadOptions`: ``batch_size``, ``seed``, ``epochs``, ...
+
+        Returns:
+            A ``tf.data.Dataset`` of ``epochs`` epochs, with its cardinality known: pairs of images,
+            float32 [batch, image_size, image_size, 3] from 0 to 1 (or as ``rescale`` says), and
+            labels, int64 [batch].
+
+        Raises:
+            UsageError: there is no such split, a word is unknown, or the options don't go together.
+            DatasetError: the part of it that was asked for is empty.
+            WriteError: the cache on disk can't be written.
+        """
+        from tfrtool.loading.augment.augment_options import parse_augment
+        from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
+        from tfrtool.loading.pipeline.pipeline import load
+
+        chosen = LoadOptions(
+            split=split,
+            image_size=image_size,
+            cache=as_member(Cache, cache, "cache"),
+            augment=None if augment is None else parse_augment(augment),
+            **options,
+        )
+        return load(self, chosen, context, on_progress)
+
+    def drop_corrupt(
+        self, scratch: str | os.PathLike[str], **options: Any
+    ) -> tuple[Dataset, DropReport]:
+        """Leave out the records that can't be used; see `tfrtool.loading.dataset.drop_corrupt`."""
+        from tfrtool.loading.dataset.drop_corrupt import drop_corrupt
+
+        return drop_corrupt(self, scratch, **options)
+
+
+def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "stop") -> Dataset:
     """Find out what is in a directory of shards.
 
     TFDS metadata is believed where it is, and held against the files: a shard that is missing, or
@@ -125,20 +189,19 @@ def open_dataset(
     TensorFlow's whole process.
 
     Args:
-        directory: where the shards are, or versions of the dataset, or folders of splits.
-        on_corrupt: with SKIP, damaged and missing shards are no error. What comes back is not fit
-            to be read by TensorFlow before it went through
-            `tfrtool.loading.dataset.drop_corrupt.salvage`.
+        path: where the shards are, or versions of the dataset, or folders of splits.
+        on_corrupt: ``stop``; or ``skip``, with which damaged and missing shards are no error. What
+            comes back is not fit to be read by TensorFlow before its `Dataset.drop_corrupt`.
 
     Raises:
         DatasetError: the directory holds no dataset, or not the one that its metadata describes,
             or one that no classifier of images can be trained on; or one that is being replaced.
         CorruptShardError: the framing of a shard is damaged.
     """
-    on_corrupt = as_member(OnCorrupt, on_corrupt, "on_corrupt")
-    root = find_folders(directory).root
+    chosen = as_member(OnCorrupt, on_corrupt, "on_corrupt")
+    root = find_folders(path).root
     with reading(root, DATASET_INFO):
-        return _open(find_folders(root), on_corrupt)
+        return _open(find_folders(root), chosen)
 
 
 def _open(found: DatasetFolders, on_corrupt: OnCorrupt) -> Dataset:

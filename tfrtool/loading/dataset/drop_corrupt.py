@@ -6,36 +6,35 @@ import os
 import re
 import shlex
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason
 from tfrtool.examples.tfds_metadata import read_dataset_info
-from tfrtool.loading.dataset.corrupt_report import LeftOut, LostBytes, OnCorrupt, SalvageReport
-from tfrtool.loading.dataset.dataset import Dataset, Split, open_dataset, shard_lengths
+from tfrtool.loading.dataset.corrupt_report import DropReport, LeftOut, OnCorrupt
+from tfrtool.loading.dataset.dataset import Dataset, Split, shard_lengths
 from tfrtool.loading.dataset.record_check import RecordCheck
 from tfrtool.loading.pipeline.decode import full_image, parser
+from tfrtool.loading.pipeline.reading import TF_TYPES
+from tfrtool.loading.pipeline.tensors import Tensor
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.dataset_folders import find_folders
-from tfrtool.records.framing import FRAME_SIZE, Fault, FaultKind, Record
-from tfrtool.records.reader import ReadOptions, RecordReader
-from tfrtool.records.repair import LostRange
+from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.locations import as_path
+from tfrtool.storage.progress import OnProgress, Progress, silent
 
-__all__ = ["READ_ERRORS", "name_damage", "salvage"]
+__all__ = ["READ_ERRORS", "drop_corrupt", "name_damage"]
 
 READ_ERRORS = (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError)
 """What TensorFlow raises on records that it can't use; the last where it quotes one that is no
 text in its message."""
 
-_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
 _BATCH = 256
 """Positions that come from tf.data at a time; one by one they would cost as much as an image."""
 
@@ -92,26 +91,26 @@ def _unusable(path: Path, record: Record, problem: str) -> DatasetError:
     )
 
 
-def salvage(
-    directory: str | os.PathLike[str],
+def drop_corrupt(
+    dataset: Dataset,
     scratch: str | os.PathLike[str],
     *,
     splits: Collection[str] | None = None,
     decode: bool = True,
-    on_shard: Callable[[int, int], None] = lambda _done, _total: None,
-) -> tuple[Dataset, SalvageReport]:
-    """Open a dataset without the records that can't be trained on, and with all others.
+    on_progress: OnProgress = silent,
+) -> tuple[Dataset, DropReport]:
+    """Leave out the records that can't be trained on, and no others.
 
     Each shard is read once, CRCs and records are checked, and shards with damage are written
     again, without it, to another directory. Nothing in the dataset's own is changed.
 
     Args:
-        directory: where the shards are.
+        dataset: as it was opened, with ``on_corrupt="skip"`` where its shards are damaged.
         scratch: an empty directory for the new shards; the caller's, to be deleted after training.
         splits: those that are wanted; None for all.
         decode: whether images are decoded, too, by all cores, which is most of the work. Without,
             an image that doesn't decode stops the training that comes to it.
-        on_shard: called after each shard with their number so far and in all.
+        on_progress: told after each shard.
 
     Returns:
         The dataset, with the splits that were asked for, and what is not in it.
@@ -122,181 +121,102 @@ def salvage(
         ShardError: a file can't be read.
         WriteError: a shard can't be written.
     """
-    scratch, dataset = as_path(scratch), open_dataset(directory, OnCorrupt.SKIP)
+    scratch, directory = as_path(scratch), dataset.directory
     wanted = [dataset.split(name) for name in (dataset.splits if splits is None else splits)]
-    directory = dataset.directory
     lengths = shard_lengths(find_folders(directory), read_dataset_info(directory), OnCorrupt.SKIP)
     total = sum(len(lengths[split.name]) for split in wanted)
-    done, findings, saved = 0, [], {}
+    done, left_out, saved = 0, list[LeftOut](), {}
     for split in wanted:
-        shards = []
+        kept: dict[Path, int] = {}
         for path, expected in lengths[split.name].items():
             # Shards of two splits, in a folder each, may have the same name.
-            work = _Shard(dataset, split.compression, path, scratch / str(done) / path.name)
-            finding = work.missing() if not path.is_file() else work.salvage(decode=decode)
-            findings.append(finding.against(expected))
-            shards.append(finding)
+            copy = scratch / str(done) / path.name
+            clean, records, faults = _clean(dataset, split.compression, path, copy, decode)
+            if expected is not None and not faults and records != expected:
+                message = f"expected {expected} records by the metadata, found {records}"
+                faults.append(Fault(kind=FaultKind.COUNT, offset=0, record=None, message=message))
+            left_out += [LeftOut(path=path, fault=fault) for fault in faults]
+            if records:
+                kept[clean] = records
             done += 1
-            on_shard(done, total)
-        kept = [shard for shard in shards if shard.records]
+            on_progress(Progress(what="checking", done=done, total=total, unit="shards"))
         if not kept:
             raise DatasetError(
                 f"split {split.name!r} has no record that can be used", path=directory
             )
-        saved[split.name] = replace(
-            split,
-            shards=tuple(shard.path for shard in kept),
-            lengths=tuple(shard.records for shard in kept),
-        )
+        saved[split.name] = replace(split, shards=tuple(kept), lengths=tuple(kept.values()))
     counts = [length for split in wanted for length in lengths[split.name].values()]
-    report = SalvageReport(
+    report = DropReport(
         records=sum(split.records for split in saved.values()),
-        left_out=tuple(one for finding in findings for one in finding.left_out),
-        lost=tuple(one for finding in findings for one in finding.lost),
+        left_out=tuple(left_out),
         expected=None if None in counts else sum(length or 0 for length in counts),
-        copied=sum(finding.copied for finding in findings),
     )
     return replace(dataset, splits=saved), report
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Finding:
-    """What became of a shard.
+def _clean(
+    dataset: Dataset, compression: Compression, path: Path, copy: Path, decode: bool
+) -> tuple[Path, int, list[Fault]]:
+    """Write a shard again if anything is wrong with it.
 
-    Attributes:
-        shard: the file in the dataset.
-        path: the file to read: the same, or a copy without the damage.
-        records: how many records it has.
-        left_out: what the shard had beside them.
-        lost: its bytes that are in no record.
+    Returns:
+        The file to read, how many records it has, and what the shard has beside them.
     """
-
-    shard: Path
-    path: Path
-    records: int
-    left_out: tuple[LeftOut, ...] = ()
-    lost: tuple[LostBytes, ...] = ()
-
-    @property
-    def copied(self) -> bool:
-        return self.records > 0 and self.path != self.shard
-
-    def against(self, expected: int | None) -> _Finding:
-        """Add to what was left out that records are missing without a trace."""
-        if expected is None or self.left_out or self.records == expected:
-            return self
-        message = f"expected {expected} records by the metadata, found {self.records}"
-        fault = Fault(kind=FaultKind.COUNT, offset=0, record=None, message=message)
-        return replace(self, left_out=(LeftOut(path=self.shard, fault=fault),))
-
-
-@dataclass(slots=True)
-class _Shard:
-    """The work on one shard.
-
-    Attributes:
-        dataset: it is one of its shards.
-        compression: of the split.
-        path: the shard.
-        copy: where to write it again, if need be.
-    """
-
-    dataset: Dataset
-    compression: Compression
-    path: Path
-    copy: Path
-    _faults: list[Fault] = field(default_factory=list)
-    _lost: list[LostBytes] = field(default_factory=list)
-    _kept: array[int] = field(default_factory=lambda: array("q"))  # where the headers start
-
-    def missing(self) -> _Finding:
-        """Return that there is no such file."""
+    if not path.is_file():
         message = "the shard is missing"
-        fault = Fault(kind=FaultKind.MISSING_SHARD, offset=0, record=None, message=message)
-        return self._finding(self.path, [fault])
+        kind = FaultKind.MISSING_SHARD
+        return path, 0, [Fault(kind=kind, offset=0, record=None, message=message)]
+    check, faults = RecordCheck(dataset, images=decode), list[Fault]()
+    kept = array("q")  # where the headers start
+    for item in _read(path, compression):
+        if isinstance(item, Fault):
+            if item.kind is not FaultKind.EMPTY:
+                faults.append(item)
+        elif (problem := check.problem(item.payload)) is not None:
+            faults.append(_fault(item, problem))
+        else:
+            kept.append(item.offset)
+    clean = path
+    if faults and kept:
+        clean = _write(path, copy, compression, kept)
+    if decode and kept:
+        bad = {kept[n] for n in _undecodable(dataset, clean, compression, len(kept))}
+        if bad:
+            faults += [
+                _fault(record, _decoding_problem(dataset, record))
+                for record in _records_at(path, compression, bad)
+            ]
+            kept = array("q", (offset for offset in kept if offset not in bad))
+            clean = _write(path, copy, compression, kept) if kept else clean
+    return clean, len(kept), sorted(faults, key=lambda fault: fault.offset)
 
-    def salvage(self, *, decode: bool) -> _Finding:
-        """Read, check, and write again if anything is wrong."""
-        self._scan(RecordCheck(self.dataset, images=decode))
-        path = self.path
-        if self._faults and self._kept:
-            path = self._write()
-        if decode and self._kept:
-            bad = set(_undecodable(self.dataset, path, self.compression, len(self._kept)))
-            if bad:
-                self._leave_out(bad)
-                path = self._write() if self._kept else path
-        return self._finding(path, sorted(self._faults, key=lambda fault: fault.offset))
 
-    def _finding(self, path: Path, faults: list[Fault]) -> _Finding:
-        return _Finding(
-            shard=self.path,
-            path=path,
-            records=len(self._kept),
-            left_out=tuple(LeftOut(path=self.path, fault=fault) for fault in faults),
-            lost=tuple(self._lost),
-        )
+def _write(path: Path, copy: Path, compression: Compression, offsets: Iterable[int]) -> Path:
+    try:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with tf.io.TFRecordWriter(os.fspath(copy), TF_TYPES[compression]) as writer:
+            for record in _records_at(path, compression, frozenset(offsets)):
+                writer.write(record.payload)
+    except OSError as error:
+        raise WriteError(f"can't be written: {os_reason(error)}", path=copy) from error
+    except tf.errors.OpError as error:
+        raise WriteError(f"can't be written: {_words(error)}", path=copy) from error
+    return copy
 
-    def _scan(self, check: RecordCheck) -> None:
-        end = 0
-        with _reading(self.path, self.compression) as reader:
-            for item in reader.read():
-                if isinstance(item, Fault):
-                    if item.kind is not FaultKind.EMPTY:
-                        self._faults.append(item)
-                    continue
-                self._lose(end, item.offset)
-                end = item.offset + FRAME_SIZE + len(item.payload)
-                problem = check.problem(item.payload)
-                if problem is None:
-                    self._kept.append(item.offset)
-                else:
-                    self._faults.append(_fault(item, problem))
-            self._lose(end, reader.find_end())
 
-    def _lose(self, start: int, end: int) -> None:
-        if end > start:
-            lost = LostRange(offset=start, bytes=end - start)
-            self._lost.append(LostBytes(path=self.path, range=lost))
-
-    def _leave_out(self, positions: Collection[int]) -> None:
-        offsets = {self._kept[position] for position in positions}
-        for record in self._records(offsets):
-            self._faults.append(_fault(record, _decoding_problem(self.dataset, record)))
-        self._kept = array("q", (offset for offset in self._kept if offset not in offsets))
-
-    def _records(self, offsets: Collection[int]) -> Iterator[Record]:
-        for item in _read(self.path, self.compression):
-            if isinstance(item, Record) and item.offset in offsets:
-                yield item
-
-    def _write(self) -> Path:
-        offsets = frozenset(self._kept)
-        try:
-            self.copy.parent.mkdir(parents=True, exist_ok=True)
-            with tf.io.TFRecordWriter(os.fspath(self.copy), _TYPES[self.compression]) as writer:
-                for record in self._records(offsets):
-                    writer.write(record.payload)
-        except OSError as error:
-            raise WriteError(f"can't be written: {os_reason(error)}", path=self.copy) from error
-        except tf.errors.OpError as error:
-            raise WriteError(f"can't be written: {_words(error)}", path=self.copy) from error
-        return self.copy
+def _records_at(path: Path, compression: Compression, offsets: Collection[int]) -> Iterator[Record]:
+    for item in _read(path, compression):
+        if isinstance(item, Record) and item.offset in offsets:
+            yield item
 
 
 def _fault(record: Record, message: str) -> Fault:
     return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=message)
 
 
-@contextmanager
-def _reading(path: Path, compression: Compression) -> Iterator[RecordReader]:
-    with open_shard(path) as file:
-        yield RecordReader(file, ReadOptions(compression=compression))
-
-
 def _read(path: Path, compression: Compression) -> Iterator[Record | Fault]:
-    with _reading(path, compression) as reader:
-        yield from reader.read()
+    with open_shard(path) as file:
+        yield from read_records(file, ReadOptions(compression=compression))
 
 
 def _undecodable(
@@ -312,10 +232,10 @@ def _undecodable(
     """
     parse = parser(dataset)
 
-    def decode(position: Any, record: Any) -> tuple[Any, Any]:
+    def decode(position: Tensor, record: Tensor) -> tuple[Tensor, Tensor]:
         return position, tf.size(full_image(dataset, parse(record)))
 
-    records = tf.data.TFRecordDataset(os.fspath(path), _TYPES[compression])
+    records = tf.data.TFRecordDataset(os.fspath(path), TF_TYPES[compression])
     # An element that fails is dropped, and no other, for the failure is that of one call of the
     # map; which one it was shows in the positions that are left.
     decoded = records.enumerate().map(decode, num_parallel_calls=os.cpu_count() or 1)

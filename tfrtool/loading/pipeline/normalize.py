@@ -1,17 +1,17 @@
-"""The mean and the spread of a dataset's pixels, and the rescaling that takes them out."""
+"""Pixel values as a model takes them, by fixed numbers or by what a dataset's pixels are like."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, UsageError
+from tfrtool.errors import DatasetError
 from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 
-__all__ = ["ChannelStatistics", "channel_statistics"]
+__all__ = ["channel_statistics", "rescaler", "standard_rescale"]
 
 _WHITE = 255
 _INT32_ROWS = (2**31 - 1) // _WHITE**2
@@ -20,92 +20,75 @@ _INT32_ROWS = (2**31 - 1) // _WHITE**2
 _Three = tuple[float, float, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelStatistics:
-    """What the values of each channel are like, over all pixels of all images.
+def rescaler(rescale: Rescale) -> Callable[[Tensor], Tensor]:
+    """Return a function from pixels, uint8 or float32 [..., 3], to float32 of the same shape."""
+    scale, offset = rescale.scale, rescale.offset
 
-    Attributes:
-        mean: of red, green and blue, 0 to 255.
-        std: the standard deviation of each, of these pixels and not of what they are a sample of:
-            the mean square of the distance from the mean, and its root.
-        pixels: how many were counted.
+    def apply(images: Tensor) -> Tensor:
+        if rescale.bgr:
+            images = tf.reverse(images, [-1])
+        if images.dtype == tf.uint8 and isinstance(scale, float) and isinstance(offset, float):
+            # Dequantizing 0 to 255 to a range of float32 does it in one pass. Casting, multiplying
+            # and adding would go through the float32 images three times, which are larger than the
+            # caches of most processors.
+            pixels = tf.bitcast(images, tf.quint8)
+            end = offset + _WHITE * scale
+            return tf.quantization.dequantize(pixels, offset, end, mode="MIN_COMBINED")
+        return tf.cast(images, tf.float32) * tf.constant(scale) + tf.constant(offset)
+
+    return apply
+
+
+def standard_rescale(mean: _Three, std: _Three) -> Rescale:
+    """Return ``(x - mean) / std`` for each channel.
+
+    A channel that has one value everywhere has a deviation of 0. It is divided by 255, so that
+    it becomes 0 here, and stays between -1 and 1 in an image in which it differs.
     """
-
-    mean: _Three
-    std: _Three
-    pixels: int
-
-    def __post_init__(self) -> None:
-        fits = all(0 <= value <= _WHITE for value in (*self.mean, *self.std))
-        if self.pixels < 1 or not fits:
-            raise UsageError(
-                "impossible statistics of pixels",
-                expected=f"means and deviations from 0 to {_WHITE}, of 1 pixel at least",
-                found=f"{self.mean} and {self.std} of {self.pixels}",
-            )
-
-    def rescale(self) -> Rescale:
-        """Return ``(x - mean) / std`` for each channel.
-
-        A channel that has one value everywhere has a deviation of 0. It is divided by 255, so that
-        it becomes 0 here, and stays between -1 and 1 in an image in which it differs.
-        """
-        red, green, blue = (1 / (std or _WHITE) for std in self.std)
-        scale = (red, green, blue)
-        red, green, blue = (-mean * factor for mean, factor in zip(self.mean, scale, strict=True))
-        return Rescale(scale=scale, offset=(red, green, blue))
+    scale = _three(1 / (deviation or _WHITE) for deviation in std)
+    offset = _three(-middle * factor for middle, factor in zip(mean, scale, strict=True))
+    return Rescale(scale=scale, offset=offset)
 
 
-def channel_statistics(images: Any) -> ChannelStatistics:
-    """Count all pixels of a dataset, once.
+def channel_statistics(images: TfDataset) -> tuple[_Three, _Three]:
+    """Return the mean and the standard deviation of each channel, over all pixels of a dataset.
 
     Sums are whole numbers, so that the result is as exact as its last rounding, and does not
     depend on the order of the images.
 
     Args:
-        images: a finite ``tf.data.Dataset`` of batches, uint8 [n, h, w, 3], or of pairs of those
-            and labels.
+        images: a finite ``tf.data.Dataset`` of batches of images, uint8 [n, h, w, 3], and labels.
 
     Raises:
-        UsageError: it holds something else.
         DatasetError: it holds no pixels.
     """
-    spec = images.element_spec
-    if isinstance(spec, tuple):
-        spec = spec[0]
-        images = images.map(lambda batch, *_: batch)
-    is_tensor = isinstance(spec, tf.TensorSpec) and spec.shape.rank == 4
-    if not is_tensor or spec.dtype != tf.uint8 or spec.shape[-1] != 3:
-        raise UsageError(
-            "no pixels to count", expected="uint8 images, [n, h, w, 3]", found=f"{spec}"
-        )
     options = tf.data.Options()
     # With it, the end of an iterator waits for the tuner's sleep, of up to 60 s.
     options.autotune.enabled = False
     pixels, sums, squares = 0, [0, 0, 0], [0, 0, 0]
+    added = images.map(lambda batch, _labels: _add_up(batch))
     # Python's numbers have no largest one, and there is one round a batch.
-    for count, batch_sums, batch_squares in images.map(_add_up).with_options(options):
+    for count, batch_sums, batch_squares in added.with_options(options):
         pixels += int(count)
         for channel in range(3):
             sums[channel] += int(batch_sums[channel])
             squares[channel] += int(batch_squares[channel])
     if pixels == 0:
         raise DatasetError("there are no images to take the mean of")
-    red, green, blue = (total / pixels for total in sums)
     # The variance times the square of the count is a whole number: nothing is lost in a difference.
-    deviations = tuple(
+    deviations = (
         math.sqrt(pixels * square - total * total) / pixels
         for total, square in zip(sums, squares, strict=True)
     )
-    return ChannelStatistics(mean=(red, green, blue), std=_three(deviations), pixels=pixels)
+    return _three(total / pixels for total in sums), _three(deviations)
 
 
-def _three(values: tuple[float, ...]) -> _Three:
+def _three(values: Iterable[float]) -> _Three:
     red, green, blue = values
     return red, green, blue
 
 
-def _add_up(images: Any) -> tuple[Any, Any, Any]:
+def _add_up(images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return a batch's pixels, and the sums of its values and of their squares: int64 [], [3]."""
     shape = tf.shape(images, tf.int64)
     height = images.shape[1]

@@ -15,13 +15,15 @@ from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.cache.cache_key import CacheKey, default_cache_directory
 from tfrtool.loading.cache.disk_cache import holds_disk_cache, open_disk_cache, write_disk_cache
 from tfrtool.loading.cache.image_store import ImageStore
-from tfrtool.loading.dataset.dataset import Dataset, Split, open_dataset
+from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.pipeline.decode import batch_parser, decoder, features_decoder
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
+from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.order import Order
 from tfrtool.loading.pipeline.reading import part_reader, plain
 from tfrtool.loading.pipeline.recipes import STAGES_OF, load_published
-from tfrtool.loading.pipeline.rescale import rescaler
+from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
+from tfrtool.storage.progress import OnProgress, silent
 
 __all__ = ["count_images", "has_disk_cache", "load", "load_decoded"]
 
@@ -58,39 +60,9 @@ def count_images(dataset: Dataset, options: LoadOptions) -> int:
 
 
 def load(
-    dataset: Dataset | str | os.PathLike[str],
-    options: LoadOptions,
-    context: Any = None,
-    on_cached: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Any:
-    """Build the pipeline of a split.
-
-    Where images are cached on disk, and no earlier run has done so, they are all decoded and
-    written before this returns.
-
-    Args:
-        dataset: a dataset, or the directory of one.
-        options: what of it, and how.
-        context: a ``tf.distribute.InputContext``, as ``distribute_datasets_from_function`` gives
-            it: this pipeline has its share of the records then, and its replicas' share of the
-            batch.
-        on_cached: called now and then while a cache on disk is written, with the images so far and
-            in all.
-
-    Returns:
-        A ``tf.data.Dataset`` of ``options.epochs`` epochs, with its cardinality known: pairs of
-        images, float32 [batch, image_size, image_size, 3] (uint8 without rescaling), and labels,
-        int64 [batch].
-
-    Raises:
-        UsageError: the dataset has no such split, or the options don't go together.
-        DatasetError: the directory holds no dataset, or the part of it that was asked for is
-            empty.
-        CorruptShardError: the framing of a shard is damaged.
-        WriteError: the cache on disk can't be written.
-    """
-    if not isinstance(dataset, Dataset):
-        dataset = open_dataset(dataset)
+    dataset: Dataset, options: LoadOptions, context: Any = None, on_progress: OnProgress = silent
+) -> TfDataset:
+    """Build the pipeline of a split; see `Dataset.load`."""
     images = count_images(dataset, options)
     if options.recipe is not Recipe.TFRTOOL:
         if context is not None:
@@ -98,7 +70,7 @@ def load(
         batches = load_published(dataset, options, images, STAGES_OF[options.recipe])
         return _with_cardinality(batches, -(-images // options.batch_size))
     share = _Share.of(images, options, context)
-    batches = _ours(dataset, options, share, on_cached)
+    batches = _ours(dataset, options, share, on_progress)
     steps = -(-share.images // share.batch_size)
     return _with_cardinality(batches, steps * options.epochs)
 
@@ -143,7 +115,7 @@ class _Share:
         )
 
 
-def _with_cardinality(batches: Any, steps: int) -> Any:
+def _with_cardinality(batches: TfDataset, steps: int) -> TfDataset:
     return batches.apply(tf.data.experimental.assert_cardinality(steps))
 
 
@@ -151,9 +123,9 @@ def load_decoded(
     dataset: Dataset,
     options: LoadOptions,
     share: _Share | None = None,
-    on_files: Callable[[Any], Any] = lambda files: files,
-    on_records: Callable[[Any], Any] = lambda records: records,
-) -> Any:
+    on_files: Callable[[TfDataset], TfDataset] = lambda files: files,
+    on_records: Callable[[TfDataset], TfDataset] = lambda records: records,
+) -> TfDataset:
     """Build the part of the pipeline before the cache.
 
     Args:
@@ -199,13 +171,13 @@ def has_disk_cache(dataset: Dataset, options: LoadOptions) -> bool:
 
 
 def _ours(
-    dataset: Dataset, options: LoadOptions, share: _Share, on_cached: Callable[[int, int], None]
-) -> Any:
+    dataset: Dataset, options: LoadOptions, share: _Share, on_progress: OnProgress
+) -> TfDataset:
     match options.cache:
         case Cache.NONE:
             batches = _streamed(dataset, options, share)
         case Cache.DISK:
-            store = _disk_store(dataset, options, share, on_cached)
+            store = _disk_store(dataset, options, share, on_progress)
             batches = _stored(dataset, options, share, store)
         case Cache.MEMORY:
             store = ImageStore(share.images, options.image_size)
@@ -221,7 +193,7 @@ def _ours(
     return batches.with_options(_tf_options(options))
 
 
-def _stored(dataset: Dataset, options: LoadOptions, share: _Share, store: ImageStore) -> Any:
+def _stored(dataset: Dataset, options: LoadOptions, share: _Share, store: ImageStore) -> TfDataset:
     """Return batches of images that are all kept in memory, or on disk."""
     order = Order(
         images=share.images,
@@ -238,7 +210,7 @@ def _stored(dataset: Dataset, options: LoadOptions, share: _Share, store: ImageS
     )
     counter = epoch_counter(options)
 
-    def taken(step: Any) -> tuple[Any, Any]:
+    def taken(step: Tensor) -> Batch:
         return store.gather(order.rows(step // order.steps, step % order.steps))
 
     steps = store.steps(decoded, order, options.epochs, counter)
@@ -253,16 +225,14 @@ def _stored(dataset: Dataset, options: LoadOptions, share: _Share, store: ImageS
 
 
 def _disk_store(
-    dataset: Dataset, options: LoadOptions, share: _Share, on_cached: Callable[[int, int], None]
+    dataset: Dataset, options: LoadOptions, share: _Share, on_progress: OnProgress
 ) -> ImageStore:
     """Return the images that an earlier run has left on disk, or leave them there now."""
     directory, key = _disk_cache_key(dataset, options, share)
     cache = open_disk_cache(directory, key)
     if cache is None:
         decoded = load_decoded(dataset, replace(options, deterministic=True), share)
-        cache = write_disk_cache(
-            directory, key, decoded, lambda done: on_cached(done, share.images)
-        )
+        cache = write_disk_cache(directory, key, decoded, on_progress)
     return ImageStore.of(cache)
 
 
@@ -271,19 +241,19 @@ def _disk_cache_key(dataset: Dataset, options: LoadOptions, share: _Share) -> tu
     return directory, CacheKey.of(dataset, options, share.images, (share.index, share.count))
 
 
-def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> Any:
+def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> TfDataset:
     """Return batches of images that are decoded anew in every epoch."""
     augment = epoch_augmenter(options)
     size = min(
         options.shuffle_buffer or _records_to_mix(dataset.split(options.split)), share.images
     )
 
-    def one_epoch(epoch: Any) -> Any:
+    def one_epoch(epoch: Tensor) -> TfDataset:
         # The seed of this graph alone: what the program set for itself plays no part. TensorFlow
         # takes it modulo 2**31 - 1, and can't add the epoch to one of 0.
         tf.random.set_seed(1 + options.seed % (2**31 - 2))
 
-        def shuffled(items: Any, size: int, purpose: int) -> Any:
+        def shuffled(items: TfDataset, size: int, purpose: int) -> TfDataset:
             seed = _seed(epoch, purpose)
             return items.shuffle(size, seed=seed, reshuffle_each_iteration=False)
 
@@ -315,7 +285,7 @@ def _records_to_mix(split: Split) -> int:
     return max(1, min(_SHUFFLE_UNCACHED, int(_SHUFFLED_BYTES / max(size, 1))))
 
 
-def _seed(epoch: Any, purpose: int) -> Any:
+def _seed(epoch: Tensor, purpose: int) -> Tensor:
     return epoch * 2 + purpose
 
 

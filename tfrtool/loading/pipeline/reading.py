@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -12,39 +12,29 @@ import tensorflow as tf
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.record_check import limits_problem
 from tfrtool.loading.pipeline.load_options import Holdout
+from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.records.compression import Compression
 
-__all__ = ["part_reader", "plain", "shard_paths", "shard_reader", "split_records"]
+__all__ = ["TF_TYPES", "part_reader", "plain", "split_records"]
 
 plain = tf.autograph.experimental.do_not_convert
 """Marks a function of tensors as one without ``if`` or ``for`` over them. Else TensorFlow parses
 and compiles it anew in every process, which takes as long as decoding some hundred images."""
 
-_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
+TF_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
 
 
-def shard_paths(split: Split) -> list[str]:
-    """Return the paths of a split's shards, in order."""
-    return [os.fspath(path) for path in split.shards]
-
-
-def shard_reader(split: Split) -> Callable[[Any], Any]:
-    """Return a function from the path of a shard, or of several, to their serialized records."""
-    kind = _TYPES[split.compression]
-    read: Callable[[Any], Any] = plain(
-        lambda path: tf.data.TFRecordDataset(path, compression_type=kind)
-    )
-    return read
-
-
-def split_records(dataset: Dataset, split: Split) -> Any:
+def split_records(dataset: Dataset, split: Split) -> TfDataset:
     """Return a split's serialized records, shard after shard, their images within the limits."""
-    return tf.data.Dataset.range(len(split.shards)).flat_map(part_reader(dataset, split, None))
+    return tf.data.Dataset.range(len(split.shards)).flat_map(part_reader(dataset, split))
 
 
 def part_reader(
-    dataset: Dataset | None, split: Split, holdout: Holdout | None, share: tuple[int, int] = (0, 1)
-) -> Callable[[Any], Any]:
+    dataset: Dataset | None,
+    split: Split,
+    holdout: Holdout | None = None,
+    share: tuple[int, int] = (0, 1),
+) -> Callable[[Tensor], TfDataset]:
     """Return a function from the number of a shard to its serialized records of a part.
 
     What belongs to the part is told by a record's place in its shard, and not by when it comes:
@@ -58,37 +48,32 @@ def part_reader(
         holdout: which part of them; None is all.
         share: a number and a count: of the part, only every so manieth record from that one on.
     """
-    kind = _TYPES[split.compression]
-    path_of = _paths(split) if dataset is None else _checked_paths(dataset, split)
-    if holdout is None and share == (0, 1):
-        whole: Callable[[Any], Any] = plain(
-            lambda shard: tf.data.TFRecordDataset(path_of(shard), compression_type=kind)
-        )
-        return whole
-    belongs = tf.constant(_belongs(split.records, holdout, share))
-    ends = tf.constant(np.cumsum((0, *split.lengths)))
+    path_of = _paths(dataset, split)
 
-    def read(shard: Any) -> Any:
+    def whole(shard: Tensor) -> TfDataset:
+        return tf.data.TFRecordDataset(path_of(shard), TF_TYPES[split.compression])
+
+    def part(shard: Tensor) -> TfDataset:
         # Told of all records beforehand: a formula for each would take longer than parsing one.
         own = tf.data.Dataset.from_tensor_slices(belongs[ends[shard] : ends[shard + 1]])
-        records = tf.data.TFRecordDataset(path_of(shard), compression_type=kind)
-        both = tf.data.Dataset.zip(own, records).filter(plain(lambda mine, _record: mine))
+        both = tf.data.Dataset.zip(own, whole(shard)).filter(plain(lambda mine, _record: mine))
         return both.map(plain(lambda _mine, record: record))
 
-    marked: Callable[[Any], Any] = plain(read)
-    return marked
+    if holdout is None and share == (0, 1):
+        return cast(Callable[[Tensor], TfDataset], plain(whole))
+    belongs = tf.constant(_belongs(split.records, holdout, share))
+    ends = tf.constant(np.cumsum((0, *split.lengths)))
+    return cast(Callable[[Tensor], TfDataset], plain(part))
 
 
-def _paths(split: Split) -> Callable[[Any], Any]:
-    paths = tf.constant(shard_paths(split))
-    return lambda number: paths[number]
-
-
-def _checked_paths(dataset: Dataset, split: Split) -> Callable[[Any], Any]:
+def _paths(dataset: Dataset | None, split: Split) -> Callable[[Tensor], Tensor]:
     """Return a function from a shard's number to its path; it fails on images over the limits."""
+    if dataset is None:
+        paths = tf.constant([os.fspath(path) for path in split.shards])
+        return lambda number: paths[number]
     checked = set()
 
-    def check(number: Any) -> bytes:
+    def check(number: int) -> bytes:
         path = split.shards[number]
         if path not in checked:
             problem = limits_problem(dataset, path, split.compression)
@@ -100,7 +85,7 @@ def _checked_paths(dataset: Dataset, split: Split) -> Callable[[Any], Any]:
     return lambda number: tf.ensure_shape(tf.numpy_function(check, [number], tf.string), [])
 
 
-def _belongs(total: int, holdout: Holdout | None, share: tuple[int, int]) -> Any:
+def _belongs(total: int, holdout: Holdout | None, share: tuple[int, int]) -> Tensor:
     """Return for each record of a split whether it belongs to a part, bool [total]."""
     belongs = np.ones(total, np.bool_)
     if holdout is not None:

@@ -15,8 +15,8 @@ from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.loading.pipeline.decode import float_decoder, parser
 from tfrtool.loading.pipeline.load_options import LoadOptions, Recipe, Rescale
+from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.reading import part_reader
-from tfrtool.loading.pipeline.rescale import rescaler
 
 __all__ = ["NAIVE", "NOTEBOOK", "Stage", "load_published"]
 

@@ -11,12 +11,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.dataset.corrupt_report import OnCorrupt, SalvageReport
+from tfrtool.loading.dataset.corrupt_report import DropReport, OnCorrupt
 from tfrtool.loading.dataset.dataset import Dataset, Split, open_dataset
-from tfrtool.loading.dataset.drop_corrupt import name_damage, salvage
+from tfrtool.loading.dataset.drop_corrupt import drop_corrupt, name_damage
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
-from tfrtool.loading.pipeline.normalize import channel_statistics
+from tfrtool.loading.pipeline.normalize import channel_statistics, standard_rescale
 from tfrtool.loading.pipeline.pipeline import count_images, load
+from tfrtool.storage.progress import Progress
 from tfrtool.training.models.image_size import choose_image_size
 from tfrtool.training.run.feed import Feed
 from tfrtool.training.run.listener import Phase
@@ -41,7 +42,7 @@ class Material:
 
     original: Dataset
     dataset: Dataset
-    salvage: SalvageReport | None
+    salvage: DropReport | None
     training: LoadOptions
     validation: LoadOptions | None
 
@@ -74,11 +75,11 @@ class Material:
     def _feed(self, options: LoadOptions, on_phase: Callable[[Phase], None]) -> Feed:
         images = count_images(self.dataset, options)
 
-        def tell(done: int, total: int) -> None:
-            on_phase(Phase(name="cache", done=done, total=total))
+        def tell(at: Progress) -> None:
+            on_phase(Phase(name="cache", done=at.done, total=at.total or 0))
 
         return Feed(
-            load(self.dataset, options, on_cached=tell),
+            load(self.dataset, options, on_progress=tell),
             images,
             -(-images // options.batch_size),
             # The published pipelines are read as they are in the notebooks: anew each epoch.
@@ -102,7 +103,7 @@ class Material:
 
 def open_material(
     options: TrainOptions, scratch: Path, on_phase: Callable[[Phase], None]
-) -> tuple[Dataset, Dataset, SalvageReport | None]:
+) -> tuple[Dataset, Dataset, DropReport | None]:
     """Open the dataset of a run.
 
     Args:
@@ -120,11 +121,11 @@ def open_material(
         validation = _validation_split(original, options)
         if validation is not None and validation != options.split:
             splits.append(validation)
-        dataset, report = salvage(
-            options.dataset,
+        dataset, report = drop_corrupt(
+            original,
             scratch,
             splits=splits,
-            on_shard=lambda done, total: on_phase(Phase(name="check", done=done, total=total)),
+            on_progress=lambda p: on_phase(Phase(name="check", done=p.done, total=p.total or 0)),
         )
     if len(dataset.class_names) < 2:
         raise DatasetError(
@@ -221,6 +222,6 @@ def measured_rescale(material: Material, on_phase: Callable[[Phase], None]) -> R
     total = int(images.cardinality())
     on_phase(Phase(name="statistics", done=0, total=total))
     with material.naming_damage():
-        rescale = channel_statistics(images).rescale()
+        rescale = standard_rescale(*channel_statistics(images))
     on_phase(Phase(name="statistics", done=total, total=total))
     return rescale

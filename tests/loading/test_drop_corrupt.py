@@ -19,8 +19,9 @@ from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.errors import CorruptShardError, DatasetError, TfrtoolError, UsageError
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
+from tfrtool.loading.dataset.corrupt_report import DropReport
 from tfrtool.loading.dataset.dataset import Dataset, Split, open_dataset
-from tfrtool.loading.dataset.drop_corrupt import READ_ERRORS, name_damage, salvage
+from tfrtool.loading.dataset.drop_corrupt import READ_ERRORS, drop_corrupt, name_damage
 from tfrtool.loading.pipeline.decode import decoder
 from tfrtool.records.compression import Compression
 from tfrtool.records.crc import masked_crc32c
@@ -128,6 +129,10 @@ def _decode(tf: Any, dataset: Dataset) -> None:
             pass
 
 
+def _dropped(directory: Path, scratch: Path, **how: Any) -> tuple[Dataset, DropReport]:
+    return drop_corrupt(open_dataset(directory, "skip"), scratch, **how)
+
+
 def _payloads_of(path: Path) -> list[bytes]:
     with path.open("rb") as file:
         return [item.payload for item in read_records(file) if isinstance(item, Record)]
@@ -152,7 +157,7 @@ def test_skip_leaves_out_exactly_the_damaged_record(
     data, kind = DAMAGE[name]
     path = _write(tmp_path / "d", data, compression)
     before = _contents(tmp_path / "d")
-    dataset, report = salvage(tmp_path / "d", tmp_path / "scratch", decode="image" in name)
+    dataset, report = _dropped(tmp_path / "d", tmp_path / "scratch", decode="image" in name)
     expected = Counter(PAYLOADS[:3] + PAYLOADS[:AT] + PAYLOADS[AT + 1 :])
     assert _read(tf, dataset) == expected
     _decode(tf, dataset)
@@ -160,12 +165,10 @@ def test_skip_leaves_out_exactly_the_damaged_record(
     (one,) = report.left_out
     fault = one.fault
     assert (one.path, fault.record, fault.offset, fault.kind) == (path, AT, START, kind)
-    assert (report.n_left_out, report.copied) == (1, 1)
+    assert report.n_left_out == 1
+    copies = [path for path in dataset.split("train").shards if path.parent != tmp_path / "d"]
+    assert [copy.name for copy in copies] == [path.name]
     assert _contents(tmp_path / "d") == before
-    lost = {(one.range.offset, one.range.bytes) for one in report.lost}
-    assert lost == (
-        set() if kind is FaultKind.PARSE else {(START, len(data) - len(CLEAN) + END - START)}
-    )
 
 
 @pytest.mark.parametrize("name", DAMAGE)
@@ -202,10 +205,10 @@ def test_error_that_no_record_explains_is_passed_on(tmp_path: Path, tf: Any) -> 
 def test_clean_dataset_is_read_where_it_is(tmp_path: Path) -> None:
     """Nothing is copied, and nothing is reported."""
     directory = write_pets(tmp_path)
-    dataset, report = salvage(directory, tmp_path / "scratch")
+    dataset, report = _dropped(directory, tmp_path / "scratch")
     assert dataset == open_dataset(directory)
     assert (report.records, report.expected) == (20, 20)
-    assert (report.left_out, report.lost, report.copied, report.n_left_out) == ((), (), 0, 0)
+    assert (report.left_out, report.n_left_out) == ((), 0)
     assert not (tmp_path / "scratch").exists()
 
 
@@ -214,10 +217,9 @@ def test_clean_dataset_is_read_where_it_is(tmp_path: Path) -> None:
 def test_cut_shard(cut: int, compression: Compression, tmp_path: Path, tf: Any) -> None:
     """What stands before a cut is kept, also where TensorFlow would be silent about the rest."""
     _write(tmp_path / "d", CLEAN[: START + cut], compression)
-    dataset, report = salvage(tmp_path / "d", tmp_path / "scratch")
+    dataset, report = _dropped(tmp_path / "d", tmp_path / "scratch")
     assert _read(tf, dataset) == Counter(PAYLOADS[:3] + PAYLOADS[:AT])
     assert [one.fault.offset for one in report.left_out] == [START]
-    assert [(one.range.offset, one.range.bytes) for one in report.lost] == [(START, cut)]
 
 
 def test_metadata_counts_what_is_gone(tmp_path: Path, tf: Any) -> None:
@@ -229,7 +231,7 @@ def test_metadata_counts_what_is_gone(tmp_path: Path, tf: Any) -> None:
     train[1].write_bytes(b"".join(map(frame, payloads[:-2])))
     with pytest.raises(DatasetError):
         open_dataset(directory)
-    dataset, report = salvage(directory, tmp_path / "scratch", splits=["train"])
+    dataset, report = _dropped(directory, tmp_path / "scratch", splits=["train"])
     assert _read(tf, dataset) == Counter(payloads[:-2])
     assert report.expected is not None
     assert report.n_left_out == report.expected - (len(payloads) - 2) > len(payloads) - 2
@@ -253,7 +255,7 @@ def test_pixels_of_a_wrong_number(tmp_path: Path, tf: Any) -> None:
         }
     )
     path.write_bytes(b"".join(map(frame, [*payloads[:5], short, *payloads[6:]])))
-    dataset, report = salvage(target, tmp_path / "scratch", decode=False)
+    dataset, report = _dropped(target, tmp_path / "scratch", decode=False)
     assert [one.fault.record for one in report.left_out] == [5]
     assert _read(tf, dataset) == Counter(payloads[:5] + payloads[6:])
 
@@ -261,14 +263,14 @@ def test_pixels_of_a_wrong_number(tmp_path: Path, tf: Any) -> None:
 def test_images_are_left_alone_when_asked(tmp_path: Path) -> None:
     """Without decoding, an image that doesn't decode stays: the check of all is what costs."""
     _write(tmp_path / "d", DAMAGE["cut image"][0])
-    dataset, report = salvage(tmp_path / "d", tmp_path / "scratch", decode=False)
+    dataset, report = _dropped(tmp_path / "d", tmp_path / "scratch", decode=False)
     assert (dataset.split("train").records, report.left_out) == (12, ())
 
 
 def test_image_over_a_limit_is_left_out(tmp_path: Path) -> None:
     """TensorFlow would decode a JPEG of 501 scans, for as long as that takes."""
     path = _write(tmp_path / "d", _instead(image_payload(0, data=many_scans(501))))
-    dataset, report = salvage(tmp_path / "d", tmp_path / "scratch")
+    dataset, report = _dropped(tmp_path / "d", tmp_path / "scratch")
     assert dataset.split("train").records == 11
     (left_out,) = report.left_out
     assert (left_out.path, left_out.fault.record) == (path, AT)
@@ -280,16 +282,16 @@ def test_nothing_left_is_an_error(tmp_path: Path) -> None:
     directory = write_foreign(tmp_path / "d", [[image_payload(0, data=_CUT)]])
     (directory / "label.labels.txt").write_text("cat\ndog\n")
     with pytest.raises(DatasetError, match="no record"):
-        salvage(directory, tmp_path / "scratch")
+        _dropped(directory, tmp_path / "scratch")
     with pytest.raises(UsageError):
-        salvage(directory, tmp_path / "scratch", splits=["validation"])
+        _dropped(directory, tmp_path / "scratch", splits=["validation"])
 
 
 def test_file_that_is_no_shard_is_left_out(tmp_path: Path, tf: Any) -> None:
     """A web page among gzip shards costs none of the others."""
     path = _write(tmp_path / "d", b"", Compression.GZIP)
     path.write_bytes(b"<!DOCTYPE html><html><body>404</body></html>" * 5)
-    dataset, report = salvage(tmp_path / "d", tmp_path / "scratch")
+    dataset, report = _dropped(tmp_path / "d", tmp_path / "scratch")
     assert _read(tf, dataset) == Counter(PAYLOADS[:3])
     assert [one.path for one in report.left_out] == [path]
 
@@ -300,7 +302,7 @@ def test_classes_are_told_from_what_is_whole(tmp_path: Path, tf: Any) -> None:
     directory = write_foreign(tmp_path / "d", [payloads])
     (path,) = directory.iterdir()
     flip_bit(path, HEADER_SIZE + 40)
-    dataset, report = salvage(directory, tmp_path / "scratch")
+    dataset, report = _dropped(directory, tmp_path / "scratch")
     assert dataset.class_names == ("0", "1")
     assert [one.fault.record for one in report.left_out] == [0, 9, 10]
     assert _read(tf, dataset) == Counter(PAYLOADS[1:])
@@ -315,7 +317,7 @@ def test_any_flipped_bit_costs_one_record(tmp_path: Path, tf: Any, bit: int) -> 
     directory = tmp_path / str(bit)
     path = _write(directory, CLEAN)
     flip_bit(path, bit // 8, bit % 8)
-    dataset, report = salvage(directory, directory / "scratch", decode=False)
+    dataset, report = _dropped(directory, directory / "scratch", decode=False)
     (one,) = report.left_out
     damaged = max(number for number in range(9) if STARTS[number] <= bit // 8)
     assert (one.fault.record, one.fault.offset) == (damaged, STARTS[damaged])
