@@ -18,11 +18,11 @@ from tfrtool.examples.example import Feature, encode_example
 from tfrtool.examples.schema import Schema
 from tfrtool.inspection.summary.shard_summary import inspect_shard
 from tfrtool.inspection.summary.summary_json import (
-    fault_json,
     shortest_float,
     value_json,
 )
 from tfrtool.records.framing import Fault, FaultKind
+from tfrtool.storage.plain import plain
 
 JPEG = b"\xff\xd8\xff\xe0"
 
@@ -61,13 +61,14 @@ def test_float_as_it_was_written() -> None:
 
 
 def test_fault() -> None:
-    """A fault has its four keys, with null for a record that can't be known."""
+    """A fault has its keys, with null for a record that can't be known."""
     fault = Fault(kind=FaultKind.TRUNCATED, offset=7, record=None, message="cut")
-    assert fault_json(fault) == {
+    assert plain(fault) == {
         "kind": "truncated",
         "offset": 7,
         "record": None,
         "message": "cut",
+        "cause": None,
     }
 
 

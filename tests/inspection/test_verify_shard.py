@@ -15,9 +15,9 @@ from tests.datasets import flip_bit
 from tests.examples.strategies import float32, int64, string
 from tfrtool.examples.example import encode_example
 from tfrtool.inspection.summary.shard_summary import inspect_shard
-from tfrtool.inspection.summary.summary_json import fault_json
 from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shard
 from tfrtool.records.framing import FaultKind, frame
+from tfrtool.storage.plain import plain
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 TWINS = sorted((*FIXTURES.glob("golden/*.json"), *FIXTURES.glob("damaged/*.json")))
@@ -170,7 +170,7 @@ def test_json_of_a_fault_is_that_of_inspection_and_its_cause() -> None:
     path = FIXTURES / "damaged" / "cut-in-payload.tfrecord"
     (fault,) = verify_shard(path).to_json()["faults"]
     (inspected,) = inspect_shard(path).faults
-    cause = fault.pop("cause")
-    assert fault == fault_json(inspected)
+    cause = fault["cause"]
+    assert fault == plain(inspected) | {"cause": cause}
     assert "cut" in cause
     assert "6 whole records" in cause

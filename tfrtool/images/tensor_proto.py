@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import struct
-import sys
-from array import array, typecodes
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from tfrtool.records.wire import read_fields, read_shape
 
@@ -17,9 +17,18 @@ __all__ = ["Tensor", "read_tensor"]
 # tensorflow/core/framework/tensor.proto and types.proto
 _DTYPE, _SHAPE, _VERSION, _CONTENT = 1, 2, 3, 4
 _FIELDS = {_DTYPE, _SHAPE, _VERSION, _CONTENT}
-_FORMATS = {1: "f", 2: "d", 3: "i", 4: "B", 5: "h", 6: "b", 9: "q", 10: "?", 17: "H", 19: "e"}
-_UINT8 = 4
-_MANY = 4_000_000
+_FORMATS: dict[int, Any] = {
+    1: "f",
+    2: "d",
+    3: "i",
+    4: "B",
+    5: "h",
+    6: "b",
+    9: "q",
+    10: "?",
+    17: "H",
+    19: "e",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +37,8 @@ class Tensor:
 
     Attributes:
         shape: its dimensions, each at least 0.
-        values: its elements in row-major order; bytes for uint8.
+        values: its elements in row-major order; bytes for uint8, else not objects of Python, which
+            would take eight times as much memory.
     """
 
     shape: tuple[int, ...]
@@ -51,30 +61,14 @@ def read_tensor(data: bytes) -> Tensor | None:
         if len(values) != len(fields) or not {_DTYPE, _CONTENT} <= values.keys() <= _FIELDS:
             return None
         dtype, content = values[_DTYPE], values[_CONTENT]
-        shape = read_shape(values.get(_SHAPE, b""))
         code = _FORMATS.get(dtype) if isinstance(dtype, int) else None
         if code is None or not isinstance(content, bytes) or not content:
             return None
-        count, rest = divmod(len(content), struct.calcsize(f"<{code}"))
-        if rest or math.prod(shape) != count:
-            return None
-        return Tensor(shape=shape, values=content if dtype == _UINT8 else _numbers(content, code))
-    except ValueError:
+        numbers: Sequence[float] = content
+        if code == "e":  # which neither arrays nor views know
+            numbers = array("f", (number for (number,) in struct.iter_unpack("<e", content)))
+        elif code != "B":  # TensorFlow, too, runs on machines with little-endian numbers alone
+            numbers = memoryview(content).cast(code)
+        return Tensor(shape=read_shape(values.get(_SHAPE, b"")), values=numbers)
+    except (ValueError, TypeError, struct.error):  # TypeError: half a number is left over
         return None
-
-
-def _numbers(content: bytes, code: str) -> Sequence[float]:
-    """Return the numbers of a tensor; many of them not as objects, which take eight times more.
-
-    Raises:
-        ValueError: they are too many for that.
-    """
-    count = len(content) // struct.calcsize(f"<{code}")
-    if count <= _MANY:
-        return struct.unpack(f"<{count}{code}", content)
-    if code not in typecodes:
-        raise ValueError("too many numbers")
-    numbers = array(code, content)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers

@@ -30,14 +30,15 @@ def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
     """
     from tfrtool.cli.progress import Bars
     from tfrtool.cli.render.repair_text import repair_page
-    from tfrtool.inspection.summary.summary_json import repair_json
     from tfrtool.records.repair import repair_shard
+    from tfrtool.storage.plain import plain
 
     with Bars(unit="B") as bars:
         source = standard_input() if shard == "-" else shard
         report = repair_shard(source, out, on_progress=bars)
     if as_json:
-        emit_json(repair_json(report))
+        data = plain(report)
+        emit_json({"path": data.pop("shard"), **data})
     else:
         emit_page(repair_page(report))
     return Outcome.DAMAGE if report.lost or report.faults else Outcome.FINE

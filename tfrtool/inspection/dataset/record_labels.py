@@ -14,9 +14,10 @@ from tfrtool.examples.long_values import hollowed, whole
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.inspection.verify.payload_check import NO_EXAMPLE
+from tfrtool.inspection.first_of import FirstOf
+from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.inspection.verify.verify_shard import ShardVerdict, digest_of
-from tfrtool.records.framing import Fault, FaultKind
+from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import open_shard
@@ -140,8 +141,8 @@ def read_labels(
     """
     key = None if label is None else label.encode("utf-8", "surrogateescape")
     codes, known = array("H"), dict[Label, int]()
-    faults: list[Fault] = []
-    records = size = lost = count = unlabelled = 0
+    faults = FirstOf[Fault](FAULTS_KEPT)
+    records = size = lost = unlabelled = 0
     overflowed = False
     shard = Shard.at(path)
     with open_shard(path) as file:
@@ -158,12 +159,7 @@ def read_labels(
                     value = _label(item.payload, key)
                 except DecodeError:
                     unlabelled += 1
-                    fault = Fault(
-                        kind=FaultKind.PARSE,
-                        offset=item.offset,
-                        record=item.index,
-                        message=NO_EXAMPLE,
-                    )
+                    fault = unparseable(item)
                 else:
                     if value is None:
                         unlabelled += 1
@@ -173,18 +169,16 @@ def read_labels(
                         if not overflowed:
                             codes.append(code)
                     continue
-            count += 1
-            if len(faults) < FAULTS_KEPT:
-                faults.append(fault)
+            faults.add(fault)
     verdict = ShardVerdict(
         path=path,
         shard=shard,
         records=records,
         lost=lost,
         payload_bytes=size,
-        faults=tuple(faults),
-        n_faults=count,
-        sha256=digest_of(path) if path in hashed and not count else None,
+        faults=tuple(faults.kept),
+        n_faults=faults.count,
+        sha256=digest_of(path) if path in hashed and not faults.count else None,
     )
     return ShardLabels(
         shard=shard,

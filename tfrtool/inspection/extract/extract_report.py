@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import printable
-from tfrtool.inspection.summary.summary_json import fault_json
 from tfrtool.records.framing import Fault
+from tfrtool.storage.plain import plain
 
 __all__ = ["LISTED", "ExtractReport", "LeftOutRecord", "RenamedFile", "ShardFault"]
 
@@ -133,8 +133,7 @@ class ExtractReport:
             ],
             "renamed_count": self.renamed_count,
             "faults": [
-                {"path": printable(str(entry.shard)), **fault_json(entry.fault)}
-                for entry in self.faults
+                {"path": printable(str(entry.shard)), **plain(entry.fault)} for entry in self.faults
             ],
             "fault_count": self.fault_count,
         }

@@ -7,8 +7,8 @@ from collections import Counter
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.inference import SchemaFold
-from tfrtool.inspection.verify.payload_check import NO_EXAMPLE, PayloadVote
-from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.inspection.verify.payload_check import PayloadVote, unparseable
+from tfrtool.records.framing import Fault, Record
 
 __all__ = ["EXAMPLES", "PayloadFold"]
 
@@ -40,14 +40,7 @@ class PayloadFold:
             self.described[describe_bytes(record.payload)] += 1
         fits = self.schema.add(record.payload, index=record.index)
         if not fits:
-            self.unparseable.append(
-                Fault(
-                    kind=FaultKind.PARSE,
-                    offset=record.offset,
-                    record=record.index,
-                    message=NO_EXAMPLE,
-                )
-            )
+            self.unparseable.append(unparseable(record))
         if self._vote.rejects_examples:
             self.unparseable.clear()
         return fits

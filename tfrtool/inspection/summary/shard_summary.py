@@ -15,8 +15,9 @@ from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.summary.payloads import EXAMPLES, PayloadFold
 from tfrtool.inspection.summary.summary_json import feature_json, value_json
+from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.compression import detect_compression
-from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
@@ -154,14 +155,7 @@ def inspect_shard(
                 example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
                 parsed = parse_example(example, schema)
                 if parsed.misfits:
-                    faults.append(
-                        Fault(
-                            kind=FaultKind.PARSE,
-                            offset=item.offset,
-                            record=item.index,
-                            message="; ".join(map(str, parsed.misfits)),
-                        )
-                    )
+                    faults.append(unparseable(item, "; ".join(map(str, parsed.misfits))))
                 for name in parsed.defaulted:
                     hidden.setdefault(name, array("Q")).append(item.index)
         found = Shard(path=path_of(source), bytes=size_of(source, file), compression=compression)

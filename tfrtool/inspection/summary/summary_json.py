@@ -5,46 +5,21 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfrtool.errors import printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import is_utf8
 from tfrtool.examples.parsing import ParsedValue
 from tfrtool.examples.statistics import FeatureStatistics
-from tfrtool.records.framing import Fault
 from tfrtool.storage.plain import plain
 
-if TYPE_CHECKING:
-    # At run time it would bring compression, which costs 20 ms.
-    from tfrtool.records.repair import RepairReport
-
 __all__ = [
-    "fault_json",
     "feature_json",
-    "repair_json",
     "shortest_float",
     "value_json",
     "values_json",
 ]
-
-
-def fault_json(fault: Fault) -> dict[str, Any]:
-    """Return a fault as every command's ``--json`` prints it."""
-    data: dict[str, Any] = plain(fault)
-    return data
-
-
-def repair_json(report: RepairReport) -> dict[str, Any]:
-    """Return the object that ``repair --json`` prints."""
-    return {
-        "path": printable(str(report.shard)),
-        "out": printable(str(report.out)),
-        "compression": report.compression.value,
-        "records": report.records,
-        "lost": [{"offset": part.offset, "bytes": part.bytes} for part in report.lost],
-        "faults": [fault_json(fault) for fault in report.faults],
-    }
 
 
 def feature_json(feature: FeatureStatistics) -> dict[str, Any]:
