@@ -69,12 +69,12 @@ def _write(world: World, form: Callable[[Path], Any]) -> Any:
 
 def _extract(world: World, form: Callable[[Path], Any]) -> Any:
     out = world.out / "photos"
-    tfrtool.extract(form(world.shard), tfrtool.ExtractOptions(directory=form(out)))
+    tfrtool.extract(form(world.shard), form(out))
     files = sorted(path.name for path in out.rglob("*"))
     shutil.rmtree(out)
     out.with_name("photos.jsonl").unlink()
     shards = [form(world.shard), form(world.pets)]
-    report = tfrtool.extract(shards, tfrtool.ExtractOptions(directory=form(out)))
+    report = tfrtool.extract(shards, form(out))
     return files, report.files
 
 
@@ -141,7 +141,6 @@ CALLS: dict[str, Call] = {
 }
 
 OPTIONS: dict[str, Callable[[Any], Any]] = {
-    "ExtractOptions": lambda path: tfrtool.ExtractOptions(directory=path),
     "TrainOptions": lambda path: tfrtool.TrainOptions(
         dataset=path, out=path, tensorboard=path, cache_directory=path, weights=path
     ),

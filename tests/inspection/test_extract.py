@@ -22,14 +22,15 @@ from tests.inspection.extracting import (
     write_shard,
 )
 from tests.inspection.test_safe_names import names
-from tfrtool import ExtractOptions, ExtractReport, extract
+from tfrtool import ExtractReport, extract
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import encode_example
+from tfrtool.storage.progress import Progress
 
 
 def take(shard: Path, out: Path, **options: object) -> ExtractReport:
     """Take everything out of one shard."""
-    return extract([shard], ExtractOptions(directory=out, **options))  # type: ignore[arg-type]
+    return extract([shard], out, **options)  # type: ignore[arg-type]
 
 
 def test_recorded_paths_are_kept(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_records_without_names_are_named_by_shard_and_number(tmp_path: Path) -> 
     shard = write_shard(tmp_path / "mnist-test.tfrecord-00000-of-00001", payloads)
     other = write_shard(tmp_path / "more-train.tfrecord-00002-of-00004", payloads[:1])
     third = write_shard(tmp_path / "x.tfrecords.gz", payloads[:1])
-    extract([shard, other, third], ExtractOptions(directory=tmp_path / "out"))
+    extract([shard, other, third], tmp_path / "out")
     assert set(files_below(tmp_path / "out")) == {
         "7/test-000000.png",
         "0/test-000001.jpg",
@@ -230,7 +231,7 @@ def test_damaged_records_are_passed_and_told(tmp_path: Path) -> None:
     flip_bit(shard, 2 * (len(payloads[0]) + 16) + 40)
     report = take(shard, tmp_path / "out")
     (entry,) = report.faults
-    assert (entry.shard, entry.fault.record) == (shard, 2)
+    assert (entry.path, entry.fault.record) == (shard, 2)
     assert entry.fault.offset == 2 * (len(payloads[0]) + 16)
     assert set(files_below(tmp_path / "out")) == {f"0/{n}.jpg" for n in (0, 1, 3, 4)}
     assert not report.complete
@@ -281,15 +282,11 @@ def test_compressed_shards_and_limit(make_shard: MakeShard, tmp_path: Path) -> N
     plain = make_shard([photo(JPEG + bytes([n]), b"%d.jpg" % n, 0) for n in range(3)])
     packed = tmp_path / "b.tfrecord"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
-    seen: list[tuple[int, int]] = []
-    extract(
-        [packed, plain],
-        ExtractOptions(directory=tmp_path / "out", limit=4),
-        lambda *progress: seen.append(progress),
-    )
+    seen: list[Progress] = []
+    extract([packed, plain], tmp_path / "out", limit=4, on_progress=seen.append)
     assert set(files_below(tmp_path / "out")) == {"0/0.jpg", "0/0_2.jpg", "0/1.jpg", "0/2.jpg"}
     assert len(seen) == 4
-    assert all(0 < done <= total for done, total in seen)
+    assert all(one.total is not None and 0 < one.done <= one.total for one in seen)
 
 
 def test_refusals_come_before_anything_is_written(make_shard: MakeShard, tmp_path: Path) -> None:
@@ -303,7 +300,7 @@ def test_refusals_come_before_anything_is_written(make_shard: MakeShard, tmp_pat
     with pytest.raises(UsageError):
         take(shard, out, by="label", flat=True)
     with pytest.raises(UsageError):
-        extract([], ExtractOptions(directory=out))
+        extract([], out)
     with pytest.raises(ShardError) as caught:
         take(table, out)
     assert caught.value.found == "x (int64)"
@@ -317,5 +314,5 @@ def test_a_feature_that_can_not_name_files_is_refused(
     """Numbers name no files, nor does what is taken out itself; neither is passed over."""
     shard = make_shard([image_payload(1)])
     with pytest.raises(UsageError, match="can't name the files"):
-        extract([shard], ExtractOptions(directory=tmp_path / "out", name=name))
+        extract([shard], tmp_path / "out", name=name)
     assert not (tmp_path / "out").exists()

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.inspection.extracting import JPEG, files_below, lines_beside, photo, write_shard
-from tfrtool import ExtractOptions, extract
+from tfrtool import extract
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.inspection.extract.extract_earlier import metadata_beside
-from tfrtool.inspection.extract.extract_files import FileTree, staging_files
+from tfrtool.inspection.extract.extract_files import FileTree, new_files
 from tfrtool.storage.appearing import move, temporary_name
 
 
@@ -35,7 +35,7 @@ def test_what_is_there_is_never_touched(shard: Path, tmp_path: Path) -> None:
     file.touch()
     for out in (used, free, file):
         with pytest.raises(UsageError):
-            extract([shard], ExtractOptions(directory=out))
+            extract([shard], out)
     assert [path.name for path in used.iterdir()] == [".keep"]
     assert not free.exists()
     assert (tmp_path / "free.jsonl").read_text() == "mine"
@@ -49,7 +49,7 @@ def test_what_a_killed_extract_left_is_taken_away(shard: Path, tmp_path: Path) -
     temporary_name(tmp_path / "out.jsonl").write_text('{"file": "x')
     others = temporary_name(tmp_path / "other.jsonl")
     others.touch()
-    extract([shard], ExtractOptions(directory=out))
+    extract([shard], out)
     assert sorted(path.name for path in out.iterdir()) == ["0", "1"]
     names = ["a.tfrecord", "out", "out.jsonl", others.name]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
@@ -62,7 +62,7 @@ def test_links_to_what_others_have_are_no_leftovers(shard: Path, tmp_path: Path)
     (tmp_path / "out").mkdir()
     temporary_name(tmp_path / "out" / "extract").symlink_to(tmp_path / "theirs")
     with pytest.raises(UsageError, match="is not empty"):
-        extract([shard], ExtractOptions(directory=tmp_path / "out"))
+        extract([shard], tmp_path / "out")
     assert (tmp_path / "theirs" / "file").exists()
 
 
@@ -74,7 +74,7 @@ def test_the_current_directory_stays_the_same_one(
     out.mkdir(mode=0o750)
     before = out.stat()
     monkeypatch.chdir(out)
-    extract([shard], ExtractOptions(directory=Path()))
+    extract([shard], Path())
     assert sorted(path.name for path in Path().iterdir()) == ["0", "1"]
     assert (out.stat().st_ino, out.stat().st_mode) == (before.st_ino, before.st_mode)
     assert metadata_beside(Path()) == tmp_path / "out.jsonl"
@@ -86,10 +86,10 @@ def test_a_link_to_an_empty_directory_is_followed(shard: Path, tmp_path: Path) -
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    extract([shard], ExtractOptions(directory=tmp_path / "link"))
+    extract([shard], tmp_path / "link")
     assert len(files_below(tmp_path / "real")) == 2
     with pytest.raises(UsageError):
-        extract([shard], ExtractOptions(directory=tmp_path / "dangling"))
+        extract([shard], tmp_path / "dangling")
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -128,7 +128,7 @@ def test_metadata_on_a_full_disk_is_an_error(tmp_path: Path) -> None:
     """Lines that can't be written are an error that names the metadata, and nothing is left."""
 
     def fill() -> None:
-        with staging_files(tmp_path / "out") as staging, open("/dev/full", "wb") as full:  # noqa: PTH123
+        with new_files(tmp_path / "out") as staging, open("/dev/full", "wb") as full:  # noqa: PTH123
             staging.metadata.close()
             staging.metadata = full
             staging.tree.add(("1.jpg",), JPEG)
@@ -148,7 +148,7 @@ def cross(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object])
         if target.name == name:
             act()
 
-    monkeypatch.setattr("tfrtool.inspection.extract.extract_files.move", crossed)
+    monkeypatch.setattr("tfrtool.storage.appearing.move", crossed)
 
 
 def test_an_error_at_the_end_takes_everything_back(
@@ -158,7 +158,7 @@ def test_an_error_at_the_end_takes_everything_back(
     out = tmp_path / "out"
     cross(monkeypatch, "0", lambda: (tmp_path / "out.jsonl").write_text("somebody else's"))
     with pytest.raises(WriteError) as caught:
-        extract([shard], ExtractOptions(directory=out))
+        extract([shard], out)
     assert caught.value.path == str(tmp_path / "out.jsonl")
     assert not out.exists()
     assert (tmp_path / "out.jsonl").read_text() == "somebody else's"
@@ -172,7 +172,7 @@ def test_nothing_is_left_of_an_unfinished_one(
     """An exception on the way leaves nothing, and no parent that was made for it either."""
 
     def begin() -> None:
-        with staging_files(tmp_path / "a" / "b") as staging:
+        with new_files(tmp_path / "a" / "b") as staging:
             staging.tree.add(("x", "1.jpg"), JPEG)
             staging.write_line("{}")
             raise error
@@ -188,7 +188,7 @@ def test_a_place_that_is_not_ours_is_refused(shard: Path, tmp_path: Path) -> Non
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     with pytest.raises(WriteError) as caught:
-        extract([shard], ExtractOptions(directory=locked / "out"))
+        extract([shard], locked / "out")
     assert str(locked) in str(caught.value)
 
 
@@ -198,14 +198,14 @@ def test_a_signal_waits_until_all_is_published(
     """Ctrl-C while files get their names comes when they have them."""
     cross(monkeypatch, "0", lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        extract([shard], ExtractOptions(directory=tmp_path / "out"))
+        extract([shard], tmp_path / "out")
     assert len(lines_beside(tmp_path / "out")) == len(files_below(tmp_path / "out")) == 2
     assert not list(tmp_path.rglob(".tfrtool-*"))
 
 
 def again(shard: Path, out: Path) -> None:
     """Extract with overwrite."""
-    extract([shard], ExtractOptions(directory=out, overwrite=True))
+    extract([shard], out, overwrite=True)
 
 
 def below(directory: Path) -> dict[str, bytes]:
@@ -225,8 +225,8 @@ def test_overwriting_replaces_all_of_an_earlier_extract(
     shard: Path, other: Path, tmp_path: Path
 ) -> None:
     """What only the earlier one made goes; in the end it is as if there had been none."""
-    extract([other], ExtractOptions(directory=tmp_path / "new" / "out"))
-    extract([shard], ExtractOptions(directory=tmp_path / "out"))
+    extract([other], tmp_path / "new" / "out")
+    extract([shard], tmp_path / "out")
     again(other, tmp_path / "out")
     assert files_below(tmp_path / "out") == files_below(tmp_path / "new" / "out")
     assert lines_beside(tmp_path / "out") == lines_beside(tmp_path / "new" / "out")
@@ -237,7 +237,7 @@ def test_overwriting_replaces_all_of_an_earlier_extract(
 def test_overwriting_where_half_of_it_is_gone(shard: Path, tmp_path: Path, left: str) -> None:
     """Where DIR or its metadata were deleted, --overwrite makes them anew, if it knows them."""
     out, beside = tmp_path / "out", tmp_path / "out.jsonl"
-    extract([shard], ExtractOptions(directory=out))
+    extract([shard], out)
     before = below(tmp_path)
     if left != "files":
         shutil.rmtree(out)
@@ -269,7 +269,7 @@ def test_overwriting_spares_what_is_not_known(
 ) -> None:
     """Files that no extract made, or that were changed, are named, and all stays as it is."""
     out = tmp_path / "out"
-    extract([shard], ExtractOptions(directory=out))
+    extract([shard], out)
     time.sleep(0.02)
     change(out)
     before = [files_below(out), (tmp_path / "out.jsonl").read_text()]
@@ -291,7 +291,7 @@ def test_overwriting_ends_with_the_old_or_the_new(
 ) -> None:
     """An error between the old files and the new ones brings the old ones back."""
     out = tmp_path / "out"
-    extract([shard], ExtractOptions(directory=out))
+    extract([shard], out)
     before = below(tmp_path)
 
     def fail() -> None:

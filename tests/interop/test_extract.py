@@ -9,7 +9,7 @@ import pytest
 
 from tests.inspection.extracting import files_below, lines_beside
 from tests.photos import image_bytes
-from tfrtool import ExtractOptions, extract, find_shards, write_dataset
+from tfrtool import extract, find_shards, write_dataset
 from tfrtool.records.compression import Compression
 from tfrtool.writing.write_options import WriteOptions, parse_splits
 from tfrtool.writing.write_report import WriteReport
@@ -28,9 +28,7 @@ def there_and_back(source: Path, tmp_path: Path, compression: Compression) -> Wr
         compression=compression,
     )
     written = write_dataset(options)
-    report = extract(
-        find_shards([str(tmp_path / "shards")]), ExtractOptions(directory=tmp_path / "out")
-    )
+    report = extract(find_shards([str(tmp_path / "shards")]), tmp_path / "out")
     assert report.complete
     assert report.renamed == ()
     return written
@@ -89,7 +87,7 @@ def test_what_tensorflow_writes_comes_out(tf: Any, tmp_path: Path) -> None:
     shard = tmp_path / "a.tfrecord"
     with tf.io.TFRecordWriter(str(shard), "ZLIB") as writer:
         writer.write(example.SerializeToString())
-    extract([shard], ExtractOptions(directory=tmp_path / "out"))
+    extract([shard], tmp_path / "out")
     assert files_below(tmp_path / "out") == {"3/1.jpg": b"\xff\xd8\xff1"}
     (line,) = lines_beside(tmp_path / "out")
     assert line["features"] == {

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.inspection.extracting import JPEG, files_below, photo, write_shard
-from tfrtool import ExtractOptions, extract
+from tfrtool import extract
 from tfrtool.inspection.extract.extract_earlier import STAGING
 from tfrtool.storage.appearing import TEMPORARY
 
@@ -111,16 +111,16 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 import tfrtool
-from tfrtool.inspection.extract import extract_files
-move, left = extract_files.move, int(sys.argv[3])
+from tfrtool.storage import appearing
+move, left = appearing.move, int(sys.argv[3])
 def counted(*paths, **options):
     global left
     if not left:
         os._exit(9)
     left -= 1
     move(*paths, **options)
-extract_files.move = counted
-tfrtool.extract(sys.argv[1], tfrtool.ExtractOptions(directory=sys.argv[2], overwrite=True))
+appearing.move = counted
+tfrtool.extract(sys.argv[1], sys.argv[2], overwrite=True)
 """
 
 
@@ -133,9 +133,9 @@ def test_killed_at_any_step_of_overwriting(tmp_path: Path, steps: int) -> None:
         payloads = [photo(JPEG + data, name, data) for name in (b"1.jpg", b"2.jpg")]
         payloads.append(photo(JPEG + data, b"3.jpg", b"both"))
         shards.append(write_shard(tmp_path / "shards" / f"{data.decode()}.tfrecord", payloads))
-        extract(shards[-1], ExtractOptions(directory=tmp_path / data.decode()))
+        extract(shards[-1], tmp_path / data.decode())
     old, new = files_below(tmp_path / "old"), files_below(tmp_path / "new")
-    extract(shards[0], ExtractOptions(directory=out))
+    extract(shards[0], out)
     words = [sys.executable, "-c", KILLED, str(shards[1]), str(out), str(steps)]
     code = subprocess.run(words, check=False).returncode
     assert code == (9 if steps < 6 else 0)
@@ -143,6 +143,6 @@ def test_killed_at_any_step_of_overwriting(tmp_path: Path, steps: int) -> None:
         found = files_below(out)
         assert [name for name in found if not name.startswith(TEMPORARY)]
         assert {k: v for k, v in found.items() if not k.startswith(TEMPORARY)} in (old, new)
-    extract(shards[1], ExtractOptions(directory=out, overwrite=True))
+    extract(shards[1], out, overwrite=True)
     assert files_below(out) == new
     assert not list(tmp_path.rglob(f"{TEMPORARY}*"))

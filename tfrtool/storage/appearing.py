@@ -9,7 +9,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +20,7 @@ __all__ = [
     "TEMPORARY",
     "leftovers",
     "move",
+    "move_all",
     "new_file",
     "new_file_by_name",
     "private_folder",
@@ -143,6 +144,26 @@ def move(source: Path, target: Path, *, replace: bool = True) -> None:
         os.rename(source, target)  # noqa: PTH104
         return
     source.unlink(missing_ok=True)
+
+
+def move_all(moves: Iterable[tuple[Path, Path]]) -> None:
+    """Give files and folders other names, which are free, one after the other; an error undoes all.
+
+    Raises:
+        FileExistsError: a name is taken.
+        OSError: the file system fails.
+    """
+    done: list[tuple[Path, Path]] = []
+    try:
+        for source, target in moves:
+            done.append((source, target))
+            move(source, target, replace=False)
+    except BaseException:
+        for source, target in reversed(done):
+            if not os.path.lexists(source):
+                with contextlib.suppress(OSError):
+                    move(target, source)
+        raise
 
 
 def private_folder(path: Path) -> None:

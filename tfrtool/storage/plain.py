@@ -17,12 +17,15 @@ def plain(value: object) -> Any:
     """Return a value as JSON values: an object by its fields, an enumeration's member by its value.
 
     A field that holds a dataclass is replaced by the fields of that: a fault in a file has the keys
-    of both.
+    of both. What counts in no comparison is left out where it is None: causes that nobody looked
+    for.
     """
     if is_dataclass(value) and not isinstance(value, type):
         data: dict[str, Any] = {}
         for field in fields(value):
             part = getattr(value, field.name)
+            if part is None and not field.compare:
+                continue
             data |= plain(part) if is_dataclass(part) else {field.name: plain(part)}
         return data
     if isinstance(value, Mapping):

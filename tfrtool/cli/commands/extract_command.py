@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from tfrtool.cli.outcome import Outcome
@@ -58,24 +56,21 @@ def extract_command(
     """
     from tfrtool.cli.progress import Bars
     from tfrtool.cli.render.extract_text import extract_page
-    from tfrtool.inspection.extract.extract import ExtractOptions, extract
+    from tfrtool.inspection.extract.extract import extract
 
     if flat and by is not None:
         raise UsageError("--by and --flat exclude each other")
-    options = ExtractOptions(
-        directory=Path(directory),
-        feature=feature,
-        by=by,
-        name=name,
-        flat=flat,
-        limit=limit,
-        overwrite=overwrite,
-    )
-    with Bars(unit="MB") as bars:
+    with Bars() as bars:
         report = extract(
             shards_of(shards),
-            options,
-            on_progress=lambda done, total: bars.show("extract", done // 10**6, total // 10**6),
+            directory,
+            feature=feature,
+            by=by,
+            name=name,
+            flat=flat,
+            limit=limit,
+            overwrite=overwrite,
+            on_progress=bars,
         )
     if as_json:
         emit_json(report.to_json())

@@ -53,7 +53,7 @@ def extract_page(report: ExtractReport) -> Page:
             Heading(Toned(f"damaged: {human_count(report.fault_count, 'fault')}", Tone.BAD)),
             Lines(
                 [
-                    f"{printable(str(entry.shard))}: {entry.fault.kind.value} "
+                    f"{printable(str(entry.path))}: {entry.fault.kind.value} "
                     f"at offset {entry.fault.offset}"
                     + ("" if entry.fault.record is None else f" (record {entry.fault.record})")
                     for entry in report.faults[:_LISTED]

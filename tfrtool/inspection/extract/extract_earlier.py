@@ -50,34 +50,27 @@ def check_target(directory: Path, overwrite: bool, unfinished: Path | None = Non
         raise UsageError("is a file; files go into a directory", path=directory) from None
     staging = {path.name for path in leftovers(directory / STAGING)}
     names = sorted({*found} - {LOCK} - staging)
-    there = os.path.lexists(beside)
+    there = [beside] if os.path.lexists(beside) else []
     if not names and not there:
         return names
     hint = "--overwrite replaces what an earlier extract made"
-    lists = [path for path in leftovers(beside) if path != unfinished]
     try:
-        _check_made(directory, names, [*([beside] if there else []), *lists])
+        lists = [*there, *(path for path in leftovers(beside) if path != unfinished)]
+        _check_made(directory, names, lists)
     except UsageError:
         if overwrite:
             raise
         hint = "choose another directory; --overwrite replaces only what an extract made"
     if overwrite:
         return names
-    if names:
-        what = "an extract was interrupted here" if staging else "is not empty"
-        raise UsageError(what, path=directory, hint=hint)
-    what = "is there already, and the other features go there"
-    raise UsageError(what, path=beside, hint=hint)
+    what = "an extract was interrupted here" if staging else "is not empty"
+    if not names:
+        what = "is there already, and the other features go there"
+    raise UsageError(what, path=directory if names else beside, hint=hint)
 
 
 def _check_made(directory: Path, names: Iterable[str], lists: Iterable[Path]) -> None:
-    """Raise if there is anything that no extract made, or that was changed later.
-
-    Args:
-        directory: where the files are.
-        names: what is looked at in it.
-        lists: the metadata of the extracts.
-    """
+    """Raise if anything of these names was made by none of these lists, or was changed later."""
     hint = "move it away; --overwrite replaces what an earlier extract made, and nothing else"
     files: dict[str, float] = {}
     for path in lists:
@@ -88,22 +81,16 @@ def _check_made(directory: Path, names: Iterable[str], lists: Iterable[Path]) ->
             files |= dict.fromkeys(_listed(path), last)
         except ValueError as error:
             if finished:
-                raise UsageError(
-                    "is not what an extract writes", path=path, hint="move it away"
-                ) from error
-    folders = {os.path.dirname(name) for name in files}  # noqa: PTH120 - a text
-    folders |= {str(parent) for folder in folders for parent in PurePosixPath(folder).parents}
+                what = "is not what an extract writes"
+                raise UsageError(what, path=path, hint="move it away") from error
+    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents}
     for path in _below(directory, names):
-        name = path.relative_to(directory).as_posix()
-        status = path.lstat()
-        if stat.S_ISDIR(status.st_mode):
-            known = name in folders
-        else:
-            known = name in files
-            if known and status.st_mtime_ns > files[name]:
-                raise UsageError("was changed after it was extracted", path=path, hint=hint)
-        if not known:
+        name, status = path.relative_to(directory).as_posix(), path.lstat()
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if name not in (folders if is_folder else files):
             raise UsageError("was made by no extract that is known here", path=path, hint=hint)
+        if not is_folder and status.st_mtime_ns > files[name]:
+            raise UsageError("was changed after it was extracted", path=path, hint=hint)
 
 
 def _below(directory: Path, names: Iterable[str]) -> Iterator[Path]:
@@ -129,7 +116,8 @@ def _listed(path: Path) -> Iterator[str]:
                 entry["shard"], entry["record"]
             except (TypeError, KeyError, RecursionError) as error:
                 raise ValueError(str(error)) from error
-            files = file if isinstance(file, list) else [] if file is None else [file]
-            if not all(isinstance(name, str) for name in files):
-                raise ValueError("no names of files")
-            yield from files
+            for name in file if isinstance(file, list) else [file]:
+                if isinstance(name, str):
+                    yield name
+                elif name is not None:
+                    raise ValueError("no names of files")

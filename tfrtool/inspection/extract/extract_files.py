@@ -12,11 +12,11 @@ from typing import BinaryIO
 from tfrtool.errors import WriteError, os_reason
 from tfrtool.inspection.extract.extract_earlier import STAGING, check_target, metadata_beside
 from tfrtool.inspection.extract.safe_names import numbered, numbering_key
-from tfrtool.storage.appearing import leftovers, move, private_folder, temporary_name
+from tfrtool.storage.appearing import leftovers, move_all, private_folder, temporary_name
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.signals import signals_wait
 
-__all__ = ["FileTree", "Staging", "staging_files"]
+__all__ = ["FileTree", "NewFiles", "new_files"]
 
 _NEW, _OLD = "new", "replaced"
 """In the folder that files are in until all of them are whole: what comes, and what goes."""
@@ -59,14 +59,10 @@ class FileTree:
             folder = ""
             for part in parts[:-1]:
                 folder = self._folders.get((folder, part)) or self._make_folder(folder, part)
-            path = folder + parts[-1]
-            try:
-                self._write(path, data)
-            except FileExistsError:
-                for path in self._free_names(folder, parts[-1]):
-                    with contextlib.suppress(FileExistsError):
-                        self._write(path, data)
-                        break
+            for path in self._names(folder, parts[-1]):
+                with contextlib.suppress(FileExistsError):
+                    self._write(path, data)
+                    break
         except OSError as error:
             raise _write_error(error, self._final / (path or "/".join(parts))) from error
         return path
@@ -80,18 +76,17 @@ class FileTree:
 
     def _make_folder(self, parent: str, part: str) -> str:
         """Make a folder, and return its path with a ``/`` at its end."""
-        path = parent + part
-        try:
-            os.mkdir(f"{self._root}/{path}")  # noqa: PTH102 - a text, for speed
-        except FileExistsError:  # a file, or a folder that only this file system takes for the same
-            for path in self._free_names(parent, part):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(f"{self._root}/{path}")  # noqa: PTH102
-                    break
+        # What is there is a file, or a folder that only this file system takes for the same.
+        for path in self._names(parent, part):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(f"{self._root}/{path}")  # noqa: PTH102 - a text, for speed
+                break
         self._folders[parent, part] = f"{path}/"
         return f"{path}/"
 
-    def _free_names(self, folder: str, name: str) -> Iterator[str]:
+    def _names(self, folder: str, name: str) -> Iterator[str]:
+        """Yield a name, and then that name with numbers."""
+        yield folder + name
         # One counter for all names that numbers would make the same: each number is tried once.
         key = folder + numbering_key(name)
         while True:
@@ -100,7 +95,7 @@ class FileTree:
             yield folder + numbered(name, number)
 
 
-class Staging:
+class NewFiles:
     """Files that are not in their final place yet.
 
     Attributes:
@@ -108,11 +103,11 @@ class Staging:
         metadata: a file for a line about each record.
     """
 
-    def __init__(self, directory: Path, overwrite: bool, files: Path, metadata: BinaryIO) -> None:
+    def __init__(self, directory: Path, overwrite: bool, folder: Path, metadata: BinaryIO) -> None:
         self._directory = directory
         self._overwrite = overwrite
-        self._files = files
-        self.tree = FileTree(files / _NEW, directory)
+        self._folder = folder
+        self.tree = FileTree(folder / _NEW, directory)
         self.metadata = metadata
 
     def write_line(self, line: str) -> None:
@@ -136,40 +131,26 @@ class Staging:
             UsageError: something else has come there in the meantime.
             WriteError: something can't be written.
         """
-        beside = metadata_beside(self._directory)
-        moved: list[tuple[Path, Path]] = []
-
-        def give(source: Path, target: Path) -> None:
-            moved.append((source, target))
-            move(source, target, replace=False)
-
+        directory, folder, beside = self._directory, self._folder, metadata_beside(self._directory)
         with signals_wait():
             try:
                 self.metadata.flush()
                 os.fsync(self.metadata.fileno())
                 lines = Path(self.metadata.name)
-                old = check_target(self._directory, self._overwrite, lines)
-                if os.path.lexists(beside):
-                    give(beside, temporary_name(beside))
-                for name in old:
-                    give(self._directory / name, self._files / _OLD / name)
-                for name in os.listdir(self._files / _NEW):  # noqa: PTH208
-                    give(self._files / _NEW / name, self._directory / name)
-                give(lines, beside)
-            except BaseException as error:
-                for source, target in reversed(moved):
-                    if not os.path.lexists(source):
-                        with contextlib.suppress(OSError):
-                            move(target, source)
-                if not isinstance(error, OSError):
-                    raise
+                moves = [(beside, temporary_name(beside))] if os.path.lexists(beside) else []
+                old = check_target(directory, self._overwrite, lines)
+                moves += [(directory / name, folder / _OLD / name) for name in old]
+                new = os.listdir(folder / _NEW)  # noqa: PTH208 - errors come out
+                moves += [(folder / _NEW / name, directory / name) for name in new]
+                move_all([*moves, (lines, beside)])
+            except OSError as error:
                 raise _write_error(error, error.filename2 or error.filename or beside) from error
             for path in leftovers(beside):  # of this extract, and of those that were killed
                 _remove(path)
 
 
 @contextlib.contextmanager
-def staging_files(directory: Path, *, overwrite: bool = False) -> Iterator[Staging]:
+def new_files(directory: Path, *, overwrite: bool = False) -> Iterator[NewFiles]:
     """Give a place to write files and metadata in; take it away at the end, with what is in it.
 
     What a killed process left of such a place is taken away, too.
@@ -195,16 +176,17 @@ def staging_files(directory: Path, *, overwrite: bool = False) -> Iterator[Stagi
             old = check_target(directory, overwrite)
             for path in (*leftovers(directory / STAGING), *([] if old else leftovers(beside))):
                 _remove(path)
-            files = temporary_name(directory / STAGING)
-            cleanup.callback(_remove, files)
-            for folder in (files, files / _NEW, files / _OLD):
-                private_folder(folder)  # so that no link can be put in the way of what is in it
+            folder = temporary_name(directory / STAGING)
+            cleanup.callback(_remove, folder)
+            for part in (folder, folder / _NEW, folder / _OLD):
+                private_folder(part)  # so that no link can be put in the way of what is in it
             lines = temporary_name(beside)
             cleanup.callback(_remove, lines)
-            metadata = cleanup.enter_context(_closing(lines.open("xb")))
+            metadata = lines.open("xb")
+            cleanup.callback(_close, metadata)
         except OSError as error:
             raise _write_error(error, error.filename or directory) from error
-        yield Staging(directory, overwrite, files, metadata)
+        yield NewFiles(directory, overwrite, folder, metadata)
 
 
 def _remove(path: Path) -> None:
@@ -220,14 +202,10 @@ def _remove_empty(folders: Sequence[Path]) -> None:
             path.rmdir()
 
 
-@contextlib.contextmanager
-def _closing(file: BinaryIO) -> Iterator[BinaryIO]:
-    try:
-        yield file
-    finally:
-        # Where its last lines don't fit on the disk, something else has failed before.
-        with contextlib.suppress(OSError):
-            file.close()
+def _close(file: BinaryIO) -> None:
+    # Where its last lines don't fit on the disk, something else has failed before.
+    with contextlib.suppress(OSError):
+        file.close()
 
 
 def _write_error(error: OSError, path: str | Path) -> WriteError:

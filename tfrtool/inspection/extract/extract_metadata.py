@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import math
 from typing import Any
 
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Example, Feature, Value
-from tfrtool.inspection.summary.summary_json import shortest_float
+from tfrtool.inspection.summary.summary_json import value_json
 
 __all__ = ["features_json"]
 
@@ -17,44 +16,33 @@ _KEPT_BYTES = 1024
 
 
 def features_json(example: Example, without: str | None = None) -> dict[str, Any]:
-    """Return all features of a record, but one of them.
+    """Return all features of a record but one, as values; the steps of a feature list are a list.
 
     A single value stands for itself, several are a list, and a feature that is there without a
-    kind is null; the steps of a feature list are a list of those. Text stays text. Other bytes are
-    ``{"bytes": N, "content": ...}``, with their ``base64`` up to a kibibyte.
-
-    Args:
-        example: the record.
-        without: the name of a feature that is left away.
+    kind is null. Text stays text. Other bytes are ``{"bytes": N, "content": ...}``, with their
+    ``base64`` up to a kibibyte.
     """
-    data: dict[str, Any] = {
+    data = {
         name: _feature(feature) for name, feature in example.features.items() if name != without
     }
     for name, steps in example.feature_lists.items():
         if name != without:
-            key = f"{name} (list)" if name in data else name
-            data[key] = [_feature(step) for step in steps]
+            data[f"{name} (list)" if name in data else name] = list(map(_feature, steps))
     return data
 
 
 def _feature(feature: Feature) -> Any:
-    if feature.dtype is None:
-        return None
     values = [_value(value) for value in feature.values]
-    return values[0] if len(values) == 1 else values
+    return None if feature.dtype is None else values[0] if len(values) == 1 else values
 
 
 def _value(value: Value) -> Any:
-    if isinstance(value, bytes):
-        text = decode_text(value)
-        if text is not None:
-            return text
-        data: dict[str, Any] = {"bytes": len(value), "content": describe_bytes(value)}
-        if len(value) <= _KEPT_BYTES:
-            data["base64"] = base64.b64encode(value).decode()
-        return data
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return shortest_float(value)
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    if not isinstance(value, bytes):
+        return value_json(value)
+    text = decode_text(value)
+    if text is not None:
+        return text
+    data: dict[str, Any] = {"bytes": len(value), "content": describe_bytes(value)}
+    if len(value) <= _KEPT_BYTES:
+        data["base64"] = base64.b64encode(value).decode()
+    return data

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import printable
-from tfrtool.records.framing import Fault
+from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.plain import plain
 
-__all__ = ["LISTED", "ExtractReport", "LeftOutRecord", "RenamedFile", "ShardFault"]
+__all__ = ["LISTED", "ExtractReport", "LeftOutRecord", "RenamedFile"]
 
 LISTED = 1000
 """How many faults, records and names a report lists; the metadata has a line about each record."""
@@ -45,19 +44,6 @@ class RenamedFile:
     file: str
     recorded: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardFault:
-    """Damage, and the shard that it is in.
-
-    Attributes:
-        shard: the shard's path.
-        fault: the damage.
-    """
-
-    shard: Path
-    fault: Fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +83,7 @@ class ExtractReport:
     left_out_count: int
     renamed: tuple[RenamedFile, ...]
     renamed_count: int
-    faults: tuple[ShardFault, ...]
+    faults: tuple[LocatedFault, ...]
     fault_count: int
 
     @property
@@ -107,33 +93,10 @@ class ExtractReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``extract --json`` prints."""
-        return {
-            "dir": printable(str(self.directory)),
-            "metadata": printable(str(self.metadata)),
-            "feature": self.feature,
-            "by": self.by,
-            "name": self.name,
-            "files": self.files,
-            "bytes": self.bytes,
-            "classes": dict(self.classes),
-            "unlabelled": self.unlabelled,
-            "mismatched": self.mismatched,
-            "left_out": [
-                {
-                    "shard": printable(str(entry.shard)),
-                    "record": entry.record,
-                    "reason": entry.reason,
-                }
-                for entry in self.left_out
-            ],
-            "left_out_count": self.left_out_count,
-            "renamed": [
-                {"file": entry.file, "from": entry.recorded, "reason": entry.reason}
-                for entry in self.renamed
-            ],
-            "renamed_count": self.renamed_count,
-            "faults": [
-                {"path": printable(str(entry.shard)), **plain(entry.fault)} for entry in self.faults
-            ],
-            "fault_count": self.fault_count,
-        }
+        data = plain(self)
+        data["classes"] = dict(self.classes)  # the very names of the folders
+        data["renamed"] = [
+            {"file": entry.file, "from": entry.recorded, "reason": entry.reason}
+            for entry in self.renamed
+        ]
+        return {"dir": data.pop("directory"), **data}

@@ -106,7 +106,7 @@ class ShardVerdict:
             "records": self.records,
             "payload": self.payload.value,
             "payload_bytes": self.payload_bytes,
-            "faults": plain(self.faults),
+            "faults": [{**plain(fault), "cause": fault.cause} for fault in self.faults],
             "fault_count": self.n_faults,
             "notes": list(map(printable, self.conflicts)),
             "error": self.error,
