@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
 from tfrtool.errors import UsageError
 from tfrtool.loading.augment.augment_options import Augment
-from tfrtool.loading.augment.colour import recolour
-from tfrtool.loading.augment.draws import Draw, whole
+from tfrtool.loading.augment.colour import recolour, whole
 from tfrtool.loading.augment.geometry import move
 from tfrtool.loading.pipeline.load_options import LoadOptions
+from tfrtool.loading.pipeline.tensors import Batch, Tensor
 
 __all__ = ["augmenter", "epoch_augmenter", "epoch_counter"]
 
@@ -22,7 +21,7 @@ normalisation in the paper on cutout, and near the mean of photographs (ImageNet
 """
 
 
-def augmenter(augment: Augment) -> Callable[[Any, Any], Any]:
+def augmenter(augment: Augment) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the function that changes a batch of images at random.
 
     It takes images, uint8 or float32 [n, h, w, 3] with values 0..255 and h and w known, and a seed,
@@ -34,9 +33,16 @@ def augmenter(augment: Augment) -> Callable[[Any, Any], Any]:
     done to them.
     """
 
-    def apply(images: Any, seed: Any) -> Any:
-        _check(images, augment)
+    def apply(images: Tensor, seed: Tensor) -> Tensor:
         shape, dtype = images.shape, images.dtype
+        fits = shape.rank == 4 and shape[-1] == 3 and None not in shape[1:3]
+        if not fits or dtype not in (tf.uint8, tf.float32):
+            raise UsageError(
+                "these can't be augmented",
+                expected="uint8 or float32 images, [n, h, w, 3] with a known height and width",
+                found=f"{dtype.name} {shape}",
+            )
+        augment.check_size(min(shape[1:3]))
         images = recolour(move(images, seed, augment), seed, augment)
         if images.dtype != dtype:
             # Nothing here leaves 0..255 by as much as half a step, so that this is rounding.
@@ -48,19 +54,7 @@ def augmenter(augment: Augment) -> Callable[[Any, Any], Any]:
     return apply
 
 
-def _check(images: Any, augment: Augment) -> None:
-    shape, dtype = images.shape, images.dtype
-    fits = shape.rank == 4 and shape[-1] == 3 and None not in shape[1:3]
-    if not fits or dtype not in (tf.uint8, tf.float32):
-        raise UsageError(
-            "these can't be augmented",
-            expected="uint8 or float32 images, [n, h, w, 3] with a known height and width",
-            found=f"{dtype.name} {shape}",
-        )
-    augment.check_size(min(shape[1:3]))
-
-
-def _cut_out(images: Any, seed: Any, side: int) -> Any:
+def _cut_out(images: Tensor, seed: Tensor, side: int) -> Tensor:
     """Make a square of each image grey.
 
     Its centre is anywhere in the image, as in the paper: T. DeVries and G. W. Taylor, "Improved
@@ -68,8 +62,8 @@ def _cut_out(images: Any, seed: Any, side: int) -> Any:
     """
     count = tf.shape(images)[0]
     _, height, width, channels = images.shape
-    top = whole(seed, Draw.CUTOUT_ROW, count, height) - side // 2
-    left = whole(seed, Draw.CUTOUT_COLUMN, count, width) - side // 2
+    top = whole(seed, "cutout row", count, height) - side // 2
+    left = whole(seed, "cutout column", count, width) - side // 2
     # Only the rows that the square lies in are read and written. Where it is cut off at an edge,
     # the row at the edge stands in for those outside: it is written again, with the same pixels.
     rows = top[:, tf.newaxis] + tf.range(side)
@@ -83,7 +77,7 @@ def _cut_out(images: Any, seed: Any, side: int) -> Any:
     return tf.reshape(table, [-1, height, width, channels])
 
 
-def epoch_counter(options: LoadOptions) -> Any:
+def epoch_counter(options: LoadOptions) -> Tensor:
     """Return a variable with the number of the next epoch.
 
     Whoever makes a new iterator for each epoch, as Keras' ``fit`` does, gets what one iterator
@@ -92,13 +86,13 @@ def epoch_counter(options: LoadOptions) -> Any:
     return tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
 
 
-def epoch_augmenter(options: LoadOptions) -> Callable[[Any, Any, Any, Any], tuple[Any, Any]] | None:
+def epoch_augmenter(options: LoadOptions) -> Callable[..., Batch] | None:
     """Return a function that changes a batch, by the epoch's number and the batch's in it."""
     if options.augment is None or not options.training:
         return None
     change = augmenter(options.augment)
 
-    def apply(epoch: Any, number: Any, images: Any, labels: Any) -> tuple[Any, Any]:
+    def apply(epoch: Tensor, number: Tensor, images: Tensor, labels: Tensor) -> Batch:
         seed = tf.stack([tf.constant(options.seed, tf.int64), epoch * 2**32 + number])
         return change(images, seed), labels
 

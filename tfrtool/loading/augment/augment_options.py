@@ -2,59 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tfrtool.errors import UsageError
 
 __all__ = ["Augment", "parse_augment"]
 
-# The default amounts are those of TF-Slim's inception_preprocessing.distort_color, which trained
-# the Inception models: brightness 32/255, contrast and saturation 0.5 to 1.5, hue 0.2.
-_BRIGHTNESS = 0.125
-_CONTRAST = 0.5
-_SATURATION = 0.5
-_HUE = 0.2
-
 _LARGEST_SIDE = 16_384
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    """What one augmentation takes.
-
-    Attributes:
-        field: the attribute of `Augment`.
-        read: makes the number from its text; None for a switch, which takes none.
-        most: the largest number; all are above 0.
-        unit: what the number is called in a message.
-        default: the number where none is given; None where one must be.
-    """
-
-    field: str
-    read: Callable[[str], float] | None = None
-    most: float = 0.0
-    unit: str = ""
-    default: float | None = None
-
-    @property
-    def range(self) -> str:
-        """The numbers that are possible, in words."""
-        whole = "a whole number, " if self.read is int else ""
-        return f"{whole}above 0 and up to {self.most:,g}"
-
-
-_KINDS = {
-    "flip": _Kind(field="flip"),
-    "flip-vertical": _Kind(field="flip_vertical"),
-    "rotate": _Kind(field="rotate", read=float, most=180, unit="DEGREES"),
-    "crop": _Kind(field="crop", read=int, most=_LARGEST_SIDE, unit="PIXELS"),
-    "cutout": _Kind(field="cutout", read=int, most=_LARGEST_SIDE, unit="PIXELS"),
-    "brightness": _Kind(field="brightness", read=float, most=1, unit="AMOUNT", default=_BRIGHTNESS),
-    "contrast": _Kind(field="contrast", read=float, most=1, unit="AMOUNT", default=_CONTRAST),
-    "saturation": _Kind(field="saturation", read=float, most=1, unit="AMOUNT", default=_SATURATION),
-    "hue": _Kind(field="hue", read=float, most=0.5, unit="AMOUNT", default=_HUE),
+_KINDS: dict[str, tuple[type, float, str, float | None]] = {
+    "flip": (bool, 1, "", 1),
+    "flip-vertical": (bool, 1, "", 1),
+    "rotate": (float, 180, "DEGREES", None),
+    "crop": (int, _LARGEST_SIDE, "PIXELS", None),
+    "cutout": (int, _LARGEST_SIDE, "PIXELS", None),
+    "brightness": (float, 1, "AMOUNT", 0.125),
+    "contrast": (float, 1, "AMOUNT", 0.5),
+    "saturation": (float, 1, "AMOUNT", 0.5),
+    "hue": (float, 0.5, "AMOUNT", 0.2),
 }
+"""Of each augmentation the type of its number (bool for none), the largest one, what it is called
+in messages, and the one where none is given (None where one must be). The default amounts are those
+of TF-Slim's inception_preprocessing.distort_color, which trained the Inception models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,25 +59,22 @@ class Augment:
     cutout: int = 0
 
     def __post_init__(self) -> None:
-        for name, kind in _KINDS.items():
-            value = getattr(self, kind.field)
-            if kind.read is not None and not 0 <= value <= kind.most:
-                raise UsageError(
-                    f"impossible {name} of images",
-                    expected=f"0, or a number {kind.range}",
-                    found=value,
-                )
-        if not any(getattr(self, kind.field) for kind in _KINDS.values()):
+        for name in _KINDS:
+            value = getattr(self, name.replace("-", "_"))
+            if not 0 <= value <= _KINDS[name][1]:
+                expected = f"0, or a number {_range(name)}"
+                raise UsageError(f"impossible {name} of images", expected=expected, found=value)
+        if not any(getattr(self, field.name) for field in fields(self)):
             raise UsageError("an augmentation that does nothing", expected=_choices())
 
     def __str__(self) -> str:
         """Return what `parse_augment` makes this from."""
         parts = []
-        for name, kind in _KINDS.items():
-            value = getattr(self, kind.field)
+        for name, (_, _, _, default) in _KINDS.items():
+            value = getattr(self, name.replace("-", "_"))
             if value:
-                bare = kind.read is None or value == kind.default
-                parts.append(name if bare else f"{name}={str(value).removesuffix('.0')}")
+                number = f"={str(value).removesuffix('.0')}"
+                parts.append(name if value == default else name + number)
         return ",".join(parts)
 
     def check_size(self, pixels: int) -> None:
@@ -140,43 +106,41 @@ def parse_augment(text: str) -> Augment:
     values: dict[str, float] = {}
     for notation in text.split(","):
         name, equals, number = (part.strip() for part in notation.partition("="))
-        kind = _KINDS.get(name)
-        if kind is None:
+        if name not in _KINDS:
             raise UsageError("no such augmentation", expected=_choices(), found=repr(name))
-        if kind.field in values:
+        field = name.replace("-", "_")
+        if field in values:
             raise UsageError("an augmentation is given twice", found=name)
-        values[kind.field] = _number(name, kind, number if equals else None)
+        values[field] = _number(name, number if equals else None)
     return Augment(**values)  # type: ignore[arg-type]  # each field's own type, by its kind
 
 
-def _number(name: str, kind: _Kind, text: str | None) -> float:
-    if kind.read is None:
-        if text is not None:
-            raise UsageError(f"{name} takes no number", expected=name, found=f"{name}={text}")
-        return True
+def _number(name: str, text: str | None) -> float:
+    kind, most, unit, default = _KINDS[name]
+    if text is None and default is not None:
+        return kind(default)  # type: ignore[no-any-return]
+    if kind is bool:
+        raise UsageError(f"{name} takes no number", expected=name, found=f"{name}={text}")
+    expected = f"{name}={unit}, {_range(name)}"
     if text is None:
-        if kind.default is None:
-            raise UsageError(
-                f"{name} needs a number", expected=f"{name}={kind.unit}, {kind.range}", found=name
-            )
-        return kind.default
+        raise UsageError(f"{name} needs a number", expected=expected, found=name)
     try:
-        value = kind.read(text)
+        value: float = kind(text)
     except ValueError:
         value = 0
-    if not 0 < value <= kind.most:
-        raise UsageError(
-            f"impossible number for {name}",
-            expected=f"{name}={kind.unit}, {kind.range}",
-            found=repr(text),
-        )
+    if not 0 < value <= most:
+        raise UsageError(f"impossible number for {name}", expected=expected, found=repr(text))
     return value
 
 
+def _range(name: str) -> str:
+    kind, most, _, _ = _KINDS[name]
+    return f"{'a whole number, ' if kind is int else ''}above 0 and up to {most:,g}"
+
+
 def _choices() -> str:
-    return ", ".join(
-        f"{name}[={kind.unit}]"
-        if kind.default is not None
-        else (name if kind.read is None else f"{name}={kind.unit}")
-        for name, kind in _KINDS.items()
-    )
+    shown = []
+    for name, (kind, _, unit, default) in _KINDS.items():
+        optional = name if kind is bool else f"{name}[={unit}]"
+        shown.append(f"{name}={unit}" if default is None else optional)
+    return ", ".join(shown)

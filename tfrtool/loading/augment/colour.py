@@ -1,4 +1,4 @@
-"""Brightness, contrast, saturation and hue of batches of images.
+"""Random numbers for images; brightness, contrast, saturation and hue of batches of them.
 
 Each does what tf.image's function of its name does to one image. Here every image of a batch has a
 number of its own, and values run from 0 to 255.
@@ -6,17 +6,36 @@ number of its own, and values run from 0 to 255.
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrtool.loading.augment.augment_options import Augment
-from tfrtool.loading.augment.draws import Draw, uniform
+from tfrtool.loading.pipeline.tensors import Tensor
 
-__all__ = ["recolour"]
+__all__ = ["recolour", "uniform", "whole"]
+
+_DRAWS = (
+    *("flip", "flip_vertical", "rotate", "crop row", "crop column", "cutout row", "cutout column"),
+    *("brightness", "contrast", "saturation", "hue"),
+)
+"""What is drawn; each has a stream of its own, by its place here, and changes no other's."""
 
 
-def recolour(images: Any, seed: Any, augment: Augment) -> Any:
+def uniform(seed: Tensor, draw: str, count: Tensor, low: float, high: float) -> Tensor:
+    """Return ``count`` numbers from ``low`` up to, and without, ``high``: float32 [count]."""
+    # Adding the number of the draw to a seed could meet another batch's seed; folding it in can't.
+    folded = tf.random.experimental.stateless_fold_in(seed, _DRAWS.index(draw))
+    # The default algorithm depends on the device, and a seed must mean the same on all of them.
+    return tf.random.stateless_uniform([count], folded, low, high, alg="philox")
+
+
+def whole(seed: Tensor, draw: str, count: Tensor, choices: int) -> Tensor:
+    """Return ``count`` whole numbers from 0 up to, and without, ``choices``: int32 [count]."""
+    numbers = tf.cast(uniform(seed, draw, count, 0.0, float(choices)), tf.int32)
+    # In float32, a product with a number just below 1 can round up to `choices`.
+    return tf.minimum(numbers, choices - 1)
+
+
+def recolour(images: Tensor, seed: Tensor, augment: Augment) -> Tensor:
     """Change brightness, contrast, saturation and hue of each image, in this order.
 
     Values are clipped to 0..255 after the contrast, where saturation and hue need them to be; those
@@ -30,19 +49,17 @@ def recolour(images: Any, seed: Any, augment: Augment) -> Any:
     Returns:
         The images; float32 if anything was done, else as they were.
     """
-    count = tf.shape(images)[0]
-    delta = factor = saturation = hue = None
-    if augment.brightness:
-        most = 255 * augment.brightness
-        delta = uniform(seed, Draw.BRIGHTNESS, count, -most, most)
-    if augment.contrast:
-        low, high = 1 - augment.contrast, 1 + augment.contrast
-        factor = uniform(seed, Draw.CONTRAST, count, low, high)
-    if augment.saturation:
-        low, high = 1 - augment.saturation, 1 + augment.saturation
-        saturation = uniform(seed, Draw.SATURATION, count, low, high)
-    if augment.hue:
-        hue = uniform(seed, Draw.HUE, count, -augment.hue, augment.hue)
+
+    def drawn(name: str, middle: float, scale: float = 1.0) -> Tensor:
+        """Return a number for each image, float32 [n, 1, 1]; None where nothing is done."""
+        most = getattr(augment, name) * scale
+        if not most:
+            return None
+        numbers = uniform(seed, name, tf.shape(images)[0], middle - most, middle + most)
+        return numbers[:, tf.newaxis, tf.newaxis]
+
+    delta, factor = drawn("brightness", 0.0, 255), drawn("contrast", 1.0)
+    saturation, hue = drawn("saturation", 1.0), drawn("hue", 0.0)
     if delta is not None or factor is not None:
         images = _stretch(tf.cast(images, tf.float32), delta, factor)
     if saturation is not None or hue is not None:
@@ -50,14 +67,13 @@ def recolour(images: Any, seed: Any, augment: Augment) -> Any:
     return images
 
 
-def _stretch(images: Any, delta: Any, factor: Any) -> Any:
+def _stretch(images: Tensor, delta: Tensor, factor: Tensor) -> Tensor:
     """Add ``delta``, then multiply the distance from each channel's mean by ``factor``."""
     _, height, width, channels = images.shape
     # Rows as they lie in memory: broadcasting over a last dimension of 3 takes four times as long.
     rows = tf.reshape(images, [-1, height, width * channels])
-    shift = 0.0 if delta is None else delta[:, tf.newaxis, tf.newaxis]
+    shift = 0.0 if delta is None else delta
     if factor is not None:
-        factor = factor[:, tf.newaxis, tf.newaxis]
         columns = tf.reshape(tf.reduce_mean(rows, 1), [-1, width, channels])
         means = tf.tile(tf.reduce_mean(columns, 1), [1, width])[:, tf.newaxis]
         # With m the mean, (x + shift - (m + shift)) * factor + m + shift.
@@ -67,7 +83,7 @@ def _stretch(images: Any, delta: Any, factor: Any) -> Any:
     return tf.reshape(rows, [-1, height, width, channels])
 
 
-def _turn(images: Any, saturation: Any, hue: Any) -> Any:
+def _turn(images: Tensor, saturation: Tensor, hue: Tensor) -> Tensor:
     """Multiply the saturation, and turn the hue, without leaving red, green and blue.
 
     With v the largest of a pixel's three values and c its distance to the smallest, the saturation
@@ -78,34 +94,19 @@ def _turn(images: Any, saturation: Any, hue: Any) -> Any:
     red, green, blue = tf.unstack(images, axis=-1)
     value = tf.maximum(tf.maximum(red, green), blue)
     chroma = value - tf.minimum(tf.minimum(red, green), blue)
-    if saturation is None:
-        new_chroma = chroma
-    else:
-        # A saturation of 1 is the most.
-        new_chroma = tf.minimum(chroma * saturation[:, tf.newaxis, tf.newaxis], value)
+    # A saturation of 1 is the most.
+    new_chroma = chroma if saturation is None else tf.minimum(chroma * saturation, value)
     if hue is None:
         ratio = tf.math.divide_no_nan(new_chroma, chroma)
         planes = [value - (value - plane) * ratio for plane in (red, green, blue)]
     else:
-        turned = _hue(red, green, blue, value, chroma) + 6 * hue[:, tf.newaxis, tf.newaxis]
-        planes = _planes(tf.math.floormod(turned, 6.0), value, new_chroma)
+        # The hue in sixths of the circle, 0 of what is grey, by the formulae of A. R. Smith,
+        # "Color Gamut Transform Pairs", SIGGRAPH 1978.
+        from_blue = tf.where(value == green, 2 * chroma + (blue - red), 4 * chroma + (red - green))
+        before = tf.where(value == red, green - blue, from_blue)
+        turned = tf.math.floormod(tf.math.divide_no_nan(before, chroma) + 6 * hue, 6.0)
+        parts = tf.abs(turned - 3) - 1, 2 - tf.abs(turned - 2), 2 - tf.abs(turned - 4)
+        least = value - new_chroma
+        planes = [least + new_chroma * tf.clip_by_value(part, 0.0, 1.0) for part in parts]
     # tf.stack on the last axis takes three times as long.
     return tf.transpose(tf.stack(planes, 1), [0, 2, 3, 1])
-
-
-def _hue(red: Any, green: Any, blue: Any, value: Any, chroma: Any) -> Any:
-    """Return the hue in sixths of the circle, from -1 to 5; 0 of what is grey.
-
-    The formulae of A. R. Smith, "Color Gamut Transform Pairs", SIGGRAPH 1978.
-    """
-    from_blue = tf.where(value == green, 2 * chroma + (blue - red), 4 * chroma + (red - green))
-    return tf.math.divide_no_nan(tf.where(value == red, green - blue, from_blue), chroma)
-
-
-def _planes(hue: Any, value: Any, chroma: Any) -> list[Any]:
-    """Return red, green and blue of a hue in sixths of the circle, 0 to 6."""
-    least = value - chroma
-    red = tf.abs(hue - 3) - 1
-    green = 2 - tf.abs(hue - 2)
-    blue = 2 - tf.abs(hue - 4)
-    return [least + chroma * tf.clip_by_value(part, 0.0, 1.0) for part in (red, green, blue)]
