@@ -6,8 +6,6 @@ from codecs import getincrementaldecoder
 
 from tfrtool.examples.nested import describe_message
 
-__all__ = ["decode_text", "describe_bytes"]
-
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"\x89PNG\r\n\x1a\n", "image/png"),

@@ -12,21 +12,6 @@ from tfrtool.examples.long_values import LongNumbers, hollowed, whole
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.storage.words import as_member, take_words
 
-__all__ = [
-    "DType",
-    "Example",
-    "Feature",
-    "PayloadKind",
-    "Value",
-    "classify_payload",
-    "decode_example",
-    "encode_example",
-    "feature_key",
-    "feature_name",
-    "holds_features",
-    "is_utf8",
-]
-
 Value = bytes | int | float
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PixelForm", "pixel_form"]
-
 PixelForm = tuple[int, int]
 """Channels of a pixel (1, 2, 3 or 4), and bits of a channel."""
 

@@ -14,8 +14,6 @@ from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
 
-__all__ = ["SchemaFold"]
-
 MAX_NAMES = 10_000
 """Names of features that are kept: more than the columns of any table that is known to us."""
 

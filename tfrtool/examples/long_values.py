@@ -18,8 +18,6 @@ from typing import Any, NamedTuple, overload
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.wire import read_varint
 
-__all__ = ["LongNumbers", "hollowed", "is_large", "whole"]
-
 _LARGE = 1024 * 1024
 """Payloads up to this size, in bytes, are parsed as they are."""
 

@@ -17,8 +17,6 @@ from tfrtool.examples.long_values import hollowed
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.wire import read_fields, read_shape
 
-__all__ = ["describe_message"]
-
 # tensorflow/core/framework/types.proto: the number of a dtype, and the bytes of one value.
 _ITEM_BYTES = {
     1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 8: 8, 9: 8, 10: 1, 11: 1, 12: 1, 13: 4, 14: 2, 15: 2,

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from tfrtool.examples.example import Example, Feature, Value
 from tfrtool.examples.schema import FeatureSpec, Schema
 
-__all__ = ["Misfit", "Parsed", "ParsedValue", "parse_example"]
-
 ParsedValue = Value | Sequence[Value] | Sequence[Sequence[Value]]
 
 

@@ -9,8 +9,6 @@ from tfrtool.examples.example import DType, is_utf8
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.examples.wording import conflict_text, lengths_text, presence_text, values_text
 
-__all__ = ["python_source"]
-
 _WIDTH = 100
 _INDENT = "    "
 _DTYPES = {DType.STRING: "tf.string", DType.INT64: "tf.int64", DType.FLOAT32: "tf.float32"}

@@ -12,8 +12,6 @@ from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Feature, Value
 from tfrtool.examples.tfds_metadata import DatasetInfo, read_class_names, read_dataset_info
 
-__all__ = ["LabelNames", "Roles", "find_roles", "info_beside", "is_image"]
-
 # TFDS; TensorFlow's object detection and slim; tensorflow-recorder; the Keras and TFRecord guides.
 _IMAGES = ("image", "image/encoded", "image_raw", "image/data", "jpeg", "png", "img")
 _LABELS = ("label", "image/class/label", "labels", "class", "image/class/text", "target", "y")

@@ -14,8 +14,6 @@ from tfrtool.errors import SchemaError
 from tfrtool.examples.example import DType, Value, feature_key, is_utf8
 from tfrtool.storage.words import take_words
 
-__all__ = ["FeatureSpec", "Schema"]
-
 _NOTATION = re.compile(
     r"(?P<name>.+?):(?P<dtype>[a-z0-9]+)(?::(?P<shape>\[[^\]]*\]))?(?:=(?P<default>.*))?", re.DOTALL
 )

@@ -14,8 +14,6 @@ from tfrtool.examples.image_header import PixelForm, pixel_form
 from tfrtool.examples.long_values import LongNumbers
 from tfrtool.examples.schema import FeatureSpec
 
-__all__ = ["FeatureStatistics", "Place", "ValueStatistics"]
-
 DISTINCT_VALUES = 100
 """Distinct values that are counted: more than the classes of most label features."""
 

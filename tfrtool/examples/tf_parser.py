@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from tfrtool.examples.example import feature_name
 from tfrtool.examples.proto import example_pb2 as pb
 
-__all__ = ["parser_problem"]
-
 _FIRST, _SECOND = 0x0A, 0x12
 """The tags of fields 1 and 2 where they have a length."""
 

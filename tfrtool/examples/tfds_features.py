@@ -10,8 +10,6 @@ from typing import Any
 from tfrtool.examples.example import DType, is_utf8
 from tfrtool.examples.statistics import FeatureStatistics
 
-__all__ = ["TfdsFeatures", "tfds_features"]
-
 _PACKAGE = "tensorflow_datasets.core.features"
 _IMAGES = {"image/jpeg": "jpeg", "image/png": "png"}
 _LABEL_WORDS = frozenset({"label", "labels", "class", "target", "category", "y"})

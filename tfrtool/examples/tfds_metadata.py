@@ -13,17 +13,6 @@ from tfrtool.storage.json_files import read_json, text_of, whole_number
 from tfrtool.storage.limits import MAX_CLASSES, MAX_SHARDS
 from tfrtool.storage.opening import read_bounded
 
-__all__ = [
-    "DATASET_INFO",
-    "FEATURES",
-    "LABELS",
-    "DatasetInfo",
-    "SplitInfo",
-    "image_features_json",
-    "read_class_names",
-    "read_dataset_info",
-]
-
 DATASET_INFO = "dataset_info.json"
 FEATURES = "features.json"
 LABELS = "label.labels.txt"

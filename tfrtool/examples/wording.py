@@ -7,16 +7,6 @@ from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import DType, Value, feature_key, is_utf8
 from tfrtool.examples.statistics import FeatureStatistics, ValueStatistics
 
-__all__ = [
-    "conflict_text",
-    "lengths_text",
-    "name_text",
-    "number_text",
-    "presence_text",
-    "value_text",
-    "values_text",
-]
-
 _LISTED = 4
 """Distinct values that are named one by one."""
 

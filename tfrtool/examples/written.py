@@ -10,8 +10,6 @@ from tfrtool.errors import DatasetError, os_reason
 from tfrtool.records.names import ShardName
 from tfrtool.storage.json_files import read_member, text_of, whole_number
 
-__all__ = ["REPORT", "WrittenShard", "read_written_shards"]
-
 REPORT = "write_report.json"
 
 

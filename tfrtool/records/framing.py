@@ -15,19 +15,6 @@ from typing import NamedTuple
 
 from tfrtool.records.crc import masked_crc32c
 
-__all__ = [
-    "FOOTER_SIZE",
-    "FRAME_SIZE",
-    "HEADER_SIZE",
-    "MAX_RECORD_BYTES",
-    "Fault",
-    "FaultKind",
-    "LocatedFault",
-    "Record",
-    "frame",
-    "header",
-]
-
 HEADER_SIZE = 12
 """Bytes before the payload: its length and the length's masked CRC."""
 

@@ -23,8 +23,6 @@ from tfrtool.records.stream import open_shard
 from tfrtool.storage.locations import as_path, as_paths
 from tfrtool.storage.opening import open_regular
 
-__all__ = ["Records", "open_records"]
-
 _FILES_OPEN = 128
 """With more shards than this a file is opened for each record: systems allow 256 or 1,024."""
 

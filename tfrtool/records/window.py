@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from typing import Protocol
 
-__all__ = ["BLOCK_SIZE", "LARGE", "Source", "Window"]
-
 BLOCK_SIZE = 256 * 1024
 """Bytes read at a time: they stay in a core's second-level cache until they are checked."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["read_fields", "read_shape", "read_varint"]
-
 _VARINT, _BYTES = 0, 2
 _DIM, _SIZE = 2, 1  # tensorflow/core/framework/tensor_shape.proto
 _MAX_RANK = 254

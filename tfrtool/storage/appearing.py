@@ -16,18 +16,6 @@ from typing import BinaryIO
 
 from tfrtool.storage.opening import open_descriptor
 
-__all__ = [
-    "TEMPORARY",
-    "leftovers",
-    "move",
-    "move_all",
-    "new_file",
-    "new_file_by_name",
-    "private_folder",
-    "sync_folder",
-    "temporary_name",
-]
-
 TEMPORARY = ".tfrtool-"
 """What the name of a file or folder that is being made starts with."""
 

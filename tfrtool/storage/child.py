@@ -20,8 +20,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
-__all__ = ["Child", "ChildDied", "ChildError", "serve"]
-
 Result = TypeVar("Result")
 
 _LAST_SECONDS = 2.0

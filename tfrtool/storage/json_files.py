@@ -10,8 +10,6 @@ from typing import Any
 from tfrtool.storage.limits import MAX_JSON_VALUES, MAX_MEMBER_BYTES
 from tfrtool.storage.opening import open_regular, read_bounded
 
-__all__ = ["read_json", "read_member", "text_of", "whole_number"]
-
 _INT64_DIGITS = 20
 """Of a 64-bit integer, with its sign."""
 

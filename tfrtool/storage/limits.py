@@ -6,40 +6,6 @@ that names the limit and the number that was found.
 
 from __future__ import annotations
 
-__all__ = [
-    "FREE_UNPACKED_BYTES",
-    "MAX_ARCHIVE_HEADER_BYTES",
-    "MAX_CHUNKS",
-    "MAX_CLASSES",
-    "MAX_DEFLATE_RATIO",
-    "MAX_ENTRIES_WALKED",
-    "MAX_EXIF_BYTES",
-    "MAX_FILES_LOOKED_INTO",
-    "MAX_FILES_OF_A_KIND",
-    "MAX_FRAMES",
-    "MAX_IMAGE_BYTES",
-    "MAX_IMAGE_PIXELS",
-    "MAX_JSON_VALUES",
-    "MAX_LZMA_MEMORY",
-    "MAX_MEMBER_BYTES",
-    "MAX_METADATA_BYTES",
-    "MAX_METADATA_CHUNKS",
-    "MAX_PATH_LENGTH",
-    "MAX_ROW_BYTES",
-    "MAX_SCANS",
-    "MAX_SCAN_PIXELS",
-    "MAX_SEGMENTS",
-    "MAX_SHARDS",
-    "MAX_SLOW_BYTES",
-    "MAX_STRAY_BYTES",
-    "MAX_STREAM_COPY",
-    "MAX_STRIPS",
-    "MAX_TAGS",
-    "MAX_UNPACKED_RATIO",
-    "MAX_ZIP_DIRECTORY_BYTES",
-    "unpacked_limit",
-]
-
 MAX_ARCHIVE_HEADER_BYTES = 16 * 1024
 """Of an extended header of a tar archive: a path and a link's target have 4,096 bytes each at most,
 and as much again is left for times and attributes."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from tfrtool.errors import UsageError
 
-__all__ = ["as_path", "as_paths", "check_no_url", "take_paths", "user_cache"]
-
 _URL = re.compile(
     r"[a-z][a-z0-9+.-]+://"
     # pathlib makes one slash of two.

@@ -13,8 +13,6 @@ from pathlib import Path
 from tfrtool.errors import UsageError
 from tfrtool.storage.signals import signals_wait
 
-__all__ = ["LOCK", "locked"]
-
 LOCK = ".tfrtool-lock"
 """The file in a folder that its writer holds; it says which process that is."""
 

@@ -10,14 +10,6 @@ from typing import BinaryIO
 
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 
-__all__ = [
-    "NotRegularFileError",
-    "file_sha256",
-    "open_descriptor",
-    "open_regular",
-    "read_bounded",
-]
-
 _FLAGS = (
     os.O_RDONLY
     | getattr(os, "O_BINARY", 0)

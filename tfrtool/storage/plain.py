@@ -10,8 +10,6 @@ from typing import Any
 
 from tfrtool.errors import printable
 
-__all__ = ["plain"]
-
 
 def plain(value: object) -> Any:
     """Return a value as JSON values: an object by its fields, an enumeration's member by its value.

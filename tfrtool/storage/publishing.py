@@ -33,8 +33,6 @@ from tfrtool.storage.appearing import TEMPORARY, move, new_file, private_folder,
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.signals import signals_wait
 
-__all__ = ["PUBLISHING", "check_settled", "finish_publishing", "publish_files", "reading"]
-
 PUBLISHING = f"{TEMPORARY}publishing"
 """The name of the folder that holds what is not in its place yet."""
 

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-__all__ = ["signals_wait"]
-
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from tfrtool.errors import UsageError
 
-__all__ = ["as_member", "take_words"]
-
 _Member = TypeVar("_Member", bound=enum.Enum)
 
 
