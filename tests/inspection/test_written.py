@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.datasets import write_pets
-from tfrtool.examples.written import read_written_shards
+from tfrtool.examples.tfds_metadata import read_written_shards
 from tfrtool.inspection.verify.verify import verify
 from tfrtool.records.framing import frame
 

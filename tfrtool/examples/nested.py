@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from tfrtool.examples.example import knows_all_fields
 from tfrtool.examples.long_values import hollowed
 from tfrtool.examples.proto import example_pb2 as pb
-from tfrtool.records.wire import read_fields, read_shape
+from tfrtool.records.wire import read_fields, read_tensor
 
 # tensorflow/core/framework/types.proto: the number of a dtype, and the bytes of one value.
 _ITEM_BYTES = {
@@ -27,7 +27,7 @@ _STRING = 7
 # tensorflow/core/framework/tensor.proto: where `tf.make_tensor_proto` keeps a few values of a
 # dtype: float_val, double_val, int_val, int64_val and bool_val.
 _VALUES = {1: 5, 2: 6, 3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11}
-_DTYPE, _SHAPE, _VERSION, _CONTENT, _STRINGS = 1, 2, 3, 4, 8
+_CONTENT, _STRINGS = 4, 8
 
 
 def describe_message(value: bytes) -> str | None:
@@ -40,14 +40,15 @@ def describe_message(value: bytes) -> str | None:
     many bytes of values as its dtype and shape make. An ExampleListWithContext must have nothing
     but such Examples.
     """
-    if value[:1] == b"\x08":
-        return "TensorProto" if _is_tensor(value) else None
-    if value[:1] not in (b"\n", b"\x12"):
+    try:
+        if value[:1] == b"\x08":
+            return "TensorProto" if _is_tensor(value) else None
+        if value[:1] not in (b"\n", b"\x12"):
+            return None
+        name = _describe_example(value)
+        return "ExampleListWithContext" if name is None and _is_example_list(value) else name
+    except ValueError:
         return None
-    name = _describe_example(value)
-    if name is None and _is_example_list(value):
-        return "ExampleListWithContext"
-    return name
 
 
 def _describe_example(value: bytes) -> str | None:
@@ -67,11 +68,7 @@ def _describe_example(value: bytes) -> str | None:
 
 
 def _is_plausible_name(key: bytes) -> bool:
-    """Return whether ``key`` is text in UTF-8 or in some older encoding.
-
-    A feature's name may be any bytes; but a few bytes that parse as a message by luck must not
-    pass for one.
-    """
+    """Return whether ``key`` is text in UTF-8 or in some older encoding, not bytes by luck."""
     try:
         return key.decode("utf-8").isprintable()
     except UnicodeDecodeError:
@@ -81,40 +78,28 @@ def _is_plausible_name(key: bytes) -> bool:
 def _is_example_list(value: bytes) -> bool:
     # tensorflow_serving/apis/input.proto: examples = 1, context = 2, all of them tf.train.Example.
     examples = 0
-    try:
-        for number, example in read_fields(value):
-            if number not in (1, 2) or not isinstance(example, bytes):
-                return False
-            if example and _describe_example(example) != "tf.train.Example":
-                return False
-            examples += len(example) > 0
-    except ValueError:
-        return False
+    for number, example in read_fields(value):
+        if number not in (1, 2) or not isinstance(example, bytes):
+            return False
+        if example and _describe_example(example) != "tf.train.Example":
+            return False
+        examples += len(example) > 0
     return examples > 0
 
 
 def _is_tensor(value: bytes) -> bool:
-    fields = read_fields(value)
-    try:
-        (first, dtype), (second, shape) = islice(fields, 2)
-        if (first, second) != (_DTYPE, _SHAPE):
-            return False
-        count = math.prod(read_shape(shape))
-        if dtype == _STRING:
-            for number, held in fields:
-                if number == _STRINGS and isinstance(held, bytes):
-                    count -= 1
-                elif number != _VERSION:
-                    return False
-            return count == 0
-        rest = list(islice(fields, 3))
-    except ValueError:
-        return False
-    if rest and rest[0][0] == _VERSION:
-        del rest[0]
-    if not isinstance(dtype, int) or dtype not in _ITEM_BYTES or len(rest) != 1:
+    dtype, shape, fields = read_tensor(value)
+    count = math.prod(shape)
+    if dtype == _STRING:
+        for number, held in fields:
+            if number != _STRINGS or isinstance(held, int):
+                return False
+            count -= 1
+        return count == 0
+    rest = list(islice(fields, 2))
+    if dtype not in _ITEM_BYTES or len(rest) != 1:
         return dtype in _ITEM_BYTES and not rest and count == 0
-    number, held = rest[0]
+    ((number, held),) = rest
     if not isinstance(held, bytes):
         return False
     if number == _CONTENT:

@@ -13,13 +13,7 @@ ParsedValue = Value | Sequence[Value] | Sequence[Sequence[Value]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """Why a feature does not fit its spec.
-
-    Attributes:
-        name: the feature's name.
-        expected: what the schema wants.
-        found: what the record holds.
-    """
+    """Why a feature does not fit its spec: what the schema wants, and what the record holds."""
 
     name: str
     expected: str
@@ -88,12 +82,10 @@ def _shaped(spec: FeatureSpec, values: Sequence[Value]) -> Value | Sequence[Valu
 
 
 def _misfit_of_list(spec: FeatureSpec, steps: Sequence[Feature] | None) -> Misfit | None:
-    if steps is None:
-        if spec.size is None:
-            return None
+    if steps is None and spec.size is not None:
         expected = f"steps of {_expected(spec)}"
         return Misfit(name=spec.name, expected=expected, found="no such feature list")
-    for number, step in enumerate(steps):
+    for number, step in enumerate(steps or ()):
         problem = _misfit(spec, step)
         if problem is not None:
             return replace(problem, name=f"{spec.name}[{number}]")
@@ -107,15 +99,15 @@ def _expected(spec: FeatureSpec) -> str:
 
 
 def _misfit(spec: FeatureSpec, feature: Feature | None) -> Misfit | None:
-    size, expected = spec.size, _expected(spec)
     if feature is None:
-        return Misfit(name=spec.name, expected=expected, found="no such feature")
-    count = len(feature.values)
-    if feature.dtype is None:
-        if size is None:
+        found = "no such feature"
+    elif feature.dtype is None:
+        if spec.size is None:
             return None
-        return Misfit(name=spec.name, expected=expected, found="a feature without a value")
-    if feature.dtype is not spec.dtype or (size is not None and count != size):
+        found = "a feature without a value"
+    else:
+        count = len(feature.values)
+        if feature.dtype is spec.dtype and spec.size in (None, count):
+            return None
         found = f"{count} {feature.dtype.value} value{'' if count == 1 else 's'}"
-        return Misfit(name=spec.name, expected=expected, found=found)
-    return None
+    return Misfit(name=spec.name, expected=_expected(spec), found=found)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tfrtool.examples.example import DType, is_utf8
 from tfrtool.examples.statistics import FeatureStatistics
+from tfrtool.examples.tfds_metadata import Json, connector, dimensions
 
-_PACKAGE = "tensorflow_datasets.core.features"
 _IMAGES = {"image/jpeg": "jpeg", "image/png": "png"}
 _LABEL_WORDS = frozenset({"label", "labels", "class", "target", "category", "y"})
 _RAGGED_VALUES = "/ragged_flat_values"
 _RAGGED_LENGTHS = "/ragged_row_lengths_{}"
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +57,11 @@ def tfds_features(
             found[feature.name] = _connector(feature, records, labels)
         elif feature.name.endswith(_RAGGED_VALUES):
             name = feature.name.removesuffix(_RAGGED_VALUES)
-            content = _scalar(feature)
+            found[name] = _scalar(feature)
             for _ in nested[name]:
-                content = _sequence(content)
-            found[name] = content
-    dictionary = {"features": found}
-    content = {"pythonClassName": f"{_PACKAGE}.features_dict.FeaturesDict"}
-    return TfdsFeatures(content={**content, "featuresDict": dictionary}, left_out=left_out)
+                found[name] = _sequence(found[name])
+    content = connector("FeaturesDict", featuresDict={"features": found})
+    return TfdsFeatures(content=content, left_out=left_out)
 
 
 def _refusal(feature: FeatureStatistics) -> str | None:
@@ -106,13 +101,13 @@ def _connector(feature: FeatureStatistics, records: int, labels: bool) -> Json:
     if size == 1:
         item = _image(feature)
         if item is None and set(feature.content) <= {"text", "empty"} and feature.content:
-            item = _of("text_feature.Text", "text", {})
+            item = connector("Text", text={})
         elif labels and _is_label(feature):
             classes = str(len(feature.range.distinct or ()))
-            item = _of("class_label_feature.ClassLabel", "classLabel", {"numClasses": classes})
+            item = connector("ClassLabel", classLabel={"numClasses": classes})
         return item or _scalar(feature)
     if size:
-        return _tensor("tensor_feature.Tensor", feature, {"dimensions": [str(size)]})
+        return connector("Tensor", _dtype(feature), (size,))
     # Encoded images in a list stay bytes: TFDS stacks their pixels, and fails where sizes differ.
     return _sequence(_scalar(feature))
 
@@ -132,11 +127,11 @@ def _image(feature: FeatureStatistics) -> Json | None:
     deep = formats == ["png"] and known != set() and all(bits == 16 for _, bits in known)
     content: Json = {
         "dtype": "uint16" if deep else "uint8",
-        "shape": {"dimensions": ["-1", "-1", str(channels)]},
+        "shape": dimensions(-1, -1, channels),
     }
     if len(formats) == 1:
         content["encodingFormat"] = formats[0]
-    return _of("image_feature.Image", "image", content)
+    return connector("Image", image=content)
 
 
 def _is_label(feature: FeatureStatistics) -> bool:
@@ -151,18 +146,13 @@ def _is_label(feature: FeatureStatistics) -> bool:
     )
 
 
+def _dtype(feature: FeatureStatistics) -> str:
+    return (feature.dtype or DType.STRING).value
+
+
 def _scalar(feature: FeatureStatistics) -> Json:
-    return _tensor("scalar.Scalar", feature, {})
-
-
-def _tensor(name: str, feature: FeatureStatistics, shape: Json) -> Json:
-    dtype = (feature.dtype or DType.STRING).value
-    return _of(name, "tensor", {"shape": shape, "dtype": dtype, "encoding": "none"})
+    return connector("Scalar", _dtype(feature))
 
 
 def _sequence(item: Json) -> Json:
-    return _of("sequence_feature.Sequence", "sequence", {"feature": item, "length": "-1"})
-
-
-def _of(name: str, key: str, content: Json) -> Json:
-    return {"pythonClassName": f"{_PACKAGE}.{name}", key: content}
+    return connector("Sequence", sequence={"feature": item, "length": "-1"})

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import DatasetError, os_reason
+from tfrtool.records.names import ShardName
 from tfrtool.records.shard_sets import ShardSet
-from tfrtool.storage.json_files import read_json, text_of, whole_number
+from tfrtool.storage.json_files import (
+    read_json,
+    read_member,
+    reading_metadata,
+    text_of,
+    whole_number,
+)
 from tfrtool.storage.limits import MAX_CLASSES, MAX_SHARDS
 from tfrtool.storage.opening import read_bounded
 
 DATASET_INFO = "dataset_info.json"
 FEATURES = "features.json"
 LABELS = "label.labels.txt"
+REPORT = "write_report.json"
 
-_PACKAGE = "tensorflow_datasets.core.features"
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +107,7 @@ class DatasetInfo:
 
 def image_features_json(
     class_count: int, encoding: str = "jpeg", size: tuple[int, int] | None = None
-) -> dict[str, Any]:
+) -> Json:
     """Return the contents of features.json for images, their names, and a class label.
 
     Args:
@@ -108,93 +116,84 @@ def image_features_json(
         size: height and width of all images, in pixels, if they are raw and alike. Where they
             differ, TFDS can't give raw pixels a shape, and reads them as bytes.
     """
-    features: dict[str, Any] = {}
+    features: Json = {}
     if encoding == "raw":
-        if size is None:
-            features["image"] = _tensor("string")
-        else:
-            features["image"] = _tensor("uint8", (*size, 3), "bytes")
+        pixels = connector("Tensor", "uint8", (*size, 3), "bytes") if size else None
+        features["image"] = pixels or connector("Tensor", "string")
         for side in ("height", "width", "channels"):
-            features[f"image/{side}"] = _tensor("int64")
+            features[f"image/{side}"] = connector("Tensor", "int64")
     else:
-        features["image"] = {
-            "pythonClassName": f"{_PACKAGE}.image_feature.Image",
-            "image": {
-                "dtype": "uint8",
-                "shape": {"dimensions": ["-1", "-1", "3"]},
-                "encodingFormat": encoding,
-            },
-        }
-    features["image/filename"] = {
-        "pythonClassName": f"{_PACKAGE}.text_feature.Text",
-        "text": {},
-    }
-    features["label"] = {
-        "pythonClassName": f"{_PACKAGE}.class_label_feature.ClassLabel",
-        "classLabel": {"numClasses": str(class_count)},
-    }
-    return {
-        "pythonClassName": f"{_PACKAGE}.features_dict.FeaturesDict",
-        "featuresDict": {"features": features},
-    }
+        content = {"dtype": "uint8", "shape": dimensions(-1, -1, 3), "encodingFormat": encoding}
+        features["image"] = connector("Image", image=content)
+    features["image/filename"] = connector("Text", text={})
+    features["label"] = connector("ClassLabel", classLabel={"numClasses": str(class_count)})
+    return connector("FeaturesDict", featuresDict={"features": features})
 
 
-def _tensor(dtype: str, shape: tuple[int, ...] = (), encoding: str = "none") -> dict[str, Any]:
-    dimensions = {"dimensions": [str(size) for size in shape]} if shape else {}
-    return {
-        "pythonClassName": f"{_PACKAGE}.tensor_feature.Tensor",
-        "tensor": {"shape": dimensions, "dtype": dtype, "encoding": encoding},
-    }
+def dimensions(*sizes: int) -> Json:
+    """Return a shape as features.json has it."""
+    return {"dimensions": [str(size) for size in sizes]} if sizes else {}
+
+
+_MODULES = {
+    "ClassLabel": "class_label_feature",
+    "FeaturesDict": "features_dict",
+    "Image": "image_feature",
+    "Scalar": "scalar",
+    "Sequence": "sequence_feature",
+    "Tensor": "tensor_feature",
+    "Text": "text_feature",
+}
+
+
+def connector(
+    kind: str,
+    dtype: str | None = None,
+    shape: Sequence[int] = (),
+    encoding: str = "none",
+    **content: Json,
+) -> Json:
+    """Return the description of a feature in features.json; with a dtype, of a tensor."""
+    if dtype is not None:
+        tensor = {"shape": dimensions(*shape), "dtype": dtype, "encoding": encoding}
+        content = {"tensor": tensor}
+    module = f"tensorflow_datasets.core.features.{_MODULES[kind]}"
+    return {"pythonClassName": f"{module}.{kind}", **content}
 
 
 def read_dataset_info(directory: Path) -> DatasetInfo | None:
     """Read dataset_info.json in ``directory``; None if there is no such file.
 
-    Raises:
-        DatasetError: it can't be read, or is not what TFDS writes.
+    It is a `DatasetError` if it can't be read, or is not what TFDS writes.
     """
     path = directory / DATASET_INFO
-    try:
+    with contextlib.suppress(FileNotFoundError), reading_metadata(path, "TFDS"):
         data = read_json(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
-    except ValueError as error:
-        raise DatasetError(f"no JSON that can be read: {error}", path=path) from error
-    try:
-        return _dataset_info(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else error
-        raise DatasetError(f"not as TFDS writes it: {what}", path=path) from error
-
-
-def _dataset_info(data: Mapping[str, Any]) -> DatasetInfo:
-    keys: list[str | None] = [None, None]
-    items = data.get("supervisedKeys", {}).get("tuple", {}).get("items", [])
-    if isinstance(items, Sequence) and len(items) == 2:
-        keys = [item.get("featureKey") for item in items]
-    splits = _list(data.get("splits", []))
-    lengths = [_list(split.get("shardLengths", [])) for split in splits]
-    if len({split["name"] for split in splits}) < len(splits):
-        raise ValueError("two splits have the same name")
-    shards = len(splits) + sum(map(len, lengths))
-    if shards > MAX_SHARDS:
-        raise ValueError(f"it has {shards:,} shards, and at most {MAX_SHARDS:,} are read")
-    return DatasetInfo(
-        name=text_of(data["name"]),
-        version=text_of(data.get("version", "1.0.0")),
-        splits=tuple(
-            SplitInfo(
-                name=text_of(split["name"]),
-                shard_lengths=tuple(map(whole_number, some)),
-                bytes=whole_number(split.get("numBytes", 0)),
-            )
-            for split, some in zip(splits, lengths, strict=True)
-        ),
-        image_feature=None if keys[0] is None else text_of(keys[0]),
-        label_feature=None if keys[1] is None else text_of(keys[1]),
-    )
+        keys: list[str | None] = [None, None]
+        items = data.get("supervisedKeys", {}).get("tuple", {}).get("items", [])
+        if isinstance(items, Sequence) and len(items) == 2:
+            keys = [item.get("featureKey") for item in items]
+        image, label = (None if key is None else text_of(key) for key in keys)
+        splits = _list(data.get("splits", []))
+        lengths = [_list(split.get("shardLengths", [])) for split in splits]
+        shards = len(splits) + sum(map(len, lengths))
+        if shards > MAX_SHARDS:
+            raise ValueError(f"it has {shards:,} shards, and at most {MAX_SHARDS:,} are read")
+        return DatasetInfo(
+            name=text_of(data["name"]),
+            version=text_of(data.get("version", "1.0.0")),
+            splits=tuple(
+                SplitInfo(
+                    name=text_of(split["name"]),
+                    shard_lengths=tuple(map(whole_number, some)),
+                    bytes=whole_number(split.get("numBytes", 0)),
+                )
+                for split, some in zip(splits, lengths, strict=True)
+            ),
+            image_feature=image,
+            label_feature=label,
+        )
+    return None
 
 
 def _list(value: object) -> list[Any]:
@@ -206,20 +205,48 @@ def _list(value: object) -> list[Any]:
 def read_class_names(directory: Path, label_feature: str) -> tuple[str, ...] | None:
     """Read the class names of a label feature; None if there is no such file.
 
-    Raises:
-        DatasetError: the file can't be read, is no UTF-8, or has too many lines.
+    It is a `DatasetError` if it can't be read, is no UTF-8, or has too many lines.
     """
     path = directory / f"{label_feature.replace('/', '_')}.labels.txt"
-    try:
+    with contextlib.suppress(FileNotFoundError), reading_metadata(path, "TFDS"):
         text = read_bounded(path).decode("utf-8")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
-    except UnicodeDecodeError as error:
-        raise DatasetError("not UTF-8", path=path, offset=error.start) from error
-    count = text.count("\n")
-    if count > MAX_CLASSES:
-        raise DatasetError(f"has {count:,} lines, and at most {MAX_CLASSES:,} are read", path=path)
-    # TFDS ends a name at a line feed alone.
-    return tuple(line.strip() for line in text.split("\n") if line.strip())
+        count = text.count("\n")
+        if count > MAX_CLASSES:
+            raise ValueError(f"it has {count:,} lines, and at most {MAX_CLASSES:,} are read")
+        # TFDS ends a name at a line feed alone.
+        return tuple(line.strip() for line in text.split("\n") if line.strip())
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenShard:
+    """A shard as it was when it was written: records, size, and digest in hexadecimal."""
+
+    records: int
+    bytes: int
+    sha256: str
+
+
+def read_written_shards(directory: Path) -> Mapping[str, WrittenShard]:
+    """Read the report of a write, write_report.json; nothing if there is none.
+
+    It is a `DatasetError` if it can't be read.
+
+    Returns:
+        The shards by their names in the directory.
+    """
+    path = directory / REPORT
+    with contextlib.suppress(FileNotFoundError), reading_metadata(path, "tfrtool"):
+        splits = read_member(path, "splits")  # what follows may be as long as the source
+        return {
+            shard["path"]: WrittenShard(
+                records=whole_number(shard["records"]),
+                bytes=whole_number(shard["bytes"]),
+                sha256=text_of(shard["sha256"]),
+            )
+            for split in splits.values()
+            for shard in split["shards"]
+            # It may have been edited: only what is a shard's name, and so no path, is believed.
+            if ShardName.parse(text_of(shard["path"])) is not None
+        }
+    return {}

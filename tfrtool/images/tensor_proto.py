@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tfrtool.records.wire import read_fields, read_shape
+from tfrtool.records import wire
 
 __all__ = ["Tensor", "read_tensor"]
 
 # tensorflow/core/framework/tensor.proto and types.proto
-_DTYPE, _SHAPE, _VERSION, _CONTENT = 1, 2, 3, 4
-_FIELDS = {_DTYPE, _SHAPE, _VERSION, _CONTENT}
+_CONTENT = 4
 _FORMATS: dict[int, Any] = {
     1: "f",
     2: "d",
@@ -56,19 +55,16 @@ def read_tensor(data: bytes) -> Tensor | None:
     that fills the shape exactly. Anything else is too likely to be something else.
     """
     try:
-        fields = list(islice(read_fields(data), len(_FIELDS) + 1))
-        values = dict(fields)
-        if len(values) != len(fields) or not {_DTYPE, _CONTENT} <= values.keys() <= _FIELDS:
-            return None
-        dtype, content = values[_DTYPE], values[_CONTENT]
-        code = _FORMATS.get(dtype) if isinstance(dtype, int) else None
-        if code is None or not isinstance(content, bytes) or not content:
+        dtype, shape, fields = wire.read_tensor(data)
+        ((number, content),) = islice(fields, 2)
+        code = _FORMATS.get(dtype)
+        if code is None or number != _CONTENT or not isinstance(content, bytes) or not content:
             return None
         numbers: Sequence[float] = content
         if code == "e":  # which neither arrays nor views know
             numbers = array("f", (number for (number,) in struct.iter_unpack("<e", content)))
         elif code != "B":  # TensorFlow, too, runs on machines with little-endian numbers alone
             numbers = memoryview(content).cast(code)
-        return Tensor(shape=read_shape(values.get(_SHAPE, b"")), values=numbers)
+        return Tensor(shape=shape, values=numbers)
     except (ValueError, TypeError, struct.error):  # TypeError: half a number is left over
         return None

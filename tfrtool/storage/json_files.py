@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from tfrtool.errors import DatasetError, os_reason
 from tfrtool.storage.limits import MAX_JSON_VALUES, MAX_MEMBER_BYTES
 from tfrtool.storage.opening import open_regular, read_bounded
 
@@ -17,12 +20,22 @@ _LONGEST_TEXT = 1024
 """Characters of a name; most become parts of file names, which have up to 255."""
 
 
-def read_json(path: str | os.PathLike[str], *, follow: bool = True) -> Any:
-    """Return what a JSON file holds.
+@contextmanager
+def reading_metadata(path: str | os.PathLike[str], writer: str) -> Iterator[None]:
+    """Raise what is wrong with a file beside shards as a `DatasetError`, but for its absence."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else error
+        raise DatasetError(f"not as {writer} writes it: {what}", path=path) from error
 
-    Args:
-        path: the file.
-        follow: whether its name may be a link.
+
+def read_json(path: str | os.PathLike[str], *, follow: bool = True) -> Any:
+    """Return what a JSON file holds; ``follow`` says whether its name may be a link.
 
     Raises:
         OSError: it can't be read, is no regular file, or is too large.

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import WriteError, os_reason
-from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS
-from tfrtool.examples.written import REPORT
+from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPORT
 from tfrtool.records.names import ShardName
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.json_files import read_json

@@ -14,11 +14,11 @@ from tfrtool.examples.tfds_metadata import (
     DATASET_INFO,
     FEATURES,
     LABELS,
+    REPORT,
     DatasetInfo,
     SplitInfo,
     image_features_json,
 )
-from tfrtool.examples.written import REPORT
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.records.names import ShardName

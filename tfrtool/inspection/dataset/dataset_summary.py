@@ -15,8 +15,7 @@ from tfrtool.engines.processes import cores, map_shards
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.roles import LabelNames
-from tfrtool.examples.tfds_metadata import DATASET_INFO
-from tfrtool.examples.written import read_written_shards
+from tfrtool.examples.tfds_metadata import DATASET_INFO, read_written_shards
 from tfrtool.inspection.dataset.dataset_layout import Layout, SplitFiles, find_layout
 from tfrtool.inspection.dataset.label_mix import MixDistance, describe_balance, mix_distance
 from tfrtool.inspection.dataset.record_labels import (

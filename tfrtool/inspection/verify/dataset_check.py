@@ -9,8 +9,14 @@ from itertools import islice
 from pathlib import Path
 
 from tfrtool.errors import DatasetError, TfrtoolError, human_count, printable
-from tfrtool.examples.tfds_metadata import DATASET_INFO, DatasetInfo, SplitInfo, read_dataset_info
-from tfrtool.examples.written import REPORT, read_written_shards
+from tfrtool.examples.tfds_metadata import (
+    DATASET_INFO,
+    REPORT,
+    DatasetInfo,
+    SplitInfo,
+    read_dataset_info,
+    read_written_shards,
+)
 from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.compression import Compression
 from tfrtool.records.dataset_folders import shards_in

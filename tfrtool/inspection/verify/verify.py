@@ -12,7 +12,7 @@ from typing import Any
 
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import DatasetError, human_count, printable
-from tfrtool.examples.written import WrittenShard, read_written_shards
+from tfrtool.examples.tfds_metadata import WrittenShard, read_written_shards
 from tfrtool.inspection.verify.dataset_check import DatasetFault, DatasetFindings, check_directory
 from tfrtool.inspection.verify.duplicates import Duplicates, find_duplicates
 from tfrtool.inspection.verify.verify_shard import MAX_FAULTS, ShardVerdict, verify_shard
