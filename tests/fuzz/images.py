@@ -13,8 +13,7 @@ from PIL import Image
 
 from tests.fuzz.target import Scramble, Target, fixture_files
 from tests.photos import image_bytes
-from tfrtool.examples.content import describe_bytes
-from tfrtool.examples.image_header import pixel_form
+from tfrtool.examples.content import describe_bytes, pixel_form
 from tfrtool.images.audit import ImageVerdict, audit_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.encode import render_image

@@ -112,12 +112,17 @@ def feature_values(message: pb.Feature) -> tuple[DType | None, Sequence[Value]]:
 def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> Example:
     """Decode a payload that is known to be an Example or a SequenceExample.
 
-    Of a key that comes twice the last value counts, as for every protobuf map.
-
-    Raises:
-        ValueError: the bytes are no such message.
+    Of a key that comes twice the last value counts, as for every protobuf map. `ValueError` if the
+    bytes are no such message.
     """
-    message = parse_message(hollowed(payload), as_member(PayloadKind, kind, "kind of payload"))
+    kind = as_member(PayloadKind, kind, "kind of payload")
+    sequence = kind is PayloadKind.SEQUENCE_EXAMPLE
+    made: type[pb.SequenceExample | pb.Example] = pb.SequenceExample if sequence else pb.Example
+    try:
+        message = made.FromString(hollowed(payload))
+    except DecodeError as error:
+        name = made.DESCRIPTOR.name
+        raise ValueError(f"its {len(payload)} bytes are no tf.train.{name}") from error
     if isinstance(message, pb.SequenceExample):
         return Example(
             features=_features(message.context, payload),
@@ -127,22 +132,6 @@ def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> E
             },
         )
     return Example(features=_features(message.features, payload))
-
-
-def parse_message(payload: bytes, kind: PayloadKind) -> pb.Example | pb.SequenceExample:
-    """Parse a payload into our own message.
-
-    Raises:
-        ValueError: the bytes are no such message.
-    """
-    sequence = kind is PayloadKind.SEQUENCE_EXAMPLE
-    try:
-        if sequence:
-            return pb.SequenceExample.FromString(payload)
-        return pb.Example.FromString(payload)
-    except DecodeError as error:
-        name = "SequenceExample" if sequence else "Example"
-        raise ValueError(f"its {len(payload)} bytes are no tf.train.{name}") from error
 
 
 def _features(message: pb.Features, payload: bytes) -> dict[str, Feature]:
@@ -194,12 +183,12 @@ def classify_payload(payload: bytes) -> PayloadKind:
         message = pb.SequenceExample.FromString(hollowed(payload))
     except DecodeError:
         message = None
-    if message is not None and knows_all_fields(message):
-        if not holds_features(message):
-            return PayloadKind.UNKNOWN
-        sequence = message.HasField("feature_lists")
-        return PayloadKind.SEQUENCE_EXAMPLE if sequence else PayloadKind.EXAMPLE
-    return PayloadKind.EVENT if _is_event(payload) else PayloadKind.UNKNOWN
+    if message is None or not knows_all_fields(message):
+        return PayloadKind.EVENT if _is_event(payload) else PayloadKind.UNKNOWN
+    if not holds_features(message):
+        return PayloadKind.UNKNOWN
+    sequence = message.HasField("feature_lists")
+    return PayloadKind.SEQUENCE_EXAMPLE if sequence else PayloadKind.EXAMPLE
 
 
 def knows_all_fields(message: pb.SequenceExample | pb.Event) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,12 +44,8 @@ class Roles:
 def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None) -> Roles:
     """Tell the parts that features play, from one record and what its dataset says.
 
-    What the metadata says comes first, then the names in common use, then a feature that is the
-    only one of its sort. Where that leaves a doubt, the role is None.
-
-    Args:
-        features: a decoded record's features.
-        info: the metadata beside the shards, if there is some.
+    What the metadata beside the shards (``info``) says comes first, then the names in common use,
+    then a feature that is the only one of its sort. Where that leaves a doubt, the role is None.
     """
     single = {name: item.values[0] for name, item in features.items() if len(item.values) == 1}
     encoded = [name for name, value in single.items() if is_image(value)]
@@ -87,23 +84,17 @@ def _is_text(value: Value) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelNames:
-    """The class names of a label feature, for showing its values.
-
-    Attributes:
-        names: by class number; empty where none are known.
-    """
+    """The class names of a label feature, by class number; empty where none are known."""
 
     names: tuple[str, ...] = ()
 
     @classmethod
     def beside(cls, directory: Path | None, label: str | None) -> LabelNames:
         """Read the names that TFDS keeps beside the shards; unreadable files count as none."""
-        if directory is None or label is None:
-            return cls()
-        try:
-            names = read_class_names(directory, label)
-        except DatasetError:
-            names = None
+        names = None
+        if directory is not None and label is not None:
+            with contextlib.suppress(DatasetError):
+                names = read_class_names(directory, label)
         return cls(names=names or ())
 
     def text(self, values: Sequence[Value]) -> str | None:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from tfrtool.examples.content import describe_bytes
+from tfrtool.examples.content import PixelForm, describe_bytes, pixel_form
 from tfrtool.examples.example import DTYPES, DType, Value, feature_name
-from tfrtool.examples.image_header import PixelForm, pixel_form
 from tfrtool.examples.long_values import LongNumbers
 from tfrtool.examples.schema import FeatureSpec
 

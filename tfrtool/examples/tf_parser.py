@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from tfrtool.examples.example import feature_name
 from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.records.wire import read_varint
 
 _FIRST, _SECOND = 0x0A, 0x12
 """The tags of fields 1 and 2 where they have a length."""
@@ -48,17 +49,12 @@ def _otherwise(key: bytes) -> _ProblemError:
 def parser_problem(
     payload: bytes, message: pb.SequenceExample, *, complete: bool = False
 ) -> str | None:
-    """Return why TensorFlow's parser refuses a payload, or that it reads other values.
+    """Return why TensorFlow's parser refuses a payload, or that it reads other values, or None.
 
-    Args:
-        payload: the serialized bytes.
-        message: what protobuf makes of them; fields that its type doesn't know are dropped. What
-            has feature lists is judged as ``tf.io.parse_single_sequence_example`` does, all else
-            as ``parse_single_example``.
-        complete: whether each feature of its context is known to have a name and a kind.
-
-    Returns:
-        None where TensorFlow reads what protobuf reads.
+    ``message`` is what protobuf makes of it; fields that its type doesn't know are dropped. What
+    has feature lists is judged as ``tf.io.parse_single_sequence_example`` does, all else as
+    ``parse_single_example``. ``complete`` says that each feature of its context is known to have a
+    name and a kind.
     """
     if len(payload) < _LONG:
         # What protobuf would write to the byte, as nearly all is, needs no closer look.
@@ -92,11 +88,7 @@ class _Reading:
         self._lists: dict[bytes, _Span] = {}
 
     def compare(self, message: pb.SequenceExample) -> None:
-        """Go through the payload.
-
-        Raises:
-            _ProblemError: TensorFlow refuses it, or finds other values than there are in `message`.
-        """
+        """Go through the payload; raise if TensorFlow refuses it, or finds other values."""
         self._read()
         found = self._context()
         lists = {key: self._steps(key, span) for key, span in self._lists.items()}
@@ -237,15 +229,13 @@ class _Reading:
         return start, start + length
 
     def _varint(self, position: int, end: int) -> tuple[int, int]:
-        value = shift = 0
-        while position < end:
-            byte = self._data[position]
-            position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value, position
-            shift += 7
-        raise _refusal("a number is cut")
+        try:
+            value, after = read_varint(self._data, position)
+        except ValueError:
+            after = end + 1
+        if after > end:
+            raise _refusal("a number is cut")
+        return value, after
 
 
 def _are_strings(data: bytes) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tfrtool.examples.image_header import pixel_form
+from tfrtool.examples.content import pixel_form
 
 MODES = {"L": 1, "RGB": 3, "RGBA": 4, "LA": 2, "P": 3, "CMYK": 4, "1": 1}
 
