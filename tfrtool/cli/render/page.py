@@ -1,8 +1,8 @@
 """What a command shows to people: blocks of text, as plain text in a pipe, styled on a terminal.
 
-A page is built once. `plain` lays it out in fixed columns, for pipes, files and tests; on a
-terminal the same blocks go through rich, which knows its width and whether colours are wanted
-(``NO_COLOR``, ``TERM=dumb``). No result is ever told by its colour alone.
+A page is built once. `plain` writes it in fixed columns, for pipes, files and tests, without the
+60 ms that rich takes to load; on a terminal the same blocks go through rich, which knows its width
+and whether colours are wanted (``NO_COLOR``, ``TERM=dumb``). No result is told by its colour alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 _INDENT = "  "
-_GAP = "  "
 _WIDEST = 60
 """Columns that all cells of a column get; a longer one pushes what follows it to the right."""
 
@@ -60,35 +59,21 @@ class Toned(str):
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A line that starts a part; facts that follow it stand right below.
-
-    Attributes:
-        text: the line.
-    """
+    """A line that starts a part; facts and lines that follow it stand right below."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Labels and what they say, a line each.
-
-    Attributes:
-        rows: labels and texts.
-    """
+    """Labels and what they say, a line each."""
 
     rows: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Columns under a head.
-
-    Attributes:
-        head: the columns' names.
-        rows: the cells; each row has as many as there are names.
-        right: the numbers of the columns, from 0, whose cells stand at the right.
-    """
+    """Columns under a head; cells stand at the right in the columns of ``right``, from 0."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -101,11 +86,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines as they are, indented by two columns.
-
-    Attributes:
-        lines: the lines.
-    """
+    """Lines as they are, indented by two columns."""
 
     lines: Sequence[str]
 
@@ -116,35 +97,38 @@ Page = Sequence[Block]
 
 def plain(page: Page) -> str:
     """Return a page as text without any escape sequence, and without a final newline."""
-    text = ""
+    return "\n".join(line for part in _parts(page) for line in _plain_lines(part))
+
+
+def _parts(page: Page) -> Iterator[Block | None]:
+    """Yield the blocks of a page, with None for an empty line between two."""
     for number, block in enumerate(page):
-        if number:
-            below = isinstance(page[number - 1], Heading) and isinstance(block, Facts | Lines)
-            text += "\n" if below else "\n\n"
-        text += "\n".join(_plain_lines(block))
-    return text
+        below = (
+            number and isinstance(page[number - 1], Heading) and isinstance(block, Facts | Lines)
+        )
+        if number and not below:
+            yield None
+        yield block
 
 
-def _plain_lines(block: Block) -> Iterator[str]:
-    if isinstance(block, Heading):
+def _plain_lines(block: Block | None) -> Iterator[str]:
+    if block is None:
+        yield ""
+    elif isinstance(block, Heading):
         yield str(block.text)
-    elif isinstance(block, Facts):
-        width = max((len(label) for label, _ in block.rows), default=0) + 3
-        for label, text in block.rows:
-            yield f"{_INDENT}{label:{width}}{text}".rstrip()
-    elif isinstance(block, Table):
-        rows = [block.head, *block.rows]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(block.head))]
-        widths = [min(width, _WIDEST) for width in widths]
+    elif isinstance(block, Lines):
+        yield from (f"{_INDENT}{line}".rstrip() for line in block.lines)
+    else:
+        rows, right, gap = block.rows, frozenset[int](), "   "
+        if isinstance(block, Table):
+            rows, right, gap = [block.head, *block.rows], block.right, "  "
+        widths = [min(max(map(len, column)), _WIDEST) for column in zip(*rows, strict=True)]
         for row in rows:
             cells = (
-                cell.rjust(width) if column in block.right else cell.ljust(width)
+                cell.rjust(width) if column in right else cell.ljust(width)
                 for column, (cell, width) in enumerate(zip(row, widths, strict=True))
             )
-            yield (_INDENT + _GAP.join(cells)).rstrip()
-    else:
-        for line in block.lines:
-            yield f"{_INDENT}{line}".rstrip()
+            yield (_INDENT + gap.join(cells)).rstrip()
 
 
 def styled(page: Page) -> RenderableType:
@@ -152,51 +136,40 @@ def styled(page: Page) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[RenderableType] = []
-    for number, block in enumerate(page):
-        if number:
-            below = isinstance(page[number - 1], Heading) and isinstance(block, Facts | Lines)
-            parts += [] if below else [Text("")]
-        parts.append(_styled_block(block))
-    return Group(*parts)
+    return Group(*(Text("") if part is None else _styled(part) for part in _parts(page)))
 
 
-def _styled_text(content: str, default: str = "") -> Text:
+def _text(content: str, tone: Tone | None = None) -> Text:
     from rich.text import Text
 
-    tone = content.tone.value if isinstance(content, Toned) else default
-    return Text(str(content), style=tone, overflow="fold")
+    tone = content.tone if isinstance(content, Toned) else tone
+    return Text(str(content), style=tone.value if tone else "", overflow="fold")
 
 
-def _styled_line(line: str) -> RenderableType:
-    """Return a line whose continuation, should it be too long, starts where it does."""
-    from rich.padding import Padding
-
-    text = _styled_text(line)
-    indent = len(line) - len(line.lstrip(" "))
-    return Padding(text[indent:], (0, 0, 0, len(_INDENT) + indent))
-
-
-def _styled_block(block: Block) -> RenderableType:
+def _styled(block: Block) -> RenderableType:
     from rich.console import Group
     from rich.padding import Padding
     from rich.table import Table as Grid
-    from rich.text import Text
 
-    text = _styled_text
     if isinstance(block, Heading):
-        return text(block.text, Tone.TITLE.value)
-    if isinstance(block, Lines):
-        return Group(*map(_styled_line, block.lines))
+        return _text(block.text, Tone.TITLE)
+    if isinstance(block, Lines):  # what a line is too long for starts where the line does
+        indents = [len(line) - len(line.lstrip(" ")) for line in block.lines]
+        return Group(
+            *(
+                Padding(_text(line)[indent:], (0, 0, 0, len(_INDENT) + indent))
+                for line, indent in zip(block.lines, indents, strict=True)
+            )
+        )
     if isinstance(block, Facts):
         grid = Grid.grid(padding=(0, 3, 0, 0))
         for label, content in block.rows:
-            grid.add_row(text(label, Tone.FAINT.value), text(content))
+            grid.add_row(_text(label, Tone.FAINT), _text(content))
     else:
         grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=Tone.FAINT.value)
         for column, name in enumerate(block.head):
             right = column in block.right
-            grid.add_column(Text(name), justify="right" if right else "left", overflow="fold")
+            grid.add_column(_text(name), justify="right" if right else "left", overflow="fold")
         for row in block.rows:
-            grid.add_row(*(text(cell) for cell in row))
+            grid.add_row(*map(_text, row))
     return Padding(grid, (0, 0, 0, 2))
