@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from tfrtool.examples.schema import FeatureSpec, Schema
     from tfrtool.examples.statistics import FeatureStatistics, ValueStatistics
     from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, inspect_dataset
-    from tfrtool.inspection.extract.extract import ExtractReport, extract
+    from tfrtool.inspection.extract.extract import extract
+    from tfrtool.inspection.extract.extract_report import ExtractReport
     from tfrtool.inspection.pictures.contact_sheet import contact_sheet
     from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
     from tfrtool.inspection.summary.shard_summary import ShardSummary, inspect_shard
@@ -104,7 +105,8 @@ _HOMES = {
         "DatasetSummary",
         "inspect_dataset",
     ),
-    "tfrtool.inspection.extract.extract": ("ExtractReport", "extract"),
+    "tfrtool.inspection.extract.extract": ("extract",),
+    "tfrtool.inspection.extract.extract_report": ("ExtractReport",),
     "tfrtool.inspection.schema.shard_schema": ("InferredSchema", "infer_schema"),
     "tfrtool.inspection.summary.shard_summary": ("ShardSummary", "inspect_shard"),
     "tfrtool.inspection.verify.verify": ("VerifyReport", "verify"),

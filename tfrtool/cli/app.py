@@ -24,8 +24,6 @@ from tfrtool.cli.process import Signals, report_interrupt
 from tfrtool.cli.shared_options import DEBUG, debug_option
 from tfrtool.errors import TfrtoolError, printable
 
-__all__ = ["cli", "run"]
-
 
 @click.group(
     name="tfrtool",

@@ -8,8 +8,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-__all__ = ["starting_tensorflow"]
-
 
 @contextlib.contextmanager
 def starting_tensorflow() -> Iterator[None]:

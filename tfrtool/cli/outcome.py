@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["Outcome"]
-
 
 class Outcome(enum.IntEnum):
     """How a command ended; the values are the exit codes."""

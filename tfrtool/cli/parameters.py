@@ -21,19 +21,6 @@ from tfrtool.storage.locations import as_path
 if TYPE_CHECKING:
     from tfrtool.records.stream import Stream
 
-__all__ = [
-    "FOLDER",
-    "INPUT",
-    "OUTPUT",
-    "RESIZE",
-    "SIZE",
-    "Location",
-    "dataset_of",
-    "shards_of",
-    "sources_of",
-    "standard_input",
-]
-
 
 class Location(click.Path):
     """A path on this machine, and no URL; or a word that no file has, such as ``tfds:NAME``."""

@@ -21,8 +21,6 @@ from tfrtool.errors import os_reason
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["Signals", "StandardFile", "nobody_reads", "report_interrupt", "run_process"]
-
 _SAME = 2.0
 """Seconds in which signals count as one: timeout(1) sends two, a terminal that closes several."""
 

@@ -13,8 +13,6 @@ from tfrtool.storage.progress import Progress
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-__all__ = ["Bars"]
-
 
 class Bars:
     """Draws the `Progress` of a verb, a bar for each phase: ``with Bars() as bars:``.

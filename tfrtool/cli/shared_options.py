@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["DEBUG", "debug_option", "json_option"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEBUG = "--debug"

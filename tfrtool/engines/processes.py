@@ -14,8 +14,6 @@ from typing import TypeVar
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.storage.child import Child, ChildDied
 
-__all__ = ["cores", "map_shards"]
-
 Result = TypeVar("Result")
 Source = TypeVar("Source")
 

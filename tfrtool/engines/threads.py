@@ -6,10 +6,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
-
-__all__ = ["Cancelled", "Tally", "run_in_order", "run_in_threads"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -58,30 +56,6 @@ class Tally:
         self._report(self._done, self._bytes)
 
 
-def run_in_threads(
-    function: Callable[[Task], Result], tasks: Iterable[Task], workers: int, tally: Tally
-) -> Iterator[tuple[Task, Result]]:
-    """Yield tasks with their results as they are done; the first error calls off the rest.
-
-    Only a few tasks are taken out of ``tasks`` before they are worked on, so that it may be long.
-    """
-    waiting: dict[Future[Result], Task] = {}
-    rest = iter(tasks)
-    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tfrtool") as pool:
-        try:
-            for task in rest:
-                waiting[pool.submit(function, task)] = task
-                if len(waiting) >= 2 * workers:
-                    yield from _collect(waiting)
-            while waiting:
-                yield from _collect(waiting)
-        except BaseException:
-            tally.cancelled = True
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-    tally.finish()
-
-
 def run_in_order(
     function: Callable[[Task], Result], tasks: Iterable[Task], workers: int, tally: Tally
 ) -> Iterator[Result]:
@@ -103,10 +77,3 @@ def run_in_order(
             tally.cancelled = True
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-
-
-def _collect(waiting: dict[Future[Result], Task]) -> Iterator[tuple[Task, Result]]:
-    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-    results = [(waiting.pop(future), future) for future in done]
-    for task, future in results:
-        yield task, future.result()

@@ -10,8 +10,6 @@ from tfrtool.cli.parameters import INPUT, sources_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.cli.shared_options import debug_option, json_option
 
-__all__ = ["count_command"]
-
 
 @click.command(
     name="count",

@@ -10,8 +10,6 @@ from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import UsageError
 
-__all__ = ["extract_command"]
-
 
 @click.command(
     name="extract",

@@ -8,8 +8,6 @@ from tfrtool.cli.output import emit, emit_json
 from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
 from tfrtool.cli.shared_options import debug_option, json_option
 
-__all__ = ["index_command"]
-
 
 @click.command(
     name="index",

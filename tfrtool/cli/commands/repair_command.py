@@ -9,8 +9,6 @@ from tfrtool.cli.output import emit_json, emit_page
 from tfrtool.cli.parameters import INPUT, OUTPUT, standard_input
 from tfrtool.cli.shared_options import debug_option, json_option
 
-__all__ = ["repair_command"]
-
 
 @click.command(
     name="repair",

@@ -11,8 +11,6 @@ from tfrtool.cli.progress import Bars
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import ShardError
 
-__all__ = ["verify_command"]
-
 
 @click.command(
     name="verify",

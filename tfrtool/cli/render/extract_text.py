@@ -10,8 +10,6 @@ from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, T
 from tfrtool.errors import printable
 from tfrtool.inspection.extract.extract_report import ExtractReport, LeftOutRecord
 
-__all__ = ["extract_page"]
-
 _FOLDERS_SHOWN = 12
 _LISTED = 5
 

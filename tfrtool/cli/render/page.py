@@ -16,19 +16,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-__all__ = [
-    "Block",
-    "Facts",
-    "Heading",
-    "Lines",
-    "Page",
-    "Table",
-    "Tone",
-    "Toned",
-    "plain",
-    "styled",
-]
-
 _INDENT = "  "
 _WIDEST = 60
 """Columns that all cells of a column get; a longer one pushes what follows it to the right."""

@@ -8,8 +8,6 @@ from tfrtool.errors import printable
 from tfrtool.records.compression import Compression
 from tfrtool.records.repair import RepairReport
 
-__all__ = ["repair_page"]
-
 _SHOWN = 10
 
 

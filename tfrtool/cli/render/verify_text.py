@@ -17,8 +17,6 @@ from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FaultKind
 
-__all__ = ["verify_page"]
-
 _WIDTH = 78  # a block of lines stands two columns in
 _SHARDS_SHOWN = 20
 _FAULTS_SHOWN = 5

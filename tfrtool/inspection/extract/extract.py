@@ -41,8 +41,6 @@ from tfrtool.records.stream import open_shard
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
-__all__ = ["ExtractReport", "extract"]
-
 
 def extract(
     shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],

@@ -15,8 +15,6 @@ from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.lock import LOCK
 from tfrtool.storage.opening import open_regular
 
-__all__ = ["STAGING", "check_target", "metadata_beside"]
-
 STAGING = "extract"
 """What the name of the folder ends in that files are in until all of them are whole."""
 

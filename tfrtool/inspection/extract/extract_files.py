@@ -16,8 +16,6 @@ from tfrtool.storage.appearing import leftovers, move_all, private_folder, tempo
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.signals import signals_wait
 
-__all__ = ["FileTree", "NewFiles", "new_files"]
-
 _NEW, _OLD = "new", "replaced"
 """In the folder that files are in until all of them are whole: what comes, and what goes."""
 

@@ -9,8 +9,6 @@ from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Example, Feature, Value
 from tfrtool.inspection.summary.summary_json import value_json
 
-__all__ = ["features_json"]
-
 _KEPT_BYTES = 1024
 """Bytes that are no text are kept in full up to here: hashes and keys, but no images and masks."""
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from tfrtool.inspection.extract.safe_names import SafePath, safe_part, split
 from tfrtool.records.names import ShardName
 
-__all__ = ["below_class", "is_misnamed", "shard_stem", "with_suffix"]
-
 _SUFFIXES = {
     "image/jpeg": (".jpg", ".jpeg", ".jpe", ".jfif"),
     "image/png": (".png", ".apng"),

@@ -20,8 +20,6 @@ from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
 
-__all__ = ["ExtractPlan", "find_feature", "plan_extract"]
-
 _SAMPLE = 64
 """Records whose features are looked at for the parts that nobody named: one may lack its label."""
 

@@ -10,8 +10,6 @@ from typing import Any
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.plain import plain
 
-__all__ = ["LISTED", "ExtractReport", "LeftOutRecord", "RenamedFile"]
-
 LISTED = 1000
 """How many faults, records and names a report lists; the metadata has a line about each record."""
 

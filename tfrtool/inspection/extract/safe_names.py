@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from tfrtool.storage.appearing import TEMPORARY
 
-__all__ = ["NAME_BYTES", "SafePath", "numbered", "numbering_key", "safe_part", "safe_path", "split"]
-
 NAME_BYTES = 255
 """The longest name of a file or folder, in bytes: the limit of ext4, XFS, APFS and NTFS."""
 

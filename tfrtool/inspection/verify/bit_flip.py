@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tfrtool.records.crc import crc32c, mask, unmask
 
-__all__ = ["find_bit_flip"]
-
 
 def find_bit_flip(data: bytes, stored: int) -> tuple[int, int] | None:
     """Find the single bit of ``data`` or of its masked CRC that, flipped back, makes both agree.

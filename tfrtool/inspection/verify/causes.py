@@ -17,8 +17,6 @@ from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER, HEADER_SIZE, LENGT
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Stream, folder_of, open_shard
 
-__all__ = ["Causes"]
-
 _LOOKS = 20
 """Faults of a file that are looked at closely; of one with thousands, the first tell."""
 

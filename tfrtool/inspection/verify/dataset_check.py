@@ -24,8 +24,6 @@ from tfrtool.records.framing import FRAME_SIZE, FaultKind
 from tfrtool.records.names import ShardName
 from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
 
-__all__ = ["DatasetFault", "DatasetFindings", "check_directory"]
-
 MISSING_TOLD = 100
 """Missing shards of a set that are told one by one; the others are one fault."""
 

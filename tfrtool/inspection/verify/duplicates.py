@@ -20,8 +20,6 @@ from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, folder_of, open_shard, path_of
 
-__all__ = ["Copy", "DuplicateGroup", "Duplicates", "ImageShard", "find_duplicates"]
-
 GROUPS_KEPT = 1000
 """Groups that are told of each sort; all are counted."""
 

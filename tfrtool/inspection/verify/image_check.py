@@ -21,8 +21,6 @@ from tfrtool.examples.roles import Roles, find_roles, info_beside, is_image
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
 
-__all__ = ["FINGERPRINT", "ImageCheck", "ImageFindings", "first_values", "string_values"]
-
 FINGERPRINT = struct.Struct(">16s8sQ")
 """An image's BLAKE2b (16 bytes), its label's (8; zeros without one), and its record.
 

@@ -20,8 +20,6 @@ from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tf_parser import parser_problem
 from tfrtool.records.framing import Fault, FaultKind, Record
 
-__all__ = ["NO_EXAMPLE", "PayloadCheck", "PayloadVote", "unparseable"]
-
 _PROBATION = 64
 """Records after which a shard's payload kind is settled."""
 

@@ -23,8 +23,6 @@ from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
-__all__ = ["VerifyReport", "verify"]
-
 _WORTH_WITH_IMAGES = 2 * 1024 * 1024
 """Bytes of images that are decoded in the time that a process takes to start, roughly."""
 

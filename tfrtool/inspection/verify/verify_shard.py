@@ -23,8 +23,6 @@ from tfrtool.records.stream import Location, as_source, folder_of, open_shard, p
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.plain import plain
 
-__all__ = ["MAX_FAULTS", "ShardVerdict", "digest_of", "verify_shard"]
-
 MAX_FAULTS = 10_000
 """Faults of a shard that are kept; all are counted."""
 

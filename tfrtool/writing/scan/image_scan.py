@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TypeVar
 
-from tfrtool.engines.threads import Tally, run_in_threads
+from tfrtool.engines.threads import Tally, run_in_order
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.sources.items import Source
@@ -60,15 +60,15 @@ def audit_source(
     with quiet_pillow():
         decodes = recipe.always or recipe.check is Check.DECODE
         first, waits = mostly_waits(lambda: audit(0))
-        rest = run_in_threads(
+        rest = run_in_order(
             audit,
             range(_CHUNK, len(items), _CHUNK),
             workers if decodes or waits else 1,  # the interpreter does one thing at a time
             tally,
         )
-        for _, found in chain([(0, first)], rest):
-            for position, finding in found:
-                findings.add(position, finding)
+        for position, finding in chain(first, chain.from_iterable(rest)):
+            findings.add(position, finding)
+    tally.finish()
     return findings.audit()
 
 
