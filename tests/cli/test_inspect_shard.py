@@ -256,7 +256,7 @@ def test_many_faults(capsys: Capture, make_shard: MakeShard) -> None:
     payloads = [b"hello world"] * 30
     path = damaged(make_shard(payloads), *(8 * (at + 12) for at in offsets_of(payloads)[:-1]))
     assert run(path) == 3
-    assert "and 20 faults more" in capsys.readouterr().out
+    assert "and 20 more" in capsys.readouterr().out
     assert len(run_json(capsys, path)[1][0]["faults"]) == 30
 
 

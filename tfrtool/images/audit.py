@@ -13,7 +13,14 @@ from tfrtool.images.decoder import (
     open_image,
     open_jpeg,
 )
-from tfrtool.images.header import MAX_SIDE, JpegHeader, JpegScans, is_jpeg, read_jpeg_header
+from tfrtool.images.header import (
+    MAX_SIDE,
+    ORIENTATION,
+    JpegHeader,
+    JpegScans,
+    is_jpeg,
+    read_jpeg_header,
+)
 from tfrtool.images.recipe import DEFAULT_RECIPE, Check, Encode, ImageRecipe
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
@@ -23,7 +30,6 @@ _TFDS_WINDOW = 512
 """What ``peek(10)`` gives on a member of a .zip, which is how TFDS reads cats_vs_dogs; on a plain
 file it would be 4,096 bytes."""
 
-_ORIENTATION = 0x0112  # Exif 2.32, table 4
 _UPRIGHT = 1
 _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 
@@ -61,10 +67,6 @@ def audit_image(data: bytes, recipe: ImageRecipe = DEFAULT_RECIPE) -> ImageVerdi
     be encoded anew is decoded in full in any case, for else it would fail when it is too late.
     ``Check.TFDS`` first asks what TFDS' cats_vs_dogs asks, "JFIF" among the first bytes, and
     then does as ``HEADER``. (TFDS also has a rule for names, which a source knows, not an image.)
-
-    Args:
-        data: the whole file.
-        recipe: what makes an image bad, and how it is to be encoded.
     """
     if not data:
         return ImageVerdict(problem="the file is empty")
@@ -165,7 +167,7 @@ def _conversion(
 def orientation_of(image: Image.Image) -> int:
     """Return the EXIF orientation, 1 to 8; 1 (upright) where there is none that makes sense."""
     try:
-        value = image.getexif().get(_ORIENTATION, _UPRIGHT)
+        value = image.getexif().get(ORIENTATION, _UPRIGHT)
     except Exception:  # noqa: BLE001 - broken EXIF is common, and no reason to refuse the image
         return _UPRIGHT
     return value if isinstance(value, int) and 2 <= value <= 8 else _UPRIGHT

@@ -31,11 +31,9 @@ class Series:
 
 
 def draw_charts(charts: Sequence[tuple[str, Sequence[Series]]]) -> bytes:
-    """Draw charts side by side, by epoch, and return them as a PNG.
+    """Draw charts side by side, each with its title, by epoch, and return them as a PNG.
 
-    Args:
-        charts: a title and its lines for each chart. Values that are None or not finite are left
-            out, and lines without any value too.
+    Values that are None or not finite are left out, and lines without any value too.
     """
     canvas = Image.new("RGB", (_WIDTH * len(charts), _HEIGHT), _PAPER)
     draw = ImageDraw.Draw(canvas)

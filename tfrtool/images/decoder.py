@@ -87,15 +87,7 @@ def open_image(data: bytes) -> ImageFile.ImageFile:
 
 
 def open_jpeg(data: bytes, header: JpegHeader) -> tuple[ImageFile.ImageFile, JpegScans]:
-    """Open a JPEG as `open_image` does, and say where its scans are.
-
-    Args:
-        data: a whole file that `is_jpeg`.
-        header: what `read_jpeg_header` says of it.
-
-    Raises:
-        RefusedImageError: it is over a limit, or no decoder knows it.
-    """
+    """Open a JPEG with its header as `open_image` does, and say where its scans are."""
     problem, scans = header.problem, JpegScans()
     if problem is None:
         scans = read_jpeg_scans(data, header)
@@ -126,7 +118,7 @@ def _open(data: bytes, formats: list[str]) -> ImageFile.ImageFile:
         problem = f"it has {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}"
     elif frames > MAX_FRAMES:
         problem = f"it has {frames:,} frames, more than {MAX_FRAMES:,}"
-    elif isinstance(exif, bytes) and "JPEG" not in formats:  # its header has told of that
+    elif isinstance(exif, bytes) and "JPEG" not in formats:  # whose header was checked
         problem = exif_problem(exif.removeprefix(b"Exif\0\0"))
     if problem is not None:
         image.close()
@@ -146,7 +138,7 @@ def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> No
     Args:
         image: the open JPEG, whose pixels have not been asked for.
         data: its bytes.
-        scans: what `read_jpeg_scans` says of it: that it has an end, and no problem.
+        scans: where they are; they have an end, and no problem.
 
     Raises:
         RefusedImageError: there is too little data, or too much.
@@ -156,32 +148,34 @@ def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> No
     view, fed, many = memoryview(data), 0, len(scans.spans) > 1
     if not many and data[scans.spans[0][1] : scans.end].strip(b"\xff"):
         # Nothing behind an only scan is fed below, but a decoder reads on to the end of the image.
-        with closing(_Feed(image)) as feed:
-            feed.give(view)
-    with closing(_Feed(image)) as feed:
+        with closing(_Decoder(image)) as decoder:
+            decoder.give(view)
+    with closing(_Decoder(image)) as decoder:
         for start, end in scans.spans:
             spare = max(end - _SPARE, fed)
-            early = feed.give(view[fed:spare], view[spare : spare + 1], view[spare + 1 : spare + 2])
+            early = decoder.give(
+                view[fed:spare], view[spare : spare + 1], view[spare + 1 : spare + 2]
+            )
             if early and end - start > 2 * _SPARE:
                 raise RefusedImageError("its data goes on after its last pixel")
-            whole = feed.give(view[spare + 2 : end], _LOOKAHEAD, b"\0", b"\0")
+            whole = decoder.give(view[spare + 2 : end], _LOOKAHEAD, b"\0", b"\0")
             # A decoder that waits for a restart gets it, and wants its data then.
             restarts = len(_RESTART.findall(view[start:end])) if many and whole else 0
-            whole = whole and feed.give(bytes((0xFF, 0xD0 + restarts % 8)), b"\0", b"\0")
-            if not (feed.finished or (many and whole)):
+            whole = whole and decoder.give(bytes((0xFF, 0xD0 + restarts % 8)), b"\0", b"\0")
+            if not (decoder.finished or (many and whole)):
                 raise RefusedImageError("its data ends before its last pixel")
             fed = end
-        early = many and feed.finished
-        feed.give(view[fed:])
-        if not feed.finished:
+        early = many and decoder.finished
+        decoder.give(view[fed:])
+        if not decoder.finished:
             raise RefusedImageError("its data ends before its last pixel")
     if early:
         # Likewise: it had all pixels before the last scan, and wanted no more.
-        with closing(_Feed(image)) as feed:
-            feed.give(view)
+        with closing(_Decoder(image)) as decoder:
+            decoder.give(view)
 
 
-class _Feed:
+class _Decoder:
     """What a decoder has been given of a JPEG.
 
     Attributes:

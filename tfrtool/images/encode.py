@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from typing import Any
 
 from PIL import Image
 
 from tfrtool.errors import SourceError
 from tfrtool.images.audit import opaque, orientation_of
 from tfrtool.images.decoder import decoder_reason, open_image
+from tfrtool.images.header import ORIENTATION
 from tfrtool.images.recipe import DEFAULT_RECIPE, Encode, ImageRecipe
 
 __all__ = ["SIDEWAYS", "UPRIGHTING", "RenderedImage", "render_image"]
@@ -25,7 +27,6 @@ UPRIGHTING = {
 }
 """What undoes each EXIF orientation (Exif 2.32, table 6)."""
 
-_ORIENTATION = 0x0112  # Exif 2.32, table 4
 SIDEWAYS = 5
 """From this orientation on, width and height change places."""
 
@@ -118,37 +119,29 @@ def _target(
     """Return the width and height to scale to, as stored; None to keep them."""
     if recipe.resize is None:
         return None
-    width, height = stored
-    if recipe.orient and orientation >= SIDEWAYS:
-        height, width = recipe.resize.fit(height, width)
-        return width, height
-    return recipe.resize.fit(width, height)
+    if not recipe.orient or orientation < SIDEWAYS:
+        return recipe.resize.fit(*stored)
+    height, width = recipe.resize.fit(*reversed(stored))
+    return width, height
 
 
 def _encoded(image: Image.Image, orientation: int, recipe: ImageRecipe) -> RenderedImage:
-    match recipe.encode:
-        case Encode.RAW:
-            image = image.convert("RGB")
-            data = image.tobytes()
-        case Encode.PNG:
-            data = _saved(image, orientation, "PNG", compress_level=_PNG_EFFORT)
-        case Encode.JPEG | Encode.KEEP:
-            data = _saved(image, orientation, "JPEG", quality=recipe.quality)
+    if recipe.encode is Encode.RAW:
+        image = image.convert("RGB")
+        data = image.tobytes()
+    else:
+        png = recipe.encode is Encode.PNG
+        options: dict[str, Any] = {"quality": recipe.quality}
+        if png:
+            options = {"compress_level": _PNG_EFFORT}
+        if orientation in UPRIGHTING:
+            options["exif"] = Image.Exif()
+            options["exif"][ORIENTATION] = orientation
+        # What Pillow would carry over: comments, profiles, resolution, transparency.
+        image.info = {}
+        output = io.BytesIO()
+        image.save(output, "PNG" if png else "JPEG", **options)
+        data = output.getvalue()
     return RenderedImage(
         data=data, height=image.height, width=image.width, channels=len(image.getbands())
     )
-
-
-def _saved(image: Image.Image, orientation: int, kind: str, **how: int) -> bytes:
-    # What Pillow would carry over: comments, profiles, resolution, transparency.
-    image.info = {}
-    kept = {} if orientation not in UPRIGHTING else {"exif": _exif(orientation)}
-    output = io.BytesIO()
-    image.save(output, kind, **how, **kept)
-    return output.getvalue()
-
-
-def _exif(orientation: int) -> Image.Exif:
-    exif = Image.Exif()
-    exif[_ORIENTATION] = orientation
-    return exif

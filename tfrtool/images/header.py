@@ -18,6 +18,7 @@ from tfrtool.storage.limits import (
 
 __all__ = [
     "MAX_SIDE",
+    "ORIENTATION",
     "JpegHeader",
     "JpegScans",
     "is_jpeg",
@@ -47,8 +48,10 @@ _AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 """A marker that ends a scan: no stuffed byte, no restart marker."""
 
 _TURNED_XMP = re.compile(rb'tiff:Orientation(?:="|>)[2-9]')
-_ORIENTATION = 0x0112  # Exif 2.32, table 4
-_UPRIGHT = (_ORIENTATION, 3, 1, 1)  # tag, type SHORT, one value, the value
+ORIENTATION = 0x0112
+"""The tag of Exif data that says how an image is turned (Exif 2.32, table 4)."""
+
+_UPRIGHT = (ORIENTATION, 3, 1, 1)  # tag, type SHORT, one value, the value
 
 
 class JpegHeader(NamedTuple):
@@ -86,12 +89,9 @@ def is_jpeg(data: bytes) -> bool:
 
 
 def read_jpeg_header(data: bytes) -> JpegHeader:
-    """Walk the markers of a JPEG up to its first scan; no bytes make it raise.
+    """Walk the markers of a whole JPEG file up to its first scan; no bytes make it raise.
 
     Stray bytes between segments are passed over as libjpeg and Pillow do.
-
-    Args:
-        data: a whole file that `is_jpeg`.
     """
     width = height = components = bits = frame = frames = stray = 0
     plain, turned, exif = True, False, bytearray()
@@ -170,11 +170,7 @@ def read_jpeg_scans(data: bytes, header: JpegHeader) -> JpegScans:
     """Follow the scans of a JPEG to its end of image.
 
     libjpeg looks for that marker after the last scan, and TensorFlow refuses an image whose data
-    stops before it. Pillow passes one if all its rows have come by then.
-
-    Args:
-        data: the whole file.
-        header: what `read_jpeg_header` says of it, without a problem.
+    stops before it. Pillow passes one if all its rows have come by then. The header has no problem.
     """
     pixels = header.width * header.height
     position, start, spans = header.scan, header.scan, []
@@ -236,7 +232,7 @@ def _may_turn(data: bytes, start: int) -> bool:
         (count,) = struct.unpack_from(order + "H", data, start + offset)
         entries = data[start + offset + 2 : start + offset + 2 + 12 * count]
         return any(
-            entry[0] == _ORIENTATION and entry != _UPRIGHT
+            entry[0] == ORIENTATION and entry != _UPRIGHT
             for entry in struct.iter_unpack(order + "HHIH2x", entries)
         )
     except struct.error:

@@ -86,11 +86,6 @@ def decode_picture(data: bytes, box: int, dimensions: Dimensions = Dimensions())
     Tried in turn: an encoded image; base64 of pixels or of an encoded image; pixels of 8 bits
     whose number is what ``dimensions`` says; a serialized tensor; and last a square of grey or RGB
     pixels, as a guess. No bytes make it raise.
-
-    Args:
-        data: the value.
-        box: the side of the square that the picture must fit into, in pixels.
-        dimensions: what the record says of the size.
     """
     if not data:
         return Picture(problem="no bytes")
@@ -123,13 +118,7 @@ def decode_picture(data: bytes, box: int, dimensions: Dimensions = Dimensions())
 def decode_numbers(
     values: Sequence[float], box: int, dimensions: Dimensions = Dimensions()
 ) -> Picture:
-    """Draw a list of numbers as pixels: 0 to 255, 0 to 1 or -1 to 1, else their range.
-
-    Args:
-        values: rows of pixels, channels last.
-        box: the side of the square that the picture must fit into, in pixels.
-        dimensions: what the record says of the size.
-    """
+    """Draw numbers, channels last, as pixels: 0 to 255, 0 to 1 or -1 to 1, else their range."""
     said = raw_shape(len(values), dimensions)
     shape = said or _square(len(values))
     if shape is None:

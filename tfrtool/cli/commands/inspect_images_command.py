@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
@@ -12,12 +11,22 @@ from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
 from tfrtool.cli.progress import Bars
-from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned
+from tfrtool.cli.render.page import (
+    Block,
+    Facts,
+    Heading,
+    Lines,
+    Page,
+    Table,
+    Tone,
+    Toned,
+    findings,
+)
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import printable
 
 if TYPE_CHECKING:
-    from tfrtool.inspection.pictures.contact_sheet import SheetReport
+    from tfrtool.inspection.pictures.contact_sheet import BrokenImage, SheetReport
 
 __all__ = ["inspect_images_command"]
 
@@ -135,17 +144,18 @@ def _page(report: SheetReport) -> Page:
         page.append(Table(head=head, rows=rows[:_LISTED], right=frozenset({0, 1})))
         if len(rows) > _LISTED:
             page.append(Lines([f"... and {len(rows) - _LISTED:,} more shards"]))
-    lines = []
     if report.other_features:
-        lines.append(f"not shown: images in {_listed(report.other_features)}; --feature shows them")
-    for item in report.broken[:_LISTED]:
-        record = "a record" if item.record is None else f"record {item.record}"
-        where = f"{printable(str(item.path))}: " if len(report.shards) > 1 else ""
-        lines.append(f"{where}{record} at offset {item.offset}")
-        lines += wrap(printable(item.reason), 78, initial_indent="    ", subsequent_indent="    ")
-    if broken > _LISTED:
-        lines.append(f"... and {broken - _LISTED:,} more; --json lists them all")
-    return [*page, Lines(lines)] if lines else page
+        others = _listed(report.other_features)
+        page.append(Lines([f"not shown: images in {others}; --feature shows them"]))
+    if broken:
+        page.append(findings([_broken(item, len(report.shards) > 1) for item in report.broken]))
+    return page
+
+
+def _broken(item: BrokenImage, many: bool) -> tuple[str, str]:
+    record = "a record" if item.record is None else f"record {item.record}"
+    where = f"{printable(str(item.path))}: " if many else ""
+    return f"{where}{record} at offset {item.offset}", printable(item.reason)
 
 
 def _listed(names: Iterable[str]) -> str:

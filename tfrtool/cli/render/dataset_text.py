@@ -7,17 +7,17 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfrtool.cli.output import human_bytes, human_count
-from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned
+from tfrtool.cli.render.page import Block, Facts, Heading, Page, Table, Tone, Toned, findings
 from tfrtool.cli.render.summary_text import PAYLOADS
 from tfrtool.errors import printable
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, SplitSummary
 from tfrtool.inspection.dataset.label_mix import MixDistance
 from tfrtool.inspection.dataset.shuffle import Order, ShuffleQuality
+from tfrtool.records.framing import LocatedFault
 
 __all__ = ["dataset_page"]
 
 _WIDTH = 80
-_FAULTS_SHOWN = 10
 _LABELS_SHOWN = 20
 _SHARDS_SHOWN = 16
 _NAMES_SHOWN = 8
@@ -29,7 +29,7 @@ def dataset_page(summary: DatasetSummary) -> Page:
     """Return what ``inspect dataset`` shows of a dataset."""
     page: list[Block] = [Heading(printable(str(summary.dataset))), Facts(list(_head(summary)))]
     if summary.faults:
-        page.append(Lines(list(_faults(summary))))
+        page.append(findings(list(map(_fault, summary.faults)), summary.more_faults))
     if summary.splits:
         page.append(_splits(summary))
         if any(split.labels for split in summary.splits.values()):
@@ -70,16 +70,11 @@ def _label(summary: DatasetSummary) -> str:
     return text
 
 
-def _faults(summary: DatasetSummary) -> Iterator[str]:
-    for located in summary.faults[:_FAULTS_SHOWN]:
-        fault = located.fault
-        where = "" if fault.record is None else f"record {fault.record} at offset {fault.offset}: "
-        yield Toned(f"{fault.kind.value}: {printable(located.path.name)}", Tone.BAD)
-        for line in textwrap.wrap(where + printable(fault.message), _WIDTH - 6):
-            yield f"    {line}"
-    more = len(summary.faults) - _FAULTS_SHOWN + summary.more_faults
-    if more > 0:
-        yield f"... and {human_count(more, 'fault')} more; --json lists them"
+def _fault(located: LocatedFault) -> tuple[str, str]:
+    fault = located.fault
+    where = "" if fault.record is None else f"record {fault.record} at offset {fault.offset}: "
+    what = f"{fault.kind.value}: {printable(located.path.name)}"
+    return what, where + printable(fault.message)
 
 
 def _splits(summary: DatasetSummary) -> Table:

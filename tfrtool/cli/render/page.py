@@ -8,6 +8,7 @@ and whether colours are wanted (``NO_COLOR``, ``TERM=dumb``). No result is told 
 from __future__ import annotations
 
 import enum
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _INDENT = "  "
+_FOUND_SHOWN = 10
 _WIDEST = 60
 """Columns that all cells of a column get; a longer one pushes what follows it to the right."""
 
@@ -80,6 +82,16 @@ class Lines:
 
 Block = Heading | Facts | Table | Lines
 Page = Sequence[Block]
+
+
+def findings(found: Sequence[tuple[str, str]], more: int = 0) -> Lines:
+    """Return what is wrong, each with its reason below it; of many the first, and how many more."""
+    lines: list[str] = []
+    for what, why in found[:_FOUND_SHOWN]:
+        lines.append(Toned(what, Tone.BAD))
+        lines += textwrap.wrap(why, 78, initial_indent=" " * 4, subsequent_indent=" " * 4)
+    more += max(len(found) - _FOUND_SHOWN, 0)
+    return Lines([*lines, f"... and {more:,} more; --json lists them all"] if more else lines)
 
 
 def plain(page: Page) -> str:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tfrtool.cli.output import human_bytes, human_count
-from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned
+from tfrtool.cli.render.page import (
+    Block,
+    Facts,
+    Heading,
+    Lines,
+    Page,
+    Table,
+    Tone,
+    Toned,
+    findings,
+)
 from tfrtool.errors import printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.parsing import ParsedValue
 from tfrtool.examples.statistics import FeatureStatistics
-from tfrtool.examples.wording import name_text
+from tfrtool.examples.wording import lengths_text, name_text
 from tfrtool.inspection.summary.shard_summary import Sample, ShardSummary
 from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.records.compression import Compression
@@ -20,7 +30,6 @@ from tfrtool.records.framing import Fault, FaultKind, Record
 __all__ = ["PAYLOADS", "raw_page", "raw_text", "summary_page"]
 
 _WIDTH = 80
-_FAULTS_SHOWN = 10
 _INDICES_SHOWN = 8
 _PIECE = 64 * 1024
 _NAME_WIDTH = 36
@@ -39,19 +48,13 @@ def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
     """Return what ``inspect shard`` shows of a shard; ``raw`` leaves its records to `raw_page`."""
     page: list[Block] = [Heading(printable(str(summary.shard.path))), Facts(_facts(summary))]
     if summary.faults:
-        page.append(Lines(_faults(summary.faults)))
+        page.append(findings(list(map(_fault, summary.faults))))
     if summary.features:
-        page.append(_features(summary))
+        rows = [_feature_row(feature, summary.records) for feature in summary.features]
+        head = ("feature", "dtype", "present", "values", "content")
+        page.append(Table(head=head, rows=rows))
     if summary.hidden:
-        page.append(
-            Lines(
-                [
-                    f"default hides: {name!r} is missing in "
-                    f"{human_count(len(indices), 'record')} ({_listed(indices)})"
-                    for name, indices in summary.hidden.items()
-                ]
-            )
-        )
+        page.append(Lines([_hidden(name, indices) for name, indices in summary.hidden.items()]))
     if not raw:
         page.extend(map(_sample, summary.sample))
     return page
@@ -100,28 +103,16 @@ def _crcs(summary: ShardSummary) -> str:
     return Toned("all hold", Tone.GOOD)
 
 
-def _faults(faults: Sequence[Fault]) -> list[str]:
-    lines: list[str] = []
-    for fault in faults[:_FAULTS_SHOWN]:
-        record = "" if fault.record is None else f" (record {fault.record})"
-        lines.append(Toned(f"{fault.kind.value} at offset {fault.offset}{record}", Tone.BAD))
-        lines.append(f"    {printable(fault.message)}")
-    if len(faults) > _FAULTS_SHOWN:
-        more = human_count(len(faults) - _FAULTS_SHOWN, "fault")
-        lines.append(f"... and {more} more; --json lists them all")
-    return lines
+def _fault(fault: Fault) -> tuple[str, str]:
+    record = "" if fault.record is None else f" (record {fault.record})"
+    return f"{fault.kind.value} at offset {fault.offset}{record}", printable(fault.message)
 
 
-def _listed(indices: Sequence[int]) -> str:
-    text = ", ".join(map(str, indices[:_INDICES_SHOWN]))
-    return text if len(indices) <= _INDICES_SHOWN else f"{text}, ..."
-
-
-def _features(summary: ShardSummary) -> Table:
-    return Table(
-        head=("feature", "dtype", "present", "values", "content"),
-        rows=[_feature_row(feature, summary.records) for feature in summary.features],
-    )
+def _hidden(name: str, indices: Sequence[int]) -> str:
+    listed = ", ".join(map(str, indices[:_INDICES_SHOWN]))
+    listed += ", ..." * (len(indices) > _INDICES_SHOWN)
+    count = human_count(len(indices), "record")
+    return f"default hides: {name!r} is missing in {count} ({listed})"
 
 
 def _feature_row(feature: FeatureStatistics, records: int) -> tuple[str, str, str, str, str]:
@@ -130,37 +121,23 @@ def _feature_row(feature: FeatureStatistics, records: int) -> tuple[str, str, st
     else:
         dtype = feature.dtype.value + (" (mixed)" if len(feature.dtypes) > 1 else "")
     present = "all" if feature.present == records else f"{feature.present:,} of {records:,}"
-    values = _range(feature.min_length, feature.max_length)
-    if feature.is_list:
-        values += " steps"
-        if feature.min_step is not None and feature.max_step is not None:
-            values += f" of {_range(feature.min_step, feature.max_step)}"
-    return name_text(feature.name), dtype, present, values, feature.described_content or ""
-
-
-def _range(low: int, high: int) -> str:
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    content = feature.described_content or ""
+    return name_text(feature.name), dtype, present, lengths_text(feature), content
 
 
 def _sample(sample: Sample) -> Lines:
-    record = sample.record
-    title = _title(record)
+    lines: list[str] = [Toned(_title(sample.record), Tone.TITLE)]
     if sample.parsed is None:
-        return Lines([Toned(title, Tone.TITLE), f"  {_value(record.payload, _WIDTH - 4)}"])
-    lines: list[str] = [Toned(title, Tone.TITLE)]
+        return Lines([*lines, f"  {_value(sample.record.payload, _WIDTH - 4)}"])
     names = [*sample.parsed.values, *(misfit.name for misfit in sample.parsed.misfits)]
     width = min(max((len(name_text(name)) for name in names), default=0), _NAME_WIDTH)
     for name, value in sample.parsed.values.items():
         note = "  (default)" if name in sample.parsed.defaulted else ""
         room = _WIDTH - width - 6 - len(note)
         lines.append(f"  {name_text(name):{width}}  {_value(value, room)}{note}")
-    lines += [
-        Toned(
-            f"  {name_text(misfit.name):{width}}  expected {misfit.expected}, found {misfit.found}",
-            Tone.BAD,
-        )
-        for misfit in sample.parsed.misfits
-    ]
+    for misfit in sample.parsed.misfits:
+        text = f"expected {misfit.expected}, found {misfit.found}"
+        lines.append(Toned(f"  {name_text(misfit.name):{width}}  {text}", Tone.BAD))
     return Lines(lines)
 
 

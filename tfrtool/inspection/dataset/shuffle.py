@@ -99,9 +99,7 @@ def measure_order(
 ) -> ShuffleQuality | None:
     """Measure how well a split is shuffled; None if it has no labels.
 
-    Args:
-        shards: the labels of each shard's records in their order, as numbers below 2**16.
-        names: the labels in words.
+    ``shards`` has each shard's labels in order, as numbers below 2**16; ``names``, in words.
     """
     shards = [shard for shard in shards if len(shard)]
     if not shards:

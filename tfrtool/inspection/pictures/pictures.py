@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
@@ -56,28 +56,16 @@ class Casting:
     faults: tuple[Fault, ...] = field(default=(), repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledPicture:
-    """What is shown of one image of a record.
-
-    Attributes:
-        label: its class, or else the name of its file; empty where it has neither.
-        picture: its image, or why there is none.
-        place: where the image is among those of its record: "[2]"; empty if it is the only one.
-    """
+class LabelledPicture(NamedTuple):
+    """An image of a record, its class (or its file's name), and its place ("[2]") among others."""
 
     label: str
-    picture: Picture
     place: str
+    picture: Picture
 
 
 def cast_shard(path: Path, image: str | None = None, label: str | None = None) -> Casting:
-    """Find the features that are the image, the label and the name in a shard.
-
-    Args:
-        path: the shard.
-        image: the feature that holds the image; None finds out.
-        label: the feature that labels it; None finds out.
+    """Find the features that are the image, the label and the name in a shard, if not named.
 
     Raises:
         ShardError: the file can't be read.
@@ -114,22 +102,19 @@ def cast_shard(path: Path, image: str | None = None, label: str | None = None) -
 
 
 def pictures_of(payload: bytes, casting: Casting, box: int) -> Iterator[LabelledPicture]:
-    """Draw a record's images, at least one; where that can't be done, the picture says why.
+    """Draw a record's images, at least one, each at most ``box`` pixels wide and high.
 
-    Args:
-        payload: the record's payload.
-        casting: its features' parts.
-        box: the side of the square that a picture must fit into, in pixels.
+    Where that can't be done, the picture says why.
     """
     try:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
     except ValueError:
-        yield LabelledPicture(label="", picture=Picture(problem="not a tf.train.Example"), place="")
+        yield LabelledPicture("", "", Picture(problem="not a tf.train.Example"))
         return
     features, name = _features(example), casting.image or ""
     label = _label(features, casting)
     for place, picture in _pictures(example, name, box, _dimensions(features, name)):
-        yield LabelledPicture(label=label, picture=picture, place=place)
+        yield LabelledPicture(label, place, picture)
 
 
 def _pictures(

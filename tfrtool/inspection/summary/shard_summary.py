@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfrtool.errors import UsageError
@@ -155,7 +155,8 @@ def inspect_shard(
                 example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
                 parsed = parse_example(example, schema)
                 if parsed.misfits:
-                    faults.append(unparseable(item, "; ".join(map(str, parsed.misfits))))
+                    reasons = "; ".join(map(str, parsed.misfits))
+                    faults.append(replace(unparseable(item, reasons), cause=None))
                 for name in parsed.defaulted:
                     hidden.setdefault(name, array("Q")).append(item.index)
         found = Shard(path=path_of(source), bytes=size_of(source, file), compression=compression)
