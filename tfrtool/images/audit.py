@@ -24,8 +24,6 @@ from tfrtool.images.header import (
 from tfrtool.images.recipe import DEFAULT_RECIPE, Check, Encode, ImageRecipe
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
-__all__ = ["ImageVerdict", "audit_image", "opaque", "orientation_of"]
-
 _TFDS_WINDOW = 512
 """What ``peek(10)`` gives on a member of a .zip, which is how TFDS reads cats_vs_dogs; on a plain
 file it would be 4,096 bytes."""

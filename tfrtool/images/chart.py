@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
 
-__all__ = ["Series", "draw_charts"]
-
 _WIDTH, _HEIGHT = 560, 400
 _LEFT, _TOP, _RIGHT, _BOTTOM = 64, 48, 24, 48
 _COLOURS = ("#1f6fb4", "#d95f02", "#2a9d5c", "#8a5fb0")

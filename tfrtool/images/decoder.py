@@ -15,15 +15,6 @@ from tfrtool.images.header import JpegHeader, JpegScans, is_jpeg, read_jpeg_head
 from tfrtool.images.structure import exif_problem, structure_problem
 from tfrtool.storage.limits import MAX_FRAMES, MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
 
-__all__ = [
-    "RefusedImageError",
-    "decode_jpeg",
-    "decoder_reason",
-    "open_image",
-    "open_jpeg",
-    "quiet_pillow",
-]
-
 _FORMATS = ("PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM")
 """What is opened besides JPEG. Pillow knows more, among it what starts other programs (EPS)."""
 

@@ -14,8 +14,6 @@ from tfrtool.images.decoder import decoder_reason, open_image
 from tfrtool.images.header import ORIENTATION
 from tfrtool.images.recipe import DEFAULT_RECIPE, Encode, ImageRecipe
 
-__all__ = ["SIDEWAYS", "UPRIGHTING", "RenderedImage", "render_image"]
-
 UPRIGHTING = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,

@@ -16,17 +16,6 @@ from tfrtool.storage.limits import (
     MAX_STRAY_BYTES,
 )
 
-__all__ = [
-    "MAX_SIDE",
-    "ORIENTATION",
-    "JpegHeader",
-    "JpegScans",
-    "is_jpeg",
-    "limit_problem",
-    "read_jpeg_header",
-    "read_jpeg_scans",
-]
-
 MAX_SIDE = 65_500
 """The longest side of a JPEG that libjpeg reads or writes: its JPEG_MAX_DIMENSION."""
 

@@ -17,8 +17,6 @@ from tfrtool.images.encode import SIDEWAYS, UPRIGHTING
 from tfrtool.images.tensor_proto import read_tensor
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
-__all__ = ["Dimensions", "Picture", "decode_numbers", "decode_picture", "raw_shape"]
-
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 """Pillow's modes by number of channels, of 8 bits each."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from tfrtool.errors import UsageError
 from tfrtool.storage.words import take_words
 
-__all__ = ["DEFAULT_RECIPE", "Check", "Encode", "ImageRecipe", "Resize"]
-
 _LARGEST_SIDE = 16_384
 """libjpeg's own limit is 65,500 a side; a quarter of it is beyond any model's input."""
 

@@ -12,15 +12,6 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tfrtool.errors import UsageError, printable
 
-__all__ = [
-    "FORMAT_BY_SUFFIX",
-    "MAX_SHEET_PIXELS",
-    "SheetLayout",
-    "Tile",
-    "draw_sheet",
-    "encode_sheet",
-]
-
 FORMAT_BY_SUFFIX = {
     ".png": "PNG",
     ".jpg": "JPEG",

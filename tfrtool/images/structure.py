@@ -17,8 +17,6 @@ from tfrtool.storage.limits import (
     MAX_TAGS,
 )
 
-__all__ = ["exif_problem", "structure_problem"]
-
 _SEGMENT = 64 * 1024
 """The largest Exif data of one JPEG segment: tags in there cost little, however many."""
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from tfrtool.records import wire
 
-__all__ = ["Tensor", "read_tensor"]
-
 # tensorflow/core/framework/tensor.proto and types.proto
 _CONTENT = 4
 _FORMATS: dict[int, Any] = {

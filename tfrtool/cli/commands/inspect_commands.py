@@ -9,8 +9,6 @@ from tfrtool.cli.commands.inspect_images_command import inspect_images_command
 from tfrtool.cli.commands.inspect_schema_command import inspect_schema_command
 from tfrtool.cli.commands.inspect_shard_command import inspect_shard_command
 
-__all__ = ["inspect_group"]
-
 
 @click.group(
     name="inspect", epilog="\b\nExample:\n  tfrtool inspect shard 'data/*.tfrecord*' --limit 1"

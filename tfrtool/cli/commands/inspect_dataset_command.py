@@ -10,8 +10,6 @@ from tfrtool.cli.parameters import INPUT
 from tfrtool.cli.progress import Bars
 from tfrtool.cli.shared_options import debug_option, json_option
 
-__all__ = ["inspect_dataset_command"]
-
 
 @click.command(
     name="dataset",

@@ -28,8 +28,6 @@ from tfrtool.errors import printable
 if TYPE_CHECKING:
     from tfrtool.inspection.pictures.contact_sheet import BrokenImage, SheetReport
 
-__all__ = ["inspect_images_command"]
-
 _LISTED = 10
 
 

@@ -18,8 +18,6 @@ from tfrtool.errors import ShardError, UsageError
 if TYPE_CHECKING:
     from tfrtool.inspection.schema.shard_schema import InferredSchema
 
-__all__ = ["inspect_schema_command"]
-
 _TABLE = "table"
 
 

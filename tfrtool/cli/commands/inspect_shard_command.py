@@ -16,8 +16,6 @@ from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
 if TYPE_CHECKING:
     from tfrtool.examples.schema import Schema
 
-__all__ = ["inspect_shard_command"]
-
 
 @click.command(
     name="shard",

@@ -15,8 +15,6 @@ from tfrtool.inspection.dataset.label_mix import MixDistance
 from tfrtool.inspection.dataset.shuffle import Order, ShuffleQuality
 from tfrtool.records.framing import LocatedFault
 
-__all__ = ["dataset_page"]
-
 _WIDTH = 80
 _LABELS_SHOWN = 20
 _SHARDS_SHOWN = 16

@@ -20,8 +20,6 @@ from tfrtool.examples.wording import (
 )
 from tfrtool.inspection.schema.shard_schema import InferredSchema, ShardLoss
 
-__all__ = ["loss_text", "notes_of", "schema_page"]
-
 _WIDTH = 80
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _LONGEST_VALUES = 36

@@ -27,8 +27,6 @@ from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, FaultKind, Record
 
-__all__ = ["PAYLOADS", "raw_page", "raw_text", "summary_page"]
-
 _WIDTH = 80
 _INDICES_SHOWN = 8
 _PIECE = 64 * 1024

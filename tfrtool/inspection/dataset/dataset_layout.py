@@ -12,8 +12,6 @@ from tfrtool.examples.tfds_metadata import DATASET_INFO, DatasetInfo
 from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.shard_sets import ShardSet, group_shards
 
-__all__ = ["UNSPLIT", "Layout", "SplitFiles", "find_layout"]
-
 UNSPLIT = "all"
 """What the records are called whose files say no split; TFDS has no split of that name."""
 

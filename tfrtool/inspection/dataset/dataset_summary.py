@@ -35,8 +35,6 @@ from tfrtool.records.shards import Shard
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.publishing import reading
 
-__all__ = ["DatasetShard", "DatasetSummary", "SplitSummary", "inspect_dataset"]
-
 _FIRST_SHARDS = 3
 """Shards of a split whose first records are looked at for a label: the first may be empty."""
 

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["MixDistance", "describe_balance", "log_choose", "mix_distance"]
-
 _RISK = 0.001
 """The probability with which chance alone takes one of the parts beyond the limit."""
 

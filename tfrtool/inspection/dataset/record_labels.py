@@ -22,16 +22,6 @@ from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import open_shard
 
-__all__ = [
-    "FAULTS_KEPT",
-    "MAX_LABELS",
-    "FirstRecords",
-    "Label",
-    "ShardLabels",
-    "look_for_label",
-    "read_labels",
-]
-
 Label = int | bytes
 
 MAX_LABELS = 2**15

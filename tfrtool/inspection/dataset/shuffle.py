@@ -16,8 +16,6 @@ from itertools import chain, groupby, islice
 
 from tfrtool.inspection.dataset.label_mix import log_choose
 
-__all__ = ["Order", "ShuffleQuality", "interleave", "measure_order"]
-
 BATCH = 32
 """Records in a batch: the default of Keras and of ``tfrtool train``."""
 

@@ -25,8 +25,6 @@ from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
-__all__ = ["BrokenImage", "SheetReport", "SheetShard", "contact_sheet"]
-
 _OF_RECORDS = (
     FaultKind.LENGTH_CRC,
     FaultKind.PAYLOAD_CRC,

@@ -19,8 +19,6 @@ from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
 
-__all__ = ["Casting", "LabelledPicture", "cast_shard", "pictures_of"]
-
 _PROBE = 64
 """Records that are searched for an image before a shard is said to have none."""
 

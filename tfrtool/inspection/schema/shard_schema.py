@@ -24,8 +24,6 @@ from tfrtool.records.stream import Stream, open_shard, path_of
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
-__all__ = ["InferredSchema", "ShardLoss", "infer_schema"]
-
 _FAULTS_KEPT = 10
 """Faults that are kept of a shard; their number tells of the others."""
 

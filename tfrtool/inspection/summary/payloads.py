@@ -10,8 +10,6 @@ from tfrtool.examples.inference import SchemaFold
 from tfrtool.inspection.verify.payload_check import PayloadVote, unparseable
 from tfrtool.records.framing import Fault, Record
 
-__all__ = ["EXAMPLES", "PayloadFold"]
-
 EXAMPLES = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 
 

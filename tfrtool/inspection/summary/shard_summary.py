@@ -23,8 +23,6 @@ from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.storage.plain import plain
 
-__all__ = ["Sample", "ShardSummary", "inspect_shard"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:

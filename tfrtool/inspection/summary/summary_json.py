@@ -14,13 +14,6 @@ from tfrtool.examples.parsing import ParsedValue
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.storage.plain import plain
 
-__all__ = [
-    "feature_json",
-    "shortest_float",
-    "value_json",
-    "values_json",
-]
-
 
 def feature_json(feature: FeatureStatistics) -> dict[str, Any]:
     """Return what was seen of a feature, but for its values."""
