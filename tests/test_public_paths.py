@@ -61,9 +61,7 @@ def _drop(world: World, form: Callable[[Path], Any]) -> Any:
 
 def _write(world: World, form: Callable[[Path], Any]) -> Any:
     out = world.out / "pets"
-    tfrtool.write_dataset(
-        tfrtool.WriteOptions(source=form(world.photos), dataset=form(out), name="pets", workers=1)
-    )
+    tfrtool.write(form(world.photos), form(out), name="pets", workers=1)
     return sorted((path.name, path.stat().st_size) for path in out.glob("*.tfrecord*"))
 
 
@@ -137,14 +135,13 @@ CALLS: dict[str, Call] = {
     "predict": _predict,
     "repair_shard": _repair,
     "verify": lambda w, f: [tfrtool.verify(one) for one in (f(w.pets), [f(w.shard), f(w.pets)])],
-    "write_dataset": _write,
+    "write": _write,
 }
 
 OPTIONS: dict[str, Callable[[Any], Any]] = {
     "TrainOptions": lambda path: tfrtool.TrainOptions(
         dataset=path, out=path, tensorboard=path, cache_directory=path, weights=path
     ),
-    "WriteOptions": lambda path: tfrtool.WriteOptions(source=path, dataset=path),
 }
 """What `train` and `train_and_compare` take no path but in their options."""
 

@@ -69,8 +69,7 @@ if TYPE_CHECKING:
     from tfrtool.training.run.train import train
     from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable, TrainOptions
     from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
-    from tfrtool.writing.write import write_dataset
-    from tfrtool.writing.write_options import SplitShare, WriteOptions
+    from tfrtool.writing.write import write
     from tfrtool.writing.write_report import WriteReport
 
 __version__ = "0.1.0"
@@ -136,9 +135,8 @@ _HOMES = {
     "tfrtool.training.run.train_report": ("EpochReport", "TrainPlan", "TrainReport"),
     "tfrtool.training.models.saved_model": ("SavedModel", "load_saved"),
     "tfrtool.training.run.train": ("train",),
-    "tfrtool.writing.write_options": ("SplitShare", "WriteOptions"),
     "tfrtool.writing.write_report": ("WriteReport",),
-    "tfrtool.writing.write": ("write_dataset",),
+    "tfrtool.writing.write": ("write",),
 }
 _RENAMED = {"dataset": "open_dataset", "open": "open_records"}
 """Names that would hide a builtin where they are defined."""
@@ -187,7 +185,6 @@ __all__ = [
     "ShardSummary",
     "SourceError",
     "Split",
-    "SplitShare",
     "TfrtoolError",
     "TrainOptions",
     "TrainPlan",
@@ -199,7 +196,6 @@ __all__ = [
     "VerifyReport",
     "WeightsError",
     "WriteError",
-    "WriteOptions",
     "WriteReport",
     "bench",
     "classify_payload",
@@ -228,7 +224,7 @@ __all__ = [
     "train",
     "train_and_compare",
     "verify",
-    "write_dataset",
+    "write",
 ]
 
 

@@ -15,6 +15,7 @@ from tests.datasets import write_pets
 from tfrtool import DType, PayloadKind, UsageError
 from tfrtool.loading.dataset.corrupt_report import OnCorrupt
 from tfrtool.loading.pipeline.load_options import LoadOptions
+from tfrtool.writing.write_options import WriteOptions
 
 RESULTS = {
     "Dataset",
@@ -54,7 +55,8 @@ def _given() -> set[Any]:
     """Return the public dataclasses that users make, and those that are parts of them."""
     public = [getattr(tfrtool, name) for name in tfrtool.__all__ if name not in RESULTS]
     found: set[Any] = {one for one in public if dataclasses.is_dataclass(one)}
-    found.add(LoadOptions)  # what Dataset.load makes of its arguments
+    # What Dataset.load and write make of their arguments.
+    found |= {LoadOptions, WriteOptions}
     for options in list(found):
         if options.__name__.endswith("Options"):
             for hint in typing.get_type_hints(options).values():

@@ -36,7 +36,7 @@ class PlainEngine:
     """
 
     def run(
-        self, tasks: Sequence[ShardTask], on_progress: Callable[[int, int], None]
+        self, tasks: Sequence[ShardTask], on_progress: Callable[[int], None]
     ) -> Iterator[ShardResult]:
         """Yield each shard's result when it is whole."""
         for task in tasks:
@@ -44,16 +44,12 @@ class PlainEngine:
             payloads = [one.payload for one in prepared if one.payload is not None]
             data = b"".join(map(frame, payloads))
             task.path.write_bytes(data)
-            labels = [item.label for item in task.items]
-            yield ShardResult(
-                name=task.name,
-                records=len(payloads),
+            yield task.result(
                 bytes=len(data),
                 payload_bytes=sum(map(len, payloads)),
                 sha256=hashlib.sha256(data).hexdigest(),
-                labels={label: labels.count(label) for label in sorted(set(labels))},
             )
-            on_progress(len(payloads), len(data))
+            on_progress(len(payloads))
 
 
 def options_of(root: Path, **changes: Any) -> WriteOptions:

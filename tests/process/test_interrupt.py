@@ -119,7 +119,7 @@ def test_progress_on_a_terminal(tmp_path: Path) -> None:
     os.close(master)
     assert process.returncode == 0
     assert "80 records" in output
-    for phase in ("check", "write"):
+    for phase in ("checking", "writing"):
         assert f"{phase}:" in drawn
     assert "/80" in drawn
     assert drawn.endswith("\r")

@@ -14,6 +14,7 @@ import tfrtool
 from tests.photos import write_class_folders
 from tests.process.dying import PlainEngine, options_of
 from tfrtool.storage.progress import Progress
+from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import Existing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -42,10 +43,10 @@ def stopped(root: Path, signal: str, case: str) -> tuple[dict[str, bytes], dict[
     """Return the files of the old dataset and of the new one, and the folder of what was left."""
     write_class_folders(root / "photos", count=5)
     new = options_of(root, dataset=root / "new")
-    tfrtool.write_dataset(new, engine=PlainEngine())
+    write_dataset(new, engine=PlainEngine())
     shards = CASES[case]
     if shards is not None:
-        tfrtool.write_dataset(options_of(root, shards=shards, seed=1), engine=PlainEngine())
+        write_dataset(options_of(root, shards=shards, seed=1), engine=PlainEngine())
     old = files(root / "pets") if shards is not None else {}
     words = [sys.executable, "-m", "tests.process.dying", str(root), signal, "2"]
     subprocess.run(words, check=True, timeout=120)
@@ -89,9 +90,9 @@ def test_killed_at_any_step(tmp_path: Path, case: str) -> None:
             options = options_of(tmp_path, dataset=dataset, existing=existing)
             if existing is Existing.REFUSE:
                 with pytest.raises(tfrtool.UsageError, match="is not empty"):
-                    tfrtool.write_dataset(options, engine=PlainEngine())
+                    write_dataset(options, engine=PlainEngine())
             else:
-                tfrtool.write_dataset(options, engine=PlainEngine())
+                write_dataset(options, engine=PlainEngine())
             assert files(dataset) == new
             assert not list(dataset.glob(".*")) or existing is Existing.REFUSE
     assert met["old"] > 10
@@ -115,12 +116,12 @@ def test_signals_wait(tmp_path: Path, signal: str) -> None:
 def test_replaced_while_it_is_read(tmp_path: Path) -> None:
     """Who reads a dataset while another takes its place is told, and gets no mixture."""
     write_class_folders(tmp_path / "photos", count=5)
-    tfrtool.write_dataset(options_of(tmp_path), engine=PlainEngine())
+    write_dataset(options_of(tmp_path), engine=PlainEngine())
 
     def overwrite(now: Progress) -> None:
         if now.done == 1:
             options = options_of(tmp_path, seed=1, existing=Existing.OVERWRITE)
-            tfrtool.write_dataset(options, engine=PlainEngine())
+            write_dataset(options, engine=PlainEngine())
 
     with pytest.raises(tfrtool.DatasetError, match="was replaced while it was read"):
         tfrtool.inspect_dataset(tmp_path / "pets", workers=1, on_progress=overwrite)

@@ -8,7 +8,8 @@ import pytest
 
 from tests.sources.trees import contents, labelled, open_tree, write_folder
 from tfrtool.errors import SourceError
-from tfrtool.sources.open_source import LabelFrom, open_source
+from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.open_source import open_source
 
 TREE = {
     "photos/cat/1.jpg": b"1",

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from tests.photos import image_bytes, write_class_folders
 from tests.sources.trees import WRITERS, contents, labelled, open_tree, write_folder
 from tfrtool.errors import SourceError, UsageError
-from tfrtool.sources.open_source import LabelFrom, open_source
+from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.open_source import open_source
 
 _FOLDERS = st.sampled_from(["cat", "dog", "été", "train", "test", "Pet Images", "猫", ".x"])
 _NAMES = st.sampled_from(["1.jpg", "cat.1.JPG", "dog_2.png", "x.txt", "Thumbs.db", "._1.jpg"])

@@ -140,7 +140,8 @@ def test_other_sources_do_without_pyarrow(folder: Path) -> None:
     """Pyarrow is loaded for a Parquet table, and for nothing else."""
     (folder / "table.csv").write_text("path,label\na.jpg,x\n")
     program = (
-        "import sys; from pathlib import Path; from tfrtool.sources.open_source import *;"
+        "import sys; from pathlib import Path; from tfrtool.sources.folders.class_layout import *;"
+        "from tfrtool.sources.open_source import open_source;"
         "open_source(sys.argv[1], LabelFrom.FOLDER, Path('.'));print('pyarrow' in sys.modules)"
     )
     done = subprocess.run(

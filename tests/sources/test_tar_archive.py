@@ -23,7 +23,8 @@ from tests.sources.trees import contents, labelled, open_tree, write_folder, wri
 from tfrtool.errors import SourceError, WriteError
 from tfrtool.sources.archives.tar_archive import SPOOL
 from tfrtool.sources.archives.tar_headers import read_headers
-from tfrtool.sources.open_source import LabelFrom, open_source
+from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.open_source import open_source
 
 TREE = {"cat/1.jpg": b"one" * 400, "readme.txt": b"x" * 600, "dog/2.jpg": bytes(range(256)) * 4}
 IMAGES = {key: data for key, data in TREE.items() if key.endswith(".jpg")}

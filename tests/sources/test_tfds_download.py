@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import socket
 import sys
@@ -113,7 +114,13 @@ def test_what_can_be_reached_is_downloaded(
     url = f"http://127.0.0.1:{server.server_port}/images.txt"
     monkeypatch.setattr(builder, "url_infos", _urls(url))
     called = []
-    assert len(read_tfds("my_download", lambda: called.append(1)).items) == 5
+
+    @contextlib.contextmanager
+    def starting() -> Iterator[None]:
+        called.append(1)
+        yield
+
+    assert len(read_tfds("my_download", starting).items) == 5
     assert called == [1]
     assert capsys.readouterr() == ("", "")
 

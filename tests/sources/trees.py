@@ -8,8 +8,9 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
-from tfrtool.sources.open_source import LabelFrom, open_source
+from tfrtool.sources.open_source import open_source
 
 __all__ = ["WRITERS", "contents", "labelled", "open_tree", "write_folder", "write_tar", "write_zip"]
 

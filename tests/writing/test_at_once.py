@@ -21,8 +21,7 @@ from tfrtool.sources.items import Item
 from tfrtool.writing import write as write_module
 from tfrtool.writing.directory import STAGING
 from tfrtool.writing.engine import LocalEngine
-from tfrtool.writing.scan import findings
-from tfrtool.writing.scan import image_scan as audit
+from tfrtool.writing.scan import image_audit, image_scan
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
 from tfrtool.writing.write_plan import ShardResult, ShardTask
@@ -35,14 +34,14 @@ BAD = b"\xff\xd8\xff but no image"
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count how often each item is looked at."""
     counts: Counter[str] = Counter()
-    real = findings.examine
+    real = image_audit.examine
 
     def examine(reader: Any, item: Item, recipe: ImageRecipe) -> Any:
         counts[item.key] += 1
         return real(reader, item, recipe)
 
     monkeypatch.setattr("tfrtool.writing.records.examine", examine)
-    monkeypatch.setattr(audit, "examine", examine)
+    monkeypatch.setattr(image_scan, "examine", examine)
     return counts
 
 
@@ -134,13 +133,13 @@ def test_splits_by_hash_are_looked_at_first(tmp_path: Path) -> None:
     """Where copies must not be torn apart, nothing is written before all images are known."""
     source = write_class_folders(tmp_path / "photos", count=5)
     phases: list[str] = []
-    progress = lambda step: phases.append(step.phase)  # noqa: E731
+    progress = lambda step: phases.append(step.what)  # noqa: E731
     write_dataset(WriteOptions(source=source, dataset=tmp_path / "one"), progress)
-    assert set(phases) == {"write"}
+    assert set(phases) == {"writing"}
     phases.clear()
     splits = parse_splits(["train=0.5", "test=0.5"])
     write_dataset(WriteOptions(source=source, dataset=tmp_path / "two", splits=splits), progress)
-    assert phases.index("write") == phases.count("check")
+    assert phases.index("writing") == phases.count("checking")
 
 
 def test_an_interrupted_write_at_once_can_be_gone_on_with(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.photos import write_class_folders
 from tfrtool.cli import main
 from tfrtool.sources.items import Item, Source
-from tfrtool.writing.scan import findings
+from tfrtool.writing.scan import image_audit
 from tfrtool.writing.scan.copies import shared_images, without_copies
-from tfrtool.writing.scan.findings import Finding, Findings
+from tfrtool.writing.scan.image_audit import Audit, Verdict
 
 SPLITS = ("train", "validation", "test")
 
@@ -103,7 +103,7 @@ def test_equal_digests_are_no_copies(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Images whose short digests are the same by chance are compared, and all written."""
-    monkeypatch.setattr(findings, "digest_of", lambda _: 7)
+    monkeypatch.setattr(image_audit, "digest_of", lambda _: 7)
     monkeypatch.setattr("tfrtool.writing.records.digest_of", lambda _: 7)
     assert main(["write", str(photos), str(tmp_path / "d"), "--dedupe", "--json"]) == 3
     data = json.loads(capsys.readouterr().out)
@@ -136,10 +136,9 @@ def test_each_image_once_in_the_first_split(images: list[tuple[str, str, bool]])
         for number, (content, split, _) in enumerate(images)
     )
     source = Source(items=items, labels=("cat",), reader=Contents(), splits=SPLITS)
-    found = Findings(items)
+    audit = Audit(len(items))
     for position, (content, _, bad) in enumerate(images):
-        found.add(position, Finding(ord(content), "bad" if bad else None, "JPEG", None))
-    audit = found.audit()
+        audit.add(position, Verdict(ord(content), "bad" if bad else None, "JPEG", None))
     kept = without_copies(source, audit)
     contents = [images[position][0] for position in kept.good]
     assert Counter(contents) == Counter({images[position][0] for position in audit.good})

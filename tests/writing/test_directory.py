@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from tfrtool.errors import DatasetError, UsageError, WriteError
+from tfrtool.examples.tfds_metadata import REPORT
 from tfrtool.records.names import ShardName
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.publishing import PUBLISHING
-from tfrtool.writing.directory import REPORT, STAGING, publish
+from tfrtool.writing.directory import STAGING, publish
 from tfrtool.writing.staging import staging_directory
 from tfrtool.writing.write_options import Existing, WriteOptions
 

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import tfrtool
+from tests.photos import write_class_folders
 from tfrtool.errors import UsageError
+from tfrtool.storage.progress import Progress
 from tfrtool.writing.write_options import WriteOptions, dataset_identity, parse_splits
 
 
@@ -53,3 +56,62 @@ def test_names_that_tfds_refuses_are_refused(name: str) -> None:
     """A hyphen would end the name when TFDS reads it back."""
     with pytest.raises(UsageError):
         WriteOptions(source=Path("s"), dataset=Path("d"), name=name)
+
+
+CHOICES = {
+    "label_from": "folder, name",
+    "compression": "none, gzip, zlib",
+    "check": "decode, header, tfds",
+    "on_bad": "skip, fail",
+    "encode": "keep, jpeg, png, raw",
+    "existing": "refuse, overwrite, resume",
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_unknown_words_are_refused_with_the_known_ones(choice: str, tmp_path: Path) -> None:
+    """Every known word is taken; another one is an error that lists them, and writes nothing."""
+    source = write_class_folders(tmp_path / "photos", count=2)
+    for number, word in enumerate(CHOICES[choice].split(", ")):
+        label = {"label_from": "name"} if choice != "label_from" else {}
+        given = {choice: word, **label}
+        report = tfrtool.write(source, tmp_path / f"d{number}", dry_run=True, **given)  # type: ignore[arg-type]
+        assert (report.dry_run, sum(split.records for split in report.splits)) == (True, 4)
+    for wrong in ("nonsense", "", None, 7):
+        with pytest.raises(UsageError) as caught:
+            tfrtool.write(source, tmp_path / "d", **{choice: wrong})  # type: ignore[arg-type]
+        assert caught.value.expected == f"one of {CHOICES[choice]}"
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
+def test_arguments_mean_what_the_options_of_the_command_mean(tmp_path: Path) -> None:
+    """Splits are a dictionary, sizes are numbers or words, the name is taken from the path."""
+    source = write_class_folders(tmp_path / "photos", count=40)
+    seen: list[Progress] = []
+    report = tfrtool.write(
+        str(source),
+        tmp_path / "pets" / "2.0.0",
+        splits={"train": 0.8, "validation": 0.2},
+        shard_size="10KiB",
+        resize=(20, 16),
+        on_progress=seen.append,
+        dry_run=True,
+    )
+    assert (report.name, report.version) == ("pets", "2.0.0")
+    assert [split.name for split in report.splits] == ["train", "validation"]
+    assert report.options["shard_bytes"] == 10 * 1024
+    assert report.options["splits"] == ["train=0.8", "validation=0.2"]
+    assert report.options["resize"] == {"width": 20, "height": 16, "shorter": None}
+    assert {progress.what for progress in seen} == {"checking"}
+    for wrong in (
+        {"shard_size": "large"},
+        {"shard_size": 0},
+        {"splits": {"train": 0.5}},
+        {"resize": 0},
+        {"quality": 101},
+        {"workers": 0},
+        {"shards": 0},
+        {"seed": 2**63},
+    ):
+        with pytest.raises(UsageError):
+            tfrtool.write(source, tmp_path / "d", **wrong)

@@ -17,7 +17,7 @@ from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.sources.items import Item, Source
 from tfrtool.writing.cuts import cut_by_number, shard_boundaries
-from tfrtool.writing.scan.findings import Audit
+from tfrtool.writing.scan.image_audit import Audit, Verdict
 from tfrtool.writing.write_options import SplitShare, WriteOptions
 from tfrtool.writing.write_plan import ShardTask, plan_shards
 
@@ -52,27 +52,22 @@ def _plan(
     *,
     digests: dict[str, int] | None = None,
     splits: tuple[str, ...] = (),
-) -> tuple[ShardTask, ...]:
+) -> list[ShardTask]:
     items = sorted(items, key=lambda item: item.key)
     numbers = [(digests or {}).get(item.key, number) for number, item in enumerate(items)]
-    first = {digest: number for number, digest in reversed(list(enumerate(numbers)))}
     source = Source(
         items=tuple(items),
         labels=tuple(sorted({item.label for item in items})),
         reader=NoReader(),
         splits=splits,
     )
-    audit = Audit(
-        good=range(len(items)),
-        problems={},
-        converted={},
-        leaders=[first[digest] for digest in numbers],
-        digests=numbers,
-    )
+    audit = Audit(len(items))
+    for position, digest in enumerate(numbers):
+        audit.add(position, Verdict(digest))
     return plan_shards(source, audit, options, Path("out"), cut_by_number(options.shards or 1))
 
 
-def _keys(tasks: tuple[ShardTask, ...]) -> list[list[str]]:
+def _keys(tasks: list[ShardTask]) -> list[list[str]]:
     return [[item.key for item in task.items] for task in tasks]
 
 

@@ -162,7 +162,7 @@ class Counted:
         self._runs, self._shards, self._kept = runs, shards, kept
 
     def run(
-        self, tasks: Sequence[ShardTask], on_progress: Callable[[int, int], None]
+        self, tasks: Sequence[ShardTask], on_progress: Callable[[int], None]
     ) -> Iterator[ShardResult]:
         self.records.append(sum(len(task.items) for task in tasks))
         last = len(self.records) == self._runs

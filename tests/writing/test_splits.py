@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.cli import main
-from tfrtool.writing.write_options import parse_splits
+from tfrtool.writing.write import write_dataset
+from tfrtool.writing.write_options import WriteOptions, parse_splits
 from tfrtool.writing.write_plan import splitter
 
 TENTH = ["--split", "train=0.9", "--split", "test=0.1"]
@@ -114,14 +115,14 @@ def test_another_seed_is_another_split(tmp_path: Path) -> None:
     source = write_class_folders(tmp_path / "photos", count=20)
     tests = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1), ("d", 2)):
-        options = tfrtool.WriteOptions(
+        options = WriteOptions(
             source=source,
             dataset=tmp_path / name,
             splits=parse_splits(["train=0.5", "test=0.5"]),
             seed=seed,
             shuffle=False,
         )
-        tfrtool.write_dataset(options)
+        write_dataset(options)
         tests.append(_names(tmp_path / name, "test"))
     assert tests[0] == tests[1]
     assert tests[0] != tests[2] != tests[3] != tests[0]
@@ -133,8 +134,8 @@ def test_an_added_image_moves_no_other(tmp_path: Path) -> None:
     splits = parse_splits(["train=0.5", "test=0.5"])
     before: dict[str, set[object]] = {}
     for name in ("a", "b"):
-        options = tfrtool.WriteOptions(source=source, dataset=tmp_path / name, splits=splits)
-        tfrtool.write_dataset(options)
+        options = WriteOptions(source=source, dataset=tmp_path / name, splits=splits)
+        write_dataset(options)
         found = {split: _names(tmp_path / name, split) for split in ("train", "test")}
         before = before or found
         (source / "cat" / "cat.10b.jpg").write_bytes(_distinct(0))

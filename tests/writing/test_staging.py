@@ -16,10 +16,11 @@ from tfrtool.errors import SourceError, UsageError, WriteError
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.storage.lock import LOCK, locked
+from tfrtool.storage.progress import Progress
 from tfrtool.writing.directory import STAGING
-from tfrtool.writing.shard_task import write_shard
+from tfrtool.writing.shard_writer import write_shard
 from tfrtool.writing.staging import staging_directory
-from tfrtool.writing.write import Progress, plan_dataset, write_dataset
+from tfrtool.writing.write import plan_dataset, write_dataset
 from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
 from tfrtool.writing.write_plan import ShardResult, ShardTask
 
@@ -59,7 +60,7 @@ def _killed_write(options: WriteOptions, monkeypatch: pytest.MonkeyPatch, *, aft
 
     class Engine:
         def run(
-            self, tasks: Sequence[ShardTask], _progress: Callable[[int, int], None]
+            self, tasks: Sequence[ShardTask], _progress: Callable[[int], None]
         ) -> Iterator[ShardResult]:
             for number, task in enumerate(tasks):
                 if number == after:
@@ -188,7 +189,7 @@ def test_a_failed_resume_keeps_what_was_there(
     _killed_write(options, monkeypatch, after=3)
 
     def fail(progress: Progress) -> None:
-        if progress.phase == "write":
+        if progress.what == "writing":
             raise error
 
     with pytest.raises(error):
@@ -243,7 +244,7 @@ def test_two_writers_never_meet(tmp_path: Path) -> None:
     refused: list[Existing] = []
 
     def try_another(progress: Progress) -> None:
-        if progress.phase == "write" and not refused:
+        if progress.what == "writing" and not refused:
             for existing in Existing:
                 with pytest.raises(UsageError, match="another tfrtool"):
                     write_dataset(_options(source, tmp_path / "d", existing=existing))
@@ -294,11 +295,11 @@ class Processes:
     """An engine that sends tasks to other processes."""
 
     def run(
-        self, tasks: Sequence[ShardTask], on_progress: Callable[[int, int], None]
+        self, tasks: Sequence[ShardTask], on_progress: Callable[[int], None]
     ) -> Iterator[ShardResult]:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             for done, result in enumerate(pool.map(write_shard, tasks), 1):
-                on_progress(done, result.bytes)
+                on_progress(done)
                 yield result
 
 
@@ -317,14 +318,12 @@ def test_a_plan_writes_nothing(tmp_path: Path) -> None:
     plan = plan_dataset(_options(source, tmp_path / "d"))
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
     report = write_dataset(_options(source, tmp_path / "d"))
-    written = [shard for split in report.splits for shard in split.shards]
-    assert [(s.name, s.records) for s in plan.shards] == [(s.name, s.records) for s in written]
-    for planned, shard in zip(plan.shards, written, strict=True):
-        assert planned.bytes == pytest.approx(shard.bytes, rel=0.02)
+    for planned, written in zip(plan.splits, report.splits, strict=True):
+        assert (planned.name, planned.labels) == (written.name, written.labels)
+        for one, shard in zip(planned.shards, written.shards, strict=True):
+            assert (one.name, one.records) == (shard.name, shard.records)
+            assert one.bytes == pytest.approx(shard.bytes, rel=0.02)
     assert plan.rejected == report.rejected
-    assert {split: dict(labels) for split, labels in plan.labels.items()} == {
-        split.name: split.labels for split in report.splits
-    }
 
 
 def test_copies_are_counted_and_stay_together(tmp_path: Path) -> None:

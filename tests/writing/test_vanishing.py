@@ -16,16 +16,17 @@ from tests.photos import image_bytes, write_class_folders
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.folders.walk import file_entry
 from tfrtool.sources.items import DamagedItemError, Item
-from tfrtool.writing.scan.findings import examine
-from tfrtool.writing.write import Progress, plan_dataset
-from tfrtool.writing.write_options import parse_splits
+from tfrtool.storage.progress import Progress
+from tfrtool.writing.scan.image_audit import examine
+from tfrtool.writing.write import plan_dataset, write_dataset
+from tfrtool.writing.write_options import WriteOptions, parse_splits
 
 TWO = parse_splits(["train=0.5", "test=0.5"])
 ONE = parse_splits(["train=1"])
 
 
-def _options(source: Path, *, looked_at_first: bool) -> tfrtool.WriteOptions:
-    return tfrtool.WriteOptions(
+def _options(source: Path, *, looked_at_first: bool) -> WriteOptions:
+    return WriteOptions(
         source=source,
         dataset=source.parent / "dataset",
         shuffle=False,
@@ -48,10 +49,10 @@ def _once(
     return on_progress
 
 
-def _refused(options: tfrtool.WriteOptions, on_progress: Callable[[Progress], None]) -> str:
+def _refused(options: WriteOptions, on_progress: Callable[[Progress], None]) -> str:
     """Write, expect an error with exit code 1 and no dataset, and return the path it names."""
     with pytest.raises(tfrtool.TfrtoolError) as caught:
-        tfrtool.write_dataset(options, on_progress)
+        write_dataset(options, on_progress)
     assert caught.value.exit_code == 1
     assert not options.dataset.exists()
     return caught.value.path or ""
@@ -105,7 +106,7 @@ def test_a_file_that_changes_between_check_and_write(tmp_path: Path, recipe: str
     path = source / "dog" / "dog.9.jpg"
     other = bytearray(path.read_bytes())
     other[-10] ^= 1
-    options = tfrtool.WriteOptions(
+    options = WriteOptions(
         source=source,
         dataset=tmp_path / "dataset",
         splits=TWO,
@@ -167,7 +168,7 @@ def test_a_damaged_member_is_left_out(tmp_path: Path) -> None:
     inside = data.index((source / "dog" / "dog.9.jpg").read_bytes()) + 200
     data[inside] ^= 1
     path.write_bytes(data)
-    report = tfrtool.write_dataset(_options(path, looked_at_first=False))
+    report = write_dataset(_options(path, looked_at_first=False))
     assert [entry.key for entry in report.rejected] == ["dog/dog.9.jpg"]
 
 
@@ -204,7 +205,7 @@ def test_bad_images_are_still_left_out(tmp_path: Path) -> None:
     (source / "dog" / "cut.jpg").write_bytes(image_bytes()[:200])
     (source / "dog" / "empty.jpg").write_bytes(b"")
     (source / "dog" / "link.jpg").symlink_to("nowhere.jpg")
-    report = tfrtool.write_dataset(_options(source, looked_at_first=False))
+    report = write_dataset(_options(source, looked_at_first=False))
     assert [entry.key for entry in report.rejected] == [
         f"dog/{name}.jpg" for name in ("cut", "empty", "link")
     ]

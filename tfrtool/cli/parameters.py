@@ -17,6 +17,7 @@ import click
 from tfrtool.cli.output import note
 from tfrtool.errors import ShardError, UsageError, printable
 from tfrtool.storage.locations import as_path
+from tfrtool.storage.words import as_size
 
 if TYPE_CHECKING:
     from tfrtool.records.stream import Stream
@@ -46,11 +47,6 @@ class Location(click.Path):
 INPUT, OUTPUT = Location(), Location(written=True)
 FOLDER = Location(exists=True, file_okay=False, path_type=Path)
 
-_SIZE = re.compile(
-    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE
-)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-
 
 class _Size(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
     """A number of bytes: 1000, 64KB (a thousand each), 128MiB (1024 each)."""
@@ -61,16 +57,10 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
         """Return the number of bytes."""
-        if isinstance(value, int):
-            return value
-        match = _SIZE.fullmatch(str(value).strip())
-        if match is None or (match["binary"] and not match["prefix"]):
-            self.fail(f"{value!r} is not a size; 128MiB and 100MB are", param, ctx)
-        base = 1024 if match["binary"] else 1000
-        size = int(float(match["number"]) * base ** _POWERS[match["prefix"].lower()])
-        if size < 1:
-            self.fail("a size is at least 1 byte", param, ctx)
-        return size
+        try:
+            return as_size(value if isinstance(value, int) else str(value))
+        except UsageError as error:
+            self.fail(error.what, param, ctx)
 
 
 SIZE = _Size()

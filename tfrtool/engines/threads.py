@@ -27,33 +27,27 @@ class Tally:
         cancelled: whether the work is called off.
     """
 
-    def __init__(self, report: Callable[[int, int], None]) -> None:
+    def __init__(self, report: Callable[[int], None]) -> None:
         self._report = report
         self._lock = threading.Lock()
         self._done = 0
-        self._bytes = 0
         self._next = 0.0
         self.cancelled = False
 
-    def count(self, things: int, size: int) -> None:
-        """Count some things of ``size`` bytes together.
-
-        Raises:
-            Cancelled: the work is called off.
-        """
+    def count(self, things: int) -> None:
+        """Count some things; raises `Cancelled` if the work is called off."""
         if self.cancelled:
             raise Cancelled
         with self._lock:
             self._done += things
-            self._bytes += size
             now = time.monotonic()
             if now >= self._next:
                 self._next = now + _REPORT_EVERY
-                self._report(self._done, self._bytes)
+                self._report(self._done)
 
     def finish(self) -> None:
         """Report the whole."""
-        self._report(self._done, self._bytes)
+        self._report(self._done)
 
 
 def run_in_order(

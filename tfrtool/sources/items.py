@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from tfrtool.errors import SourceError
 
-__all__ = ["DamagedItemError", "Item", "ItemReader", "LeftOut", "Place", "Source"]
-
 Place = int | tuple[int, ...] | str | None
 """Where an item's bytes are, as its source's reader understands it; nothing where the key says."""
+
+Starting = Callable[[], AbstractContextManager[None]]
+"""Gives a context in which TensorFlow is loaded: the command line holds its chatter back there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

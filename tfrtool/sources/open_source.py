@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import zipfile
-from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
@@ -15,10 +15,8 @@ from tfrtool.sources.archives.zip_archive import list_zip
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import Listing
 from tfrtool.sources.folders.walk import is_pattern, list_directory, list_matches
-from tfrtool.sources.items import Source
+from tfrtool.sources.items import Source, Starting
 from tfrtool.storage.opening import open_regular
-
-__all__ = ["LabelFrom", "open_source"]
 
 _HEAD = 512
 """Bytes that tell what a file is: a tar header has that many."""
@@ -39,7 +37,7 @@ def open_source(
     label_from: LabelFrom,
     scratch: Path,
     root: Path | None = None,
-    before_preparing: Callable[[], None] = lambda: None,
+    starting: Starting = nullcontext,
 ) -> Source:
     """List the items of a source.
 
@@ -52,7 +50,7 @@ def open_source(
         label_from: where the labels of files come from; tables and TFDS say it themselves.
         scratch: a folder for what must be kept while items are read; the caller removes it.
         root: a folder besides a table's own that its paths may lead to.
-        before_preparing: called when TFDS is about to prepare a dataset, which loads TensorFlow.
+        starting: gives the context in which TensorFlow is loaded where TFDS prepares a dataset.
 
     Raises:
         UsageError: what follows ``tfds:`` is no dataset's name; or there is a root and no table.
@@ -63,7 +61,7 @@ def open_source(
         from tfrtool.sources.tfds.tfds import read_tfds
 
         _check_no_root(root, argument)
-        return read_tfds(argument.removeprefix(_TFDS), before_preparing)
+        return read_tfds(argument.removeprefix(_TFDS), starting)
     listing = _list(argument, scratch)
     if listing is None:
         from tfrtool.sources.tables.tables import read_table

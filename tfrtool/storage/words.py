@@ -1,14 +1,38 @@
-"""What users give for a choice: a member of an enumeration, or the word that is its value."""
+"""What users give for a choice or a size: a member of an enumeration, or words."""
 
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import fields
 from typing import Any, TypeVar
 
 from tfrtool.errors import UsageError
 
 _Member = TypeVar("_Member", bound=enum.Enum)
+
+_SIZE = re.compile(
+    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE
+)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def as_size(size: int | str) -> int:
+    """Return a number of bytes: 1000, "64KB" (a thousand each), "128MiB" (1024 each).
+
+    Raises:
+        UsageError: it is none, or less than a byte.
+    """
+    number = size
+    if not isinstance(number, int):
+        match = _SIZE.fullmatch(str(size).strip())
+        if match is None or (match["binary"] and not match["prefix"]):
+            raise UsageError(f"{size!r} is not a size; 128MiB and 100MB are")
+        base = 1024 if match["binary"] else 1000
+        number = int(float(match["number"]) * base ** _POWERS[match["prefix"].lower()])
+    if number < 1:
+        raise UsageError("a size is at least 1 byte")
+    return number
 
 
 def as_member(kind: type[_Member], choice: object, what: str) -> _Member:

@@ -15,8 +15,6 @@ from itertools import accumulate, pairwise
 
 from tfrtool.errors import UsageError
 
-__all__ = ["Cut", "cut_as_before", "cut_by_number", "cut_by_size", "fits", "shard_boundaries"]
-
 Cut = Callable[[str, Sequence[int]], Sequence[int]]
 """Tells where each shard starts, and where the last one ends: takes the split, and the positions
 of its items, in order, in the source."""
@@ -77,14 +75,10 @@ def cut_as_before(records: Mapping[str, Sequence[int]]) -> Cut:
 
 
 def fits(shards: Iterable[tuple[str, int]], shard_bytes: int) -> bool:
-    """Tell whether the shards of each split have the size asked for, to a tenth.
+    """Tell whether the shards of each split, given with their bytes, have the size asked for.
 
-    None is larger than that; and none is smaller than an even share of the fewest shards that
-    are a tenth below it.
-
-    Args:
-        shards: their splits and sizes, in bytes.
-        shard_bytes: the size asked for.
+    None is larger than that by more than a tenth; and none is smaller than an even share of the
+    fewest shards that are a tenth below it.
     """
     splits: dict[str, list[int]] = {}
     for split, size in shards:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import WriteError, os_reason
+from tfrtool.errors import UsageError, WriteError, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPORT
 from tfrtool.records.names import ShardName
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.json_files import read_json
+from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.publishing import PUBLISHING, publish_files
-
-__all__ = ["METADATA", "REPORT", "STAGING", "is_ours", "listed_shards", "publish", "read_report"]
+from tfrtool.writing.cuts import Cut, cut_as_before
+from tfrtool.writing.write_options import WriteOptions
+from tfrtool.writing.write_plan import ShardResult, ShardTask
 
 STAGING = ".tfrtool-incomplete"
 """The folder in a dataset's directory that shards are written in, until all of them are whole."""
@@ -41,7 +44,7 @@ def publish(
             with new_file(staging / name) as file:
                 file.write(text.encode())
         new = [*map(str, shards), *sorted(metadata, key=METADATA.index)]
-        before = {*listed_shards(read_report(dataset)), *new}.difference(METADATA)
+        before = {*listed_shards(read_object(dataset / REPORT)), *new}.difference(METADATA)
         old = [name for name in (*reversed(METADATA), *sorted(before)) if _is_file(dataset / name)]
         publish_files(staging, new, old)
     except OSError as error:
@@ -53,13 +56,17 @@ def publish(
         ) from error
 
 
-def read_report(dataset: Path) -> Mapping[str, Any]:
-    """Return what an earlier write reported; nothing where that can't be read."""
+def _is_file(path: Path) -> bool:
+    return os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
+
+
+def read_object(path: Path, *, follow: bool = True) -> Mapping[str, Any]:
+    """Return the object that an earlier write left as JSON; nothing where that can't be read."""
     try:
-        report = read_json(dataset / REPORT)
+        data = read_json(path, follow=follow)
     except (OSError, ValueError):
         return {}
-    return report if isinstance(report, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -72,5 +79,90 @@ def listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         return {}
 
 
-def _is_file(path: Path) -> bool:
-    return os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
+def complete_results(
+    planned: Callable[[Cut], Sequence[ShardTask]], plan: str, options: WriteOptions, *, begun: bool
+) -> list[ShardResult] | None:
+    """Return the results of a write that is complete, and of just these tasks.
+
+    Args:
+        planned: gives the shards that are to be in the dataset's directory, cut as they are there.
+        plan: the digest of those that were planned first, as `plan_digest` has it.
+        options: what they are of.
+        begun: whether an interrupted write is there to be resumed.
+
+    Returns:
+        The shards as they are; None if a write is yet to be begun, or to be resumed.
+
+    Raises:
+        UsageError: another dataset is complete.
+    """
+    dataset = options.dataset
+    if not os.path.lexists(dataset / REPORT):
+        return None
+    report = read_object(dataset / REPORT)
+    listed = listed_shards(report) if report.get("plan") == plan else {}
+    records: dict[str, list[Any]] = {}
+    for shard in sorted(filter(None, map(ShardName.parse, listed)), key=lambda one: one.index):
+        records.setdefault(shard.split, []).append(listed[str(shard)].get("records"))
+    results = []
+    amiss = [name for name in METADATA if not (dataset / name).is_file()]
+    for task in planned(cut_as_before(records)):
+        name = str(task.name)
+        result = noted_result(task, listed.get(name, {}), dataset / name, follow=True)
+        if result is None:
+            amiss.append(name)
+        else:
+            results.append(result)
+    if not amiss:
+        return results
+    if begun:
+        return None
+    if listed:
+        raise UsageError(
+            "is gone, or not what was written",
+            path=dataset / amiss[0],
+            hint="--overwrite writes the dataset anew",
+        )
+    raise UsageError(
+        f"is complete, and was written with {differences(report.get('options'), options)}",
+        path=dataset,
+        hint="--overwrite replaces it",
+    )
+
+
+def differences(before: object, options: WriteOptions) -> str:
+    """Return what an earlier write was given, as `WriteOptions.to_json` tells it, and not now."""
+    if not isinstance(before, dict) or not before:
+        return "options that are not known, or other images"
+    now = options.to_json()
+    changed = [
+        f"{key.replace('_', ' ')} {json.dumps(before[key])}, not {json.dumps(now[key])}"
+        for key in now
+        if key in before and before[key] != now[key]
+    ]
+    return "; ".join(changed) or "other images"
+
+
+def noted_result(
+    task: ShardTask, noted: Mapping[str, Any], path: Path, *, follow: bool
+) -> ShardResult | None:
+    """Return what was noted of a task's shard; None if that is not the file that is there.
+
+    Args:
+        task: what the shard was to be.
+        noted: its sizes and its digest.
+        path: where it is.
+        follow: whether that may be a link.
+    """
+    try:
+        result = task.result(
+            bytes=int(noted["bytes"]),
+            payload_bytes=int(noted["payload_bytes"]),
+            sha256=str(noted["sha256"]),
+        )
+        if path.stat(follow_symlinks=follow).st_size != result.bytes:
+            return None
+        digest = file_sha256(path, follow=follow)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return None
+    return result if digest == result.sha256 else None

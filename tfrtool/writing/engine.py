@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tfrtool.engines.threads import Cancelled, Tally, run_in_order
 from tfrtool.images.decoder import quiet_pillow
+from tfrtool.sources.items import Starting
 from tfrtool.writing.records import Prepared, batches, decodes, prepare
 from tfrtool.writing.scan.image_scan import mostly_waits
 from tfrtool.writing.write_plan import ShardResult, ShardTask
 
 if TYPE_CHECKING:
-    from tfrtool.writing.shard_task import UnfinishedShard
-
-__all__ = ["Engine", "LocalEngine"]
+    from tfrtool.writing.shard_writer import ShardWriter
 
 _UNFINISHED = 2
 """Shards that are on their way to the disk at a time."""
@@ -27,13 +27,13 @@ class Engine(Protocol):
     """Runs `write_shard` for every task, anywhere and in any order; no shard needs another."""
 
     def run(
-        self, tasks: Sequence[ShardTask], on_progress: Callable[[int, int], None]
+        self, tasks: Sequence[ShardTask], on_progress: Callable[[int], None]
     ) -> Iterator[ShardResult]:
         """Yield each shard's result when it is whole.
 
         Args:
             tasks: the shards to write; each task holds all that is needed for it.
-            on_progress: called now and then with the records and bytes written so far.
+            on_progress: called now and then with the records written so far.
 
         Raises:
             WriteError: a shard could not be written; the others may be left half-done.
@@ -51,18 +51,20 @@ class LocalEngine:
 
     Attributes:
         workers: how many threads make records at most.
+        starting: gives the context in which TensorFlow is loaded, once there is something to write.
     """
 
     workers: int
+    starting: Starting = nullcontext
 
     def run(
-        self, tasks: Sequence[ShardTask], on_progress: Callable[[int, int], None]
+        self, tasks: Sequence[ShardTask], on_progress: Callable[[int], None]
     ) -> Iterator[ShardResult]:
         """Yield each shard's result when it is whole."""
         tally = Tally(on_progress)
         pending: deque[Future[ShardResult]] = deque()
         with quiet_pillow(), ThreadPoolExecutor(_UNFINISHED, "tfrtool-finish") as finishing:
-            for shard in self._fill(tasks, tally):
+            for shard in self._filled(tasks, tally):
                 pending.append(finishing.submit(shard.finish))
                 while pending and (pending[0].done() or len(pending) > _UNFINISHED):
                     yield pending.popleft().result()
@@ -70,17 +72,19 @@ class LocalEngine:
             for future in pending:
                 yield future.result()
 
-    def _fill(self, tasks: Sequence[ShardTask], tally: Tally) -> Iterator[UnfinishedShard]:
+    def _filled(self, tasks: Sequence[ShardTask], tally: Tally) -> Iterator[ShardWriter]:
         """Yield each shard when it has all its records."""
-        # TensorFlow is only needed, and only loaded, once there is something to write.
-        from tfrtool.writing.shard_task import UnfinishedShard
+        if not tasks:
+            return
+        with self.starting():
+            from tfrtool.writing.shard_writer import ShardWriter
 
-        shard: UnfinishedShard | None = None
+        shard: ShardWriter | None = None
         try:
             for task, places, prepared in self._prepared(tasks, tally):
-                if shard is None:
-                    shard = UnfinishedShard(task)
-                shard.add(prepared, tally.count)
+                shard = shard or ShardWriter(task)
+                shard.add(prepared)
+                tally.count(len(prepared))
                 if places.stop == len(task.items):
                     whole, shard = shard, None
                     yield whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfrtool.errors import WriteError
@@ -11,10 +11,8 @@ from tfrtool.images.decoder import decoder_reason
 from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Check, Encode
 from tfrtool.sources.items import Item
-from tfrtool.writing.scan.findings import Finding, digest_of, examine, read_item
+from tfrtool.writing.scan.image_audit import Verdict, digest_of, examine, read_item
 from tfrtool.writing.write_plan import ShardTask
-
-__all__ = ["Prepared", "batches", "decodes", "encode_item", "prepare"]
 
 _BATCH = 512 * 1024
 """Bytes of images that are prepared at a time: a hand-over costs as much as a small image."""
@@ -23,15 +21,10 @@ _BATCH_ITEMS = 32
 
 
 class Prepared(NamedTuple):
-    """An item that can be written, or can't.
-
-    Attributes:
-        payload: its record; None where it is bad.
-        finding: what was found of it, if it was to be looked at.
-    """
+    """A record, or None if its image is bad; and the verdict, if the image was to be looked at."""
 
     payload: bytes | None
-    finding: Finding | None
+    verdict: Verdict | None
 
 
 def batches(task: ShardTask) -> Iterator[range]:
@@ -48,7 +41,7 @@ def batches(task: ShardTask) -> Iterator[range]:
 
 def decodes(task: ShardTask) -> bool:
     """Tell whether preparing a task's items means decoding images, and not only copying bytes."""
-    looked_at = task.convert is None and task.recipe.check is Check.DECODE
+    looked_at = task.digests is None and task.recipe.check is Check.DECODE
     return task.recipe.always or looked_at or bool(task.convert)
 
 
@@ -56,46 +49,37 @@ def prepare(task: ShardTask, places: range) -> list[Prepared]:
     """Make records of some of a task's items; after a bad one, the rest is left.
 
     Raises:
-        WriteError: an item is gone, or is not what was checked.
+        WriteError: an item is gone, or is not what was checked, or can't be encoded.
         SourceError: likewise.
     """
     prepared = []
     for place in places:
         item = task.items[place]
-        if task.convert is None:
-            data, finding = examine(task.reader, item, task.recipe)
-            if finding.problem is not None:
-                prepared.append(Prepared(None, finding))
+        if task.digests is None:
+            data, verdict = examine(task.reader, item, task.recipe)
+            if verdict.problem is not None:
+                prepared.append(Prepared(None, verdict))
                 break
-            convert = finding.conversion is not None
-            prepared.append(Prepared(encode_item(task, item, data, convert=convert), finding))
+            convert = verdict.conversion is not None
+            prepared.append(Prepared(_encoded(task, item, data, convert=convert), verdict))
         else:
             data = read_item(task.reader, item)
             if digest_of(data) != task.digests[place]:
                 raise WriteError(
                     "was changed after it was checked", path=task.reader.describe(item)
                 )
-            payload = encode_item(task, item, data, convert=place in task.convert)
+            payload = _encoded(task, item, data, convert=place in task.convert)
             prepared.append(Prepared(payload, None))
     return prepared
 
 
-def encode_item(task: ShardTask, item: Item, data: bytes, *, convert: bool) -> bytes:
+def _encoded(task: ShardTask, item: Item, data: bytes, *, convert: bool) -> bytes:
     """Return an item as a serialized Example.
 
     It has ``image``, ``image/filename`` and ``label``; with raw pixels ``image/height``,
     ``image/width`` and ``image/channels``, too.
-
-    Args:
-        task: the shard's task.
-        item: one of its items.
-        data: the item's bytes.
-        convert: whether these can't be kept as they are.
-
-    Raises:
-        WriteError: they can't be converted.
     """
-    size: Mapping[str, Feature] = {}
+    size = {}
     if convert or task.recipe.always:
         try:
             image = render_image(data, task.recipe)

@@ -8,33 +8,29 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
+from tfrtool.examples.tfds_metadata import REPORT
 from tfrtool.records.names import ShardName
 from tfrtool.storage.appearing import new_file, private_folder
-from tfrtool.storage.json_files import read_json
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.publishing import PUBLISHING, finish_publishing
 from tfrtool.storage.signals import signals_wait
 from tfrtool.writing.directory import (
     METADATA,
-    REPORT,
     STAGING,
+    differences,
     is_ours,
     listed_shards,
-    read_report,
+    noted_result,
+    read_object,
 )
-from tfrtool.writing.earlier import differences, noted_result
 from tfrtool.writing.write_options import Existing, WriteOptions
 from tfrtool.writing.write_plan import ShardResult, ShardTask
-
-__all__ = ["Staging", "staging_directory"]
 
 _DONE = ".done.json"
 _OPTIONS = "options.json"
 _CUT = "cut.json"
-_NOTES = (_OPTIONS, _CUT)
 _ELSEWHERE = "choose another directory; --overwrite replaces only what tfrtool wrote"
 
 
@@ -45,18 +41,13 @@ class Staging:
     note tells. The note names everything that the bytes depend on, contents of images included.
 
     Attributes:
-        folder: where shards are written.
-        resumed: whether an interrupted write is gone on with.
+        folder: where shards are written; this user's alone.
+        resumed: whether an interrupted write is resumed.
         left: how many shards that one left whole, for whatever options.
     """
 
     def __init__(self, folder: Path, options: WriteOptions, *, resumed: bool) -> None:
-        """Start, or go on.
-
-        Args:
-            folder: this user's alone; nothing is in it that a write has not left.
-            options: what is written now.
-            resumed: whether what is in the folder is to be used.
+        """Start, or resume what is in the folder, in which is nothing that a write has not left.
 
         Raises:
             OSError: the disk is full, or fails otherwise.
@@ -67,13 +58,13 @@ class Staging:
         whole = [note for note in notes if note.with_name(note.name[: -len(_DONE)]).exists()]
         self.left = len(whole) if resumed else 0
         self._options = options
-        self._before = _read_json(folder / _OPTIONS)
+        self._before = read_object(folder / _OPTIONS, follow=False)
         with new_file(folder / _OPTIONS) as file:
             file.write(json.dumps(options.to_json()).encode())
 
     def finished(self, task: ShardTask) -> ShardResult | None:
         """Return the result of a task that an earlier run has done; None if it is to be done."""
-        note = _read_json(self._note(task))
+        note = read_object(self._note(task), follow=False)
         if note.get("task") != task.fingerprint:
             return None
         return noted_result(task, note, task.path, follow=False)
@@ -113,7 +104,7 @@ class Staging:
 
     def cut(self, plan: str) -> Mapping[str, Sequence[int]]:
         """Return the records of the shards that an earlier run cut a plan into anew, by split."""
-        note = _read_json(self.folder / _CUT)
+        note = read_object(self.folder / _CUT, follow=False)
         records = note.get("records") if note.get("plan") == plan else None
         return records if isinstance(records, dict) else {}
 
@@ -125,24 +116,13 @@ class Staging:
         return self.folder / f"{task.name}{_DONE}"
 
 
-def _read_json(path: Path) -> Mapping[str, Any]:
-    try:
-        data = read_json(path, follow=False)
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
 @contextlib.contextmanager
 def staging_directory(options: WriteOptions) -> Iterator[Staging]:
     """Give a folder to write in, in the dataset's own; take it away at the end.
 
     Nobody else writes to the dataset meanwhile. Where the process is killed, the folder is left
-    for `Existing.RESUME`; and so it is where a write fails that was to go on with what it found.
-
-    Args:
-        options: the dataset's directory, which is made if it isn't there, and taken away again if
-            nothing came of it; and what is to become of what is there already.
+    for `Existing.RESUME`; and so it is where a write fails that was to resume what it found. The
+    dataset's directory is made if it isn't there, and taken away again if nothing came of it.
 
     Raises:
         UsageError: something is there already, and not to be touched; or another process writes.
@@ -153,14 +133,22 @@ def staging_directory(options: WriteOptions) -> Iterator[Staging]:
         raise UsageError("is a file; a dataset is a directory", path=dataset)
     made = _make(dataset)
     try:
-        with _locked(dataset):
+        with contextlib.ExitStack() as stack:
+            with _errors_of("can't be written to", dataset):
+                stack.enter_context(locked(dataset))
             folder = dataset / STAGING
-            _finish(folder)
+            _end_publishing(folder)
             resumed = _check_target(options)
-            _make_private(folder, anew=not resumed)
+            with _errors_of("can't be used", folder):
+                if not resumed and folder.is_dir() and not folder.is_symlink():
+                    shutil.rmtree(folder)
+                private_folder(folder)
             keep = resumed
             try:
-                yield _start(folder, options, resumed)
+                with _errors_of("can't be written to", folder):
+                    _sweep(folder)
+                    staging = Staging(folder, options, resumed=resumed)
+                yield staging
                 keep = False
             finally:
                 with signals_wait():
@@ -174,23 +162,15 @@ def staging_directory(options: WriteOptions) -> Iterator[Staging]:
                 path.rmdir()
 
 
-def _make_private(folder: Path, *, anew: bool) -> None:
+@contextlib.contextmanager
+def _errors_of(what: str, path: Path, hint: str | None = None) -> Iterator[None]:
+    """Raise what the system says as a WriteError, which names the very file where it is known."""
     try:
-        if anew and folder.is_dir() and not folder.is_symlink():
-            shutil.rmtree(folder)
-        private_folder(folder)
+        yield
     except OSError as error:
         raise WriteError(
-            f"can't be used: {os_reason(error)}", path=error.filename or folder
+            f"{what}: {os_reason(error)}", path=error.filename or path, hint=hint
         ) from error
-
-
-def _start(folder: Path, options: WriteOptions, resumed: bool) -> Staging:
-    try:
-        _sweep(folder)
-        return Staging(folder, options, resumed=resumed)
-    except OSError as error:
-        raise _unwritable(error.filename or folder, error) from error
 
 
 def _make(dataset: Path) -> list[Path]:
@@ -200,49 +180,29 @@ def _make(dataset: Path) -> list[Path]:
         if path.exists():
             break
         made.append(path)
-    try:
+    with os_errors_as(WriteError, dataset, "can't be written to"):
         dataset.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(dataset, error) from error
     return made
 
 
-@contextlib.contextmanager
-def _locked(dataset: Path) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(locked(dataset))
-        except OSError as error:
-            raise _unwritable(dataset, error) from error
-        yield
-
-
-def _finish(folder: Path) -> None:
+def _end_publishing(folder: Path) -> None:
     """End an interrupted write that lacked nothing but the final names."""
-    try:
+    hint = f"deleting {PUBLISHING} gives up what it holds"
+    with _errors_of("an interrupted write can't be ended", folder, hint):
         if finish_publishing(folder, is_ours):
             shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        raise WriteError(
-            f"an interrupted write can't be ended: {os_reason(error)}",
-            path=error.filename or folder,
-            hint=f"deleting {PUBLISHING} gives up what it holds",
-        ) from error
-
-
-def _unwritable(path: str | Path, error: OSError) -> WriteError:
-    return WriteError(f"can't be written to: {os_reason(error)}", path=path)
 
 
 def _sweep(folder: Path) -> bool:
-    """Leave nothing but what a write that goes on can use, so no links; tell whether it can."""
+    """Leave nothing but what a resumed write can use, so no links; tell whether it can."""
     useful = False
     with os.scandir(folder) as entries:
         for entry in entries:
             shard = ShardName.parse(entry.name.removesuffix(_DONE)) is not None
+            note = entry.name in (_OPTIONS, _CUT)
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
-            elif not entry.is_file(follow_symlinks=False) or not (shard or entry.name in _NOTES):
+            elif not entry.is_file(follow_symlinks=False) or not (shard or note):
                 os.unlink(entry.path)  # noqa: PTH108
             else:
                 useful |= shard and not entry.name.endswith(_DONE)
@@ -250,7 +210,7 @@ def _sweep(folder: Path) -> bool:
 
 
 def _check_target(options: WriteOptions) -> bool:
-    """Raise if a directory may not be written to; return whether to go on with a write there."""
+    """Raise if a directory may not be written to; return whether to resume a write there."""
     dataset, existing = options.dataset, options.existing
     with os_errors_as(WriteError, dataset):
         names = set(os.listdir(dataset)) - {LOCK}  # noqa: PTH208
@@ -266,9 +226,10 @@ def _check_target(options: WriteOptions) -> bool:
     if existing is Existing.REFUSE:
         hint = "--overwrite replaces what tfrtool wrote there" if complete else _ELSEWHERE
         raise UsageError("is not empty", path=dataset, hint=hint)
-    foreign = names - {STAGING, *METADATA, *listed_shards(read_report(dataset))}
+    foreign = names - {STAGING, *METADATA, *listed_shards(read_object(dataset / REPORT))}
     if complete:  # beside its own, those that would be taken for shards of the new one
-        foreign = {name for name in foreign if _is_of(name, options.name)}
+        shards = ((name, ShardName.parse(name)) for name in foreign)
+        foreign = {name for name, shard in shards if shard and shard.dataset == options.name}
     if foreign or not (complete or interrupted):
         raise UsageError(
             f"holds files that tfrtool did not write ({min(foreign or names)})",
@@ -276,8 +237,3 @@ def _check_target(options: WriteOptions) -> bool:
             hint=_ELSEWHERE,
         )
     return existing is Existing.RESUME and interrupted
-
-
-def _is_of(name: str, dataset: str) -> bool:
-    shard = ShardName.parse(name)
-    return shard is not None and shard.dataset == dataset

@@ -1,4 +1,4 @@
-"""What to write, and how."""
+"""What to write, and how: what `tfrtool.write` was given, checked."""
 
 from __future__ import annotations
 
@@ -8,33 +8,24 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError
-from tfrtool.images.recipe import ImageRecipe
+from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
 from tfrtool.records.names import check_dataset_name, check_split_name, check_version
-from tfrtool.sources.open_source import LabelFrom
+from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.storage.locations import as_path, take_paths
-from tfrtool.storage.words import take_words
+from tfrtool.storage.words import as_member, as_size, take_words
 
-__all__ = [
-    "DEFAULT_SHARD_BYTES",
-    "Existing",
-    "SplitShare",
-    "WriteOptions",
-    "dataset_identity",
-    "parse_splits",
-]
-
-DEFAULT_SHARD_BYTES = 128 * 1024 * 1024
+_SHARD_BYTES = 128 * 1024 * 1024
 """Large enough to read in one stream, small enough for many readers: 100 to 200 MB is the advice
 of TensorFlow's data-performance guide and of TFX."""
 
-_NAME_AND_VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)", re.ASCII)
+_VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)", re.ASCII)
 _SEEDS = range(-(2**63), 2**63)
 _WITHOUT_EFFECT = ("source", "dataset", "existing", "workers", "skip_bad")
 """Options that do not decide what a dataset holds; of a source, its images do."""
@@ -48,7 +39,12 @@ class Existing(enum.Enum):
     OVERWRITE = "overwrite"
     """It is replaced, if tfrtool wrote it."""
     RESUME = "resume"
-    """An interrupted write is gone on with."""
+    """An interrupted write is resumed."""
+
+
+class _OnBad(enum.Enum):
+    SKIP = "skip"
+    FAIL = "fail"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,27 +72,14 @@ class SplitShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What to write, and how.
+    """What to write, and how; see `tfrtool.write` for what isn't said here.
 
     Attributes:
-        source: what `open_source` takes: a directory, an archive, a table, ``tfds:NAME``.
-        dataset: the directory to write to.
-        name: the dataset's name, as TFDS takes it.
-        version: its version, X.Y.Z.
-        splits: the splits; their fractions add up to 1. None means the source's own splits, or
-            all in ``train`` where it has none; a source with splits of its own takes no others.
+        splits: the splits; their fractions add up to 1. Without any, the source's own, or all in
+            ``train`` where it has none; a source with splits of its own takes no others.
         shards: how many shards each split gets; None goes by `shard_bytes`.
-        shard_bytes: the size of a shard in bytes, before compression; those that are written keep
-            to it within a tenth, or one record.
-        seed: decides the splits and the order of records.
-        shuffle: whether records are shuffled; else they are in the order of their keys.
-        compression: of the shards.
         skip_bad: whether bad images are left out and listed, or end the work.
-        dedupe: whether exact copies of an image are left out and listed, all but one.
         recipe: how images are checked and encoded.
-        label_from: where labels come from, in a source of files.
-        root: a folder besides a table's own that the table's paths may lead to.
-        existing: what becomes of a dataset that is there already.
         workers: how many threads work at a time.
     """
 
@@ -106,7 +89,7 @@ class WriteOptions:
     version: str = "1.0.0"
     splits: tuple[SplitShare, ...] = ()
     shards: int | None = None
-    shard_bytes: int = DEFAULT_SHARD_BYTES
+    shard_bytes: int = _SHARD_BYTES
     seed: int = 0
     shuffle: bool = True
     compression: Compression = Compression.NONE
@@ -120,7 +103,7 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         take_words(self, compression=Compression, label_from=LabelFrom, existing=Existing)
-        take_paths(self, "dataset")
+        take_paths(self, "dataset", "root")
         as_path(self.source)  # a pattern, or tfds:NAME, is one, too
         object.__setattr__(self, "source", os.fspath(self.source))
         check_dataset_name(self.name)
@@ -135,16 +118,14 @@ class WriteOptions:
                 expected="fractions that add up to 1",
                 found=f"{total:g}",
             )
-        if self.shards is not None and not 0 < self.shards < 100_000:
-            raise UsageError(
-                "impossible number of shards", expected="1 to 99,999", found=self.shards
-            )
-        if self.shard_bytes < 1:
-            raise UsageError("impossible shard size", expected="1 byte at least")
-        if self.workers < 1:
-            raise UsageError("impossible number of workers", expected="1 at least")
-        if self.seed not in _SEEDS:
-            raise UsageError("impossible seed", expected="a 64-bit integer", found=self.seed)
+        for what, value, least, most, expected in (
+            ("number of shards", self.shards, 1, 99_999, "1 to 99,999"),
+            ("shard size", self.shard_bytes, 1, math.inf, "1 byte at least"),
+            ("number of workers", self.workers, 1, math.inf, "1 at least"),
+            ("seed", self.seed, _SEEDS.start, _SEEDS.stop - 1, "a 64-bit integer"),
+        ):
+            if value is not None and not (isinstance(value, int) and least <= value <= most):
+                raise UsageError(f"impossible {what}", expected=expected, found=value)
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that decide what a dataset holds, as its report tells them."""
@@ -158,6 +139,54 @@ def _plain(value: object) -> object:
     return value.value if isinstance(value, enum.Enum) else str(value)
 
 
+def options_of(
+    *,
+    dataset: str | os.PathLike[str],
+    name: str | None,
+    version: str | None,
+    splits: Mapping[str, float] | None,
+    shard_size: int | str,
+    check: str,
+    on_bad: str,
+    encode: str,
+    resize: int | tuple[int, int] | None,
+    quality: int,
+    orient: bool,
+    workers: int | None,
+    **same: Any,
+) -> WriteOptions:
+    """Return the options that the arguments of `tfrtool.write` mean.
+
+    Raises:
+        UsageError: one of them makes no sense.
+    """
+    path = as_path(dataset)
+    name, version = dataset_identity(path, name, version)
+    size = None
+    if isinstance(resize, int):
+        size = Resize(shorter=resize)
+    elif resize is not None:
+        size = Resize(width=resize[0], height=resize[1])
+    if workers is not None:
+        same["workers"] = workers
+    return WriteOptions(
+        dataset=path,
+        name=name,
+        version=version,
+        splits=tuple(SplitShare(name=n, fraction=part) for n, part in (splits or {}).items()),
+        shard_bytes=as_size(shard_size),
+        skip_bad=as_member(_OnBad, on_bad, "on_bad") is _OnBad.SKIP,
+        recipe=ImageRecipe(
+            check=as_member(Check, check, "check"),
+            encode=as_member(Encode, encode, "encode"),
+            resize=size,
+            quality=quality,
+            orient=orient,
+        ),
+        **same,
+    )
+
+
 def parse_splits(notations: Iterable[str]) -> tuple[SplitShare, ...]:
     """Read ``NAME=FRACTION`` again and again.
 
@@ -166,10 +195,8 @@ def parse_splits(notations: Iterable[str]) -> tuple[SplitShare, ...]:
     """
     shares = []
     for notation in notations:
-        name, equals, fraction = notation.partition("=")
+        name, _, fraction = notation.partition("=")
         try:
-            if not equals:
-                raise ValueError
             shares.append(SplitShare(name=name, fraction=float(fraction)))
         except ValueError:
             raise UsageError(
@@ -188,7 +215,7 @@ def dataset_identity(
     """
     path = Path(os.path.abspath(dataset))  # noqa: PTH100 - links are not to be resolved
     folder = path.name
-    if _NAME_AND_VERSION.fullmatch(folder) and path.parent.name:
+    if _VERSION.fullmatch(folder) and path.parent.name:
         version, folder = version or folder, path.parent.name
     if name is None:
         plain = unicodedata.normalize("NFKD", folder).encode("ascii", "ignore").decode()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 from tfrtool.errors import WriteError
 from tfrtool.images.recipe import ImageRecipe
@@ -16,18 +19,8 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.names import ShardName
 from tfrtool.sources.items import Item, ItemReader, Source
 from tfrtool.writing.cuts import Cut
-from tfrtool.writing.scan.findings import Audit, ShardFindings
+from tfrtool.writing.scan.image_audit import Audit
 from tfrtool.writing.write_options import SplitShare, WriteOptions
-
-__all__ = [
-    "ShardResult",
-    "ShardTask",
-    "plan_digest",
-    "plan_shards",
-    "plan_unseen",
-    "splitter",
-    "with_fingerprint",
-]
 
 _FORMAT = 1
 """To be counted up when the same task is to give other bytes than before."""
@@ -35,7 +28,7 @@ _FORMAT = 1
 _UNSPLIT = (SplitShare(name="train", fraction=1.0),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ShardTask:
     """All that is needed to write one shard, wherever it is done; it can be pickled.
 
@@ -45,14 +38,12 @@ class ShardTask:
         compression: of that file.
         items: its records, in order.
         positions: theirs in the source, which has them in the order of their keys.
-        convert: the places in the shard of those whose bytes can't be kept as they are; None where
+        digests: of the bytes of each item, as they were when they were looked at; None where
             nobody has looked at any of them, and that is to be done on the way.
-        digests: of the bytes of each item, as they were when they were looked at.
-        labels: the number of each class.
+        convert: the places in the shard of those whose bytes can't be kept as they are.
+        labels: the number of each class, in order.
         reader: reads the items.
         recipe: how images are encoded.
-        fingerprint: a digest of everything that the shard's bytes depend on; empty where nobody
-            has looked at the items.
     """
 
     name: ShardName
@@ -60,26 +51,54 @@ class ShardTask:
     compression: Compression
     items: tuple[Item, ...]
     positions: Sequence[int]
-    convert: frozenset[int] | None
-    digests: Sequence[int]
+    digests: Sequence[int] | None
+    convert: frozenset[int]
     labels: Mapping[str, int]
     reader: ItemReader
     recipe: ImageRecipe
-    fingerprint: str
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all that the shard's bytes depend on, if its items have been looked at."""
+        if self.digests is None:
+            raise ValueError("what the images hold is not known")
+        digest = hashlib.blake2b(digest_size=16)
+        facts = (_FORMAT, self.compression.value, self.recipe, tuple(self.labels))
+        digest.update(repr(facts).encode("utf-8", "surrogateescape"))
+        for place, (item, content) in enumerate(zip(self.items, self.digests, strict=True)):
+            about = (item.key, item.label, content, place in self.convert)
+            digest.update(repr(about).encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
+
+    def seen(self, shard: Audit) -> ShardTask:
+        """Return the task as it would have been if its items had been looked at before."""
+        return replace(self, digests=shard.digests, convert=frozenset(shard.converted))
+
+    def result(self, *, bytes: int, payload_bytes: int, sha256: str) -> ShardResult:  # noqa: A002
+        """Return what became of the shard, all of whose records are written."""
+        labels = Counter(item.label for item in self.items)
+        return ShardResult(
+            name=self.name,
+            records=len(self.items),
+            bytes=bytes,
+            payload_bytes=payload_bytes,
+            sha256=sha256,
+            labels=dict(sorted(labels.items())),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardResult:
-    """What became of a shard.
+    """What became of a shard, or would become of it.
 
     Attributes:
         name: the shard's name.
         records: how many records it has.
         bytes: the file's size.
         payload_bytes: the payloads' size, without frames and before compression.
-        sha256: the file's digest, in hexadecimal.
+        sha256: the file's digest, in hexadecimal; empty where it is only planned.
         labels: how many records of each class.
-        findings: of the items, where the task said that they are to be looked at.
+        audit: what was found of the items, where the task said that they are to be looked at.
     """
 
     name: ShardName
@@ -88,16 +107,31 @@ class ShardResult:
     payload_bytes: int
     sha256: str
     labels: Mapping[str, int]
-    findings: ShardFindings | None = None
+    audit: Audit | None = None
+
+
+class BadImage(Exception):  # noqa: N818 - it never leaves this room
+    """An image that nobody had looked at before can't be written.
+
+    Attributes:
+        name: the name of its shard.
+        audit: what was found of the shard's items up to that one.
+    """
+
+    def __init__(self, name: ShardName, audit: Audit) -> None:
+        super().__init__(name, audit)
+        self.name = name
+        self.audit = audit
 
 
 def plan_shards(
     source: Source, audit: Audit, options: WriteOptions, directory: Path, cut: Cut
-) -> tuple[ShardTask, ...]:
+) -> list[ShardTask]:
     """Distribute the items that passed the audit over splits and shards.
 
     The plan depends on the keys, sizes and contents of the items, the options and the seed, and on
-    nothing else.
+    nothing else. Exact copies go where the one of them with the smallest key goes; but where the
+    source itself has splits, it is not contradicted.
 
     Args:
         source: where the items are from.
@@ -110,74 +144,39 @@ def plan_shards(
         WriteError: a split would get no image.
         UsageError: a split would get fewer images than shards.
     """
-    tasks = []
-    for task in _tasks(source, _by_split(source, audit, options), options, directory, cut):
-        convert = frozenset(
-            place for place, position in enumerate(task.positions) if position in audit.converted
-        )
-        digests = array("Q", (audit.digests[position] for position in task.positions))
-        looked_at = replace(task, convert=convert, digests=digests)
-        tasks.append(with_fingerprint(looked_at, digests, convert, source, options))
-    return tuple(tasks)
+    if source.splits:
+        by_split = _by_source(source, audit.good)
+    else:
+        shares = options.splits or _UNSPLIT
+        by_split = {share.name: [] for share in shares}
+        split_of = splitter(shares, options.seed)
+        for position in audit.good:
+            by_split[split_of(source.items[audit.leaders[position]].key)].append(position)
+    return _tasks(source, by_split, options, directory, cut, audit)
 
 
 def plan_unseen(
     source: Source, options: WriteOptions, directory: Path, cut: Cut
-) -> tuple[ShardTask, ...] | None:
+) -> list[ShardTask] | None:
     """Distribute all items over shards before anybody has looked at them.
 
     If all of them turn out to be good, it is the plan that `plan_shards` would have made. That is
-    not known where copies of images are to be kept out of different splits, or left out.
-
-    Returns:
-        Tasks to look at the items on the way; None where that won't do.
+    not known where copies of images are to be kept out of different splits, or left out; then
+    there is none.
 
     Raises:
         UsageError: a split would get fewer images than shards.
     """
-    if options.dedupe:
+    everything = list(range(len(source.items)))
+    if options.dedupe or (len(options.splits) > 1 and not source.splits):
         return None
-    if source.splits:
-        by_split = _by_source(source, range(len(source.items)))
-    elif len(shares := options.splits or _UNSPLIT) == 1:
-        by_split = {shares[0].name: list(range(len(source.items)))}
-    else:
-        return None
-    return tuple(_tasks(source, by_split, options, directory, cut))
-
-
-def with_fingerprint(
-    task: ShardTask,
-    digests: Sequence[int],
-    convert: Container[int],
-    source: Source,
-    options: WriteOptions,
-) -> ShardTask:
-    """Return a task with its fingerprint: what its bytes depend on, contents of images included.
-
-    Args:
-        task: without one.
-        digests: of its items.
-        convert: the places of those whose bytes are not kept.
-        source: where the items are from.
-        options: how they are written.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    facts = (_FORMAT, options.compression.value, options.recipe, source.labels)
-    digest.update(repr(facts).encode("utf-8", "surrogateescape"))
-    for place, (item, content) in enumerate(zip(task.items, digests, strict=True)):
-        about = (item.key, item.label, content, place in convert)
-        digest.update(repr(about).encode("utf-8", "surrogateescape"))
-    return replace(task, fingerprint=digest.hexdigest())
+    name = (options.splits or _UNSPLIT)[0].name
+    by_split = _by_source(source, everything) if source.splits else {name: everything}
+    return _tasks(source, by_split, options, directory, cut, None)
 
 
 def plan_digest(tasks: Iterable[ShardTask], version: str) -> str:
-    """Return a digest of all that a dataset's files depend on.
-
-    Args:
-        tasks: its shards, with their fingerprints, in any order.
-        version: the dataset's version.
-    """
+    """Return a digest of all that the files of a dataset of some version depend on."""
     facts = (version, sorted((str(task.name), task.fingerprint) for task in tasks))
     return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
 
@@ -188,54 +187,40 @@ def _tasks(
     options: WriteOptions,
     directory: Path,
     cut: Cut,
-) -> Iterator[ShardTask]:
-    """Yield tasks for the positions of items of each split, without any finding."""
-    items = source.items
+    audit: Audit | None,
+) -> list[ShardTask]:
+    """Return tasks for the positions of items of each split."""
+    items, tasks = source.items, []
     numbers = {label: number for number, label in enumerate(source.labels)}
+    order: Callable[[str], Any] = _hasher("order", options.seed) if options.shuffle else str
+    converted = audit.converted if audit is not None else {}
     for split, members in by_split.items():
         if not members:
             raise WriteError(
                 f"split {split!r} would get none of the images",
                 hint="give it a larger fraction, or another seed",
             )
-        if options.shuffle:
-            order = _hasher("order", options.seed)
-            members.sort(key=lambda position: order(items[position].key))
-        else:
-            members.sort(key=lambda position: items[position].key)
+        members.sort(key=lambda position: order(items[position].key))
         bounds = cut(split, members)
         for index, (start, end) in enumerate(pairwise(bounds)):
             name = ShardName(dataset=options.name, split=split, index=index, count=len(bounds) - 1)
-            yield ShardTask(
+            positions = array("Q", members[start:end])
+            digests = array("Q", map(audit.digests.__getitem__, positions)) if audit else None
+            places = (place for place, at in enumerate(positions) if at in converted)
+            task = ShardTask(
                 name=name,
                 path=directory / str(name),
                 compression=options.compression,
-                items=tuple(items[position] for position in members[start:end]),
-                positions=array("Q", members[start:end]),
-                convert=None,
-                digests=(),
+                items=tuple(map(items.__getitem__, positions)),
+                positions=positions,
+                digests=digests,
+                convert=frozenset(places),
                 labels=numbers,
                 reader=source.reader,
                 recipe=options.recipe,
-                fingerprint="",
             )
-
-
-def _by_split(source: Source, audit: Audit, options: WriteOptions) -> dict[str, list[int]]:
-    """Return the positions of the items of each split.
-
-    Exact copies go where the one of them with the smallest key goes. Where the source itself has
-    splits, it is not contradicted.
-    """
-    if source.splits:
-        return _by_source(source, audit.good)
-    shares = options.splits or _UNSPLIT
-    by_split: dict[str, list[int]] = {share.name: [] for share in shares}
-    split_of = splitter(shares, options.seed)
-    for position in audit.good:
-        leader = source.items[audit.leaders[position]]
-        by_split[split_of(leader.key)].append(position)
-    return by_split
+            tasks.append(task)
+    return tasks
 
 
 def _by_source(source: Source, positions: Iterable[int]) -> dict[str, list[int]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,17 +11,13 @@ from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, note, warn
 from tfrtool.cli.parameters import FOLDER, INPUT, OUTPUT, RESIZE, SIZE
+from tfrtool.cli.progress import Bars
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import UsageError, printable
 from tfrtool.records.compression import Compression
 
 if TYPE_CHECKING:
-    from tfrtool.images.recipe import ImageRecipe
-    from tfrtool.writing.write import Progress
-    from tfrtool.writing.write_options import Existing, WriteOptions
-    from tfrtool.writing.write_report import PlanReport, WriteReport
-
-__all__ = ["write_command"]
+    from tfrtool.writing.write_report import WriteReport
 
 _SHOWN = 5
 """Classes that a warning names."""
@@ -130,36 +126,20 @@ _SHOWN = 5
     help="Turn images upright as their EXIF orientation says.",
 )
 @click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Threads; the cores.")
-@click.option("--resume", is_flag=True, help="Go on with an interrupted write.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted write.")
 @click.option("--overwrite", is_flag=True, help="Replace what tfrtool wrote to DATASET before.")
 @click.option("--dry-run", is_flag=True, help="Check the images and show the plan; write nothing.")
 @json_option
 @debug_option
 def write_command(
-    source: str,
-    dataset: str,
-    name: str | None,
-    version: str | None,
-    label_from: str,
-    root: Path | None,
     splits: tuple[str, ...],
-    shards: int | None,
-    shard_size: int,
-    seed: int,
     no_shuffle: bool,
-    compression: str,
-    check: str,
-    on_bad: str,
-    dedupe: bool,
-    encode: str,
     resize: tuple[int, ...] | None,
-    quality: int,
-    orient: bool,
-    workers: int | None,
     resume: bool,
     overwrite: bool,
     dry_run: bool,
     as_json: bool,
+    **words: Any,
 ) -> Outcome:
     """Write images and labels to sharded TFRecords.
 
@@ -169,108 +149,48 @@ def write_command(
     TFDS dataset, and write_report.json, which tells what became of every image. Exit code 3 means
     that some were left out.
     """
-    from tfrtool.cli.render.write_text import shared_text, write_page
-    from tfrtool.sources.open_source import LabelFrom
-    from tfrtool.writing.write_options import WriteOptions, dataset_identity, parse_splits
-    from tfrtool.writing.write_report import WriteReport
+    from tfrtool.cli.render.write_text import write_page
+    from tfrtool.writing.write import plan_dataset, write_dataset
+    from tfrtool.writing.write_options import options_of, parse_splits
 
-    name, version = dataset_identity(Path(dataset), name, version)
-    options = WriteOptions(
-        source=source,
-        dataset=Path(dataset),
-        name=name,
-        version=version,
-        label_from=LabelFrom(label_from),
-        root=root,
-        splits=parse_splits(splits),
-        shards=shards,
-        shard_bytes=shard_size,
-        seed=seed,
+    if resume and overwrite:
+        raise UsageError("--resume and --overwrite exclude each other")
+    options = options_of(
+        splits=None,
         shuffle=not no_shuffle,
-        compression=Compression(compression),
-        skip_bad=on_bad == "skip",
-        dedupe=dedupe,
-        recipe=_recipe(check, encode, resize, quality, orient),
-        existing=_existing(resume, overwrite),
-        **({} if workers is None else {"workers": workers}),
+        resize=resize[0] if resize and len(resize) == 1 else resize,  # type: ignore[arg-type]
+        existing="resume" if resume else "overwrite" if overwrite else "refuse",
+        **words,
     )
+    options = replace(options, splits=parse_splits(splits))
     if options.compression is not Compression.NONE:
-        warn(f"TFDS can't read {compression} shards; tf.data and tfrtool can")
-    report = _run(options, dry_run)
+        warn(f"TFDS can't read {options.compression.value} shards; tf.data and tfrtool can")
+    with Bars() as bars:
+        run = plan_dataset if dry_run else write_dataset
+        report = run(options, bars, starting=starting_tensorflow)
     if as_json:
         emit_json(report.to_json())
     else:
         emit_page(write_page(report))
+    _warn_of(report)
+    return Outcome.DAMAGE if report.rejected and not report.complete else Outcome.FINE
+
+
+def _warn_of(report: WriteReport) -> None:
+    from tfrtool.cli.render.write_text import shared_text
+
     for notice in report.notices:
         note(notice)
     if report.across_splits:
         count = human_count(len(report.across_splits), "image")
         shown = shared_text(report.across_splits[0])
         warn(f"in more than one split: {count}, such as {shown}; --dedupe leaves copies out")
-    for split, labels in report.labels.items():
-        absent = [printable(label) for label, count in labels.items() if not count]
-        if len(labels) - len(absent) == 1:
-            warn(f"split {split!r} has one class only; a classifier needs two")
+    for split in report.splits:
+        absent = [printable(label) for label, count in split.labels.items() if not count]
+        if len(split.labels) - len(absent) == 1:
+            warn(f"split {split.name!r} has one class only; a classifier needs two")
         elif absent:
             more = f" and {len(absent) - _SHOWN:,} more" if len(absent) > _SHOWN else ""
-            warn(f"split {split!r} has no image of {', '.join(absent[:_SHOWN])}{more}")
-    if isinstance(report, WriteReport):
-        for message in report.warnings:
-            warn(message)
-        if report.complete:
-            return Outcome.FINE
-    return Outcome.DAMAGE if report.rejected else Outcome.FINE
-
-
-def _recipe(
-    check: str, encode: str, resize: tuple[int, ...] | None, quality: int, orient: bool
-) -> ImageRecipe:
-    from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
-
-    size = None
-    if resize is not None:
-        exact = len(resize) == 2
-        size = Resize(width=resize[0], height=resize[1]) if exact else Resize(shorter=resize[0])
-    return ImageRecipe(
-        check=Check(check), encode=Encode(encode), resize=size, quality=quality, orient=orient
-    )
-
-
-def _existing(resume: bool, overwrite: bool) -> Existing:
-    from tfrtool.writing.write_options import Existing
-
-    if resume and overwrite:
-        raise UsageError("--resume and --overwrite exclude each other")
-    if resume:
-        return Existing.RESUME
-    return Existing.OVERWRITE if overwrite else Existing.REFUSE
-
-
-def _run(options: WriteOptions, dry_run: bool) -> WriteReport | PlanReport:
-    from tfrtool.cli.output import human_bytes
-    from tfrtool.cli.progress import Bars
-    from tfrtool.writing.write import plan_dataset, write_dataset
-
-    with Bars(unit="img") as bars:
-
-        def show(progress: Progress) -> None:
-            note = human_bytes(progress.bytes)
-            bars.show(progress.phase, progress.done, progress.total, note)
-
-        if dry_run:
-            return plan_dataset(options, show, before_preparing=_start_devices)
-        return write_dataset(
-            options, show, before_writing=_start_tensorflow, before_preparing=_start_devices
-        )
-
-
-def _start_devices() -> None:
-    with starting_tensorflow():
-        from tfrtool.sources.tfds.tfds_download import start_devices
-
-        start_devices()
-
-
-def _start_tensorflow() -> None:
-    with starting_tensorflow():
-        from tfrtool.writing import record_sink  # noqa: F401
+            warn(f"split {split.name!r} has no image of {', '.join(absent[:_SHOWN])}{more}")
+    for message in report.warnings:
+        warn(message)

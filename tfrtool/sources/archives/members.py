@@ -15,8 +15,6 @@ from tfrtool.sources.items import Item, ItemReader, LeftOut, Place
 from tfrtool.storage.limits import unpacked_limit
 from tfrtool.storage.opening import open_descriptor
 
-__all__ = ["UNPACK_HINT", "Members", "PartReader", "Stamp", "opened", "read_at", "stamp_of"]
-
 UNPACK_HINT = "if you trust it, unpack it yourself, and write from the folder"
 
 _MOST_LINKS = 40

@@ -25,8 +25,6 @@ from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem
 from tfrtool.storage.limits import MAX_DEFLATE_RATIO, unpacked_limit
 from tfrtool.storage.opening import open_regular
 
-__all__ = ["SPOOL", "list_tar", "peek", "starts_tar"]
-
 SPOOL = "unpacked-images"
 """The file that holds the images of a compressed archive, one behind the other."""
 

@@ -12,8 +12,6 @@ from typing import Protocol
 
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES
 
-__all__ = ["TarDamageError", "TarFile", "read_headers"]
-
 _BLOCK = tarfile.BLOCKSIZE
 
 _PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)

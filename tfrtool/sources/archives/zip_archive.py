@@ -25,8 +25,6 @@ from tfrtool.sources.items import DamagedItemError, Item
 from tfrtool.storage.limits import MAX_LZMA_MEMORY, MAX_PATH_LENGTH, MAX_ZIP_DIRECTORY_BYTES
 from tfrtool.storage.opening import open_descriptor
 
-__all__ = ["ZipReader", "list_zip"]
-
 _END = b"PK\x05\x06"
 _END_SIZE = 22
 _LONGEST_COMMENT = 0xFFFF

@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 from tfrtool.errors import SourceError, printable
 
-__all__ = ["check_classes", "check_masks"]
-
 _SPLIT = "(?:train(?:ing)?|val(?:id(?:ation)?)?|dev|eval|test(?:ing)?|unlabell?ed)"
 _MARKS = (
     "(?:masks?|labels?|annot(?:ation)?s?|trimaps?|segmentations?|segmentation(?:class|object)"

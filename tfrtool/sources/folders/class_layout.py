@@ -24,8 +24,6 @@ from tfrtool.sources.folders.listing import (
 )
 from tfrtool.sources.items import Item, LeftOut, Source
 
-__all__ = ["LabelFrom", "arrange"]
-
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
 _SEPARATED = re.compile(r"[._-]")
 

@@ -10,8 +10,6 @@ from tfrtool.sources.items import Item
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.opening import open_descriptor
 
-__all__ = ["FolderReader", "read_file"]
-
 
 @dataclass(frozen=True, slots=True)
 class FolderReader:

@@ -9,18 +9,6 @@ from typing import NamedTuple
 from tfrtool.sources.items import ItemReader, LeftOut, Place
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 
-__all__ = [
-    "IMAGE_SUFFIXES",
-    "SPLIT_NAMES",
-    "SPLIT_ORDER",
-    "Entry",
-    "Listing",
-    "common_start",
-    "is_clutter",
-    "is_image_name",
-    "size_problem",
-]
-
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"}
     | {".avif", ".pgm", ".ppm"}

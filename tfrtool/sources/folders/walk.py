@@ -14,8 +14,6 @@ from tfrtool.sources.folders.folder_reader import FolderReader
 from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, is_image_name
 from tfrtool.sources.items import LeftOut
 
-__all__ = ["file_entry", "is_pattern", "list_directory", "list_matches"]
-
 _MOST_VISITS = 100
 """Ways to one folder, through links. Folders that link to each other have endlessly many in
 practice (a dozen of them: millions), folders that people make have a few."""

@@ -22,8 +22,6 @@ from tfrtool.sources.tables.table_columns import (
 )
 from tfrtool.storage.limits import MAX_ROW_BYTES
 
-__all__ = ["read_csv"]
-
 _DELIMITERS = ",;\t"
 _QUOTES = "perhaps a quotation mark lacks the one that ends it"
 

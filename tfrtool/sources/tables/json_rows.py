@@ -11,8 +11,6 @@ from tfrtool.errors import SourceError
 from tfrtool.sources.tables.table_columns import Row, find_columns, needed_columns
 from tfrtool.storage.limits import MAX_ROW_BYTES
 
-__all__ = ["read_json_lines"]
-
 _MOST_PIECES = 1024
 """Times `MAX_ROW_BYTES` that a line may have to be passed over: a sparse file has no end."""
 

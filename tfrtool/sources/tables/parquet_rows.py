@@ -15,8 +15,6 @@ from tfrtool.errors import SourceError
 from tfrtool.sources.tables.table_columns import Row, needed_columns
 from tfrtool.storage.limits import MAX_ROW_BYTES
 
-__all__ = ["read_parquet"]
-
 _BATCH = 1024
 """Rows that are held at a time."""
 

@@ -9,17 +9,6 @@ from typing import NamedTuple
 
 from tfrtool.errors import SourceError, printable
 
-__all__ = [
-    "TEXT_SHOWN",
-    "Places",
-    "Row",
-    "check_no_boxes",
-    "find_columns",
-    "needed_columns",
-    "no_columns",
-    "quoted",
-]
-
 # TensorFlow Recorder and AutoML; torchvision's, Keras' and Hugging Face's tables; Kaggle's.
 _PATHS = ("path", "image_path", "filepath", "file_path", "image_uri", "uri", "image")
 _FILES = ("file_name", "filename", "file")

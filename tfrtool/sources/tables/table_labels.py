@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-__all__ = ["number_notice", "refused_label", "sort_labels"]
-
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(
     r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf", re.IGNORECASE

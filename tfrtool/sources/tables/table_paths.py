@@ -15,8 +15,6 @@ from tfrtool.sources.folders.listing import common_start
 from tfrtool.sources.tables.table_columns import Row
 from tfrtool.storage.limits import MAX_PATH_LENGTH
 
-__all__ = ["Bounds", "OutsideError", "RefusedRowError", "find_reader", "plain_path", "spellings"]
-
 _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _MOST_FOLDERS = 32
 """Leading folders that are tried without; tables are moved with their images, not deep trees."""

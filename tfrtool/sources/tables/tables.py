@@ -31,8 +31,6 @@ from tfrtool.sources.tables.table_paths import (
 from tfrtool.storage.limits import MAX_PATH_LENGTH
 from tfrtool.storage.opening import open_regular
 
-__all__ = ["read_table"]
-
 _PARQUET = b"PAR1"
 """What a table in Parquet starts with."""
 

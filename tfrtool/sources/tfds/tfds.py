@@ -6,17 +6,16 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Feature
 from tfrtool.sources.folders.listing import size_problem
-from tfrtool.sources.items import Item, LeftOut, Source
+from tfrtool.sources.items import Item, LeftOut, Source, Starting
 from tfrtool.sources.tfds.tfds_download import missing_hosts, quiet_tfds
 from tfrtool.sources.tfds.tfds_records import TfdsReader, TfdsShard, read_examples, single_value
-
-__all__ = ["read_tfds"]
 
 _NOTATION = re.compile(r"[a-zA-Z]\w*(/[\w.+-]+)?(:[0-9*]+\.[0-9*]+\.[0-9*]+)?", re.ASCII)
 
@@ -42,7 +41,7 @@ class _Dataset(NamedTuple):
     classes: tuple[str, ...]
 
 
-def read_tfds(notation: str, before_preparing: Callable[[], None] = lambda: None) -> Source:
+def read_tfds(notation: str, starting: Starting = nullcontext) -> Source:
     """List the images of a dataset of TFDS, which downloads and prepares it if need be.
 
     Every record is read once, and both of its CRCs are checked. Classes keep TFDS' numbers. Splits
@@ -51,7 +50,7 @@ def read_tfds(notation: str, before_preparing: Callable[[], None] = lambda: None
 
     Args:
         notation: ``NAME``, ``NAME/CONFIG``, ``NAME:VERSION`` or ``NAME/CONFIG:VERSION``.
-        before_preparing: called when TFDS is about to prepare it, which loads TensorFlow.
+        starting: gives the context in which TensorFlow is loaded where TFDS prepares it.
 
     Raises:
         UsageError: the notation is none of these.
@@ -64,7 +63,7 @@ def read_tfds(notation: str, before_preparing: Callable[[], None] = lambda: None
             expected="tfds:NAME[/CONFIG][:VERSION], such as tfds:cats_vs_dogs",
             found=repr(notation),
         )
-    dataset = _describe(_prepared(notation, before_preparing))
+    dataset = _describe(_prepared(notation, starting))
     items, rejected = _listed_by_name(dataset) or _listed(dataset, _numbered_keys(dataset))
     if not items:
         raise SourceError("holds no labelled images", path=dataset.directory)
@@ -83,7 +82,7 @@ def read_tfds(notation: str, before_preparing: Callable[[], None] = lambda: None
     )
 
 
-def _prepared(notation: str, before_preparing: Callable[[], None]) -> Any:
+def _prepared(notation: str, starting: Starting) -> Any:
     """Return the builder of a dataset that is on disk, and prepare it first if it isn't."""
     try:
         import tensorflow_datasets as tfds
@@ -103,7 +102,10 @@ def _prepared(notation: str, before_preparing: Callable[[], None]) -> Any:
             found=hosts,
             hint="TFDS_DATA_DIR names another place where it is prepared",
         )
-    before_preparing()
+    with starting():
+        import tensorflow as tf
+
+        tf.config.list_logical_devices()  # TFDS looks for them when it encodes the first image
     try:
         with quiet_tfds(tfds):
             builder.download_and_prepare()

@@ -19,8 +19,6 @@ from urllib.request import getproxies, proxy_bypass
 from tfrtool.errors import os_reason
 from tfrtool.storage.opening import read_bounded
 
-__all__ = ["missing_hosts", "quiet_tfds", "start_devices"]
-
 _PATIENCE = 5.0
 """Seconds for a host to answer; TFDS itself tries for three minutes, and behind a firewall that
 answers nothing for half an hour."""
@@ -89,13 +87,6 @@ def _address(url: str) -> tuple[str, int] | None:
     except ValueError:  # no URL
         return None
     return (parts.hostname, port) if parts.hostname and port else None
-
-
-def start_devices() -> None:
-    """Load TensorFlow and look for devices, which TFDS does when it encodes the first image."""
-    import tensorflow as tf
-
-    tf.config.list_logical_devices()
 
 
 @contextlib.contextmanager

@@ -16,8 +16,6 @@ from tfrtool.records.reader import read_records
 from tfrtool.sources.items import Item
 from tfrtool.storage.opening import open_regular
 
-__all__ = ["TfdsReader", "TfdsShard", "read_examples", "single_value"]
-
 _ANEW = "prepare the dataset anew"
 
 

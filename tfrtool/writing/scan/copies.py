@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from tfrtool.sources.items import Source
-from tfrtool.writing.scan.findings import Audit, read_item
-
-__all__ = ["Shared", "shared_images", "without_copies"]
+from tfrtool.writing.scan.image_audit import Audit, read_item
 
 Shared = Mapping[str, tuple[str, ...]]
 """The keys of an image's copies, by the splits that they are in."""
@@ -22,13 +19,13 @@ def shared_images(source: Source, audit: Audit) -> tuple[Shared, ...]:
     """
     shared: list[Shared] = []
     for group in _groups(source, audit) if source.splits else ():
-        splits: dict[str, tuple[str, ...]] = {}
-        for item in (source.items[position] for position in group):
-            split = item.split or source.splits[0]
-            splits[split] = (*splits.get(split, ()), item.key)
-        if len(splits) > 1:
-            shared.append({split: splits[split] for split in source.splits if split in splits})
-    return tuple(shared)
+        items = [source.items[position] for position in group]
+        splits = {
+            split: tuple(item.key for item in items if item.split == split)
+            for split in source.splits
+        }
+        shared.append({split: keys for split, keys in splits.items() if keys})
+    return tuple(splits for splits in shared if len(splits) > 1)
 
 
 def without_copies(source: Source, audit: Audit) -> Audit:
@@ -38,21 +35,15 @@ def without_copies(source: Source, audit: Audit) -> Audit:
     and has the smallest key there.
     """
     rank = {split: number for number, split in enumerate(source.splits)}
-    problems = dict(audit.problems)
+    copies = {}
     for group in _groups(source, audit):
         kept = min(group, key=lambda position: rank.get(source.items[position].split or "", 0))
         item = source.items[kept]
         for position in group:
             if position != kept:
                 other = "" if source.items[position].label == item.label else ", of another class"
-                problems[position] = f"an exact copy of {item.key}{other}"
-    return replace(
-        audit,
-        good=[position for position in audit.good if position not in problems],
-        problems=dict(sorted(problems.items())),
-        converted={at: what for at, what in audit.converted.items() if at not in problems},
-        leaders=range(len(audit.leaders)),
-    )
+                copies[position] = f"an exact copy of {item.key}{other}"
+    return audit.without(copies)
 
 
 def _groups(source: Source, audit: Audit) -> Iterator[list[int]]:

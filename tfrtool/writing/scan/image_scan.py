@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import chain
 from typing import TypeVar
 
 from tfrtool.engines.threads import Tally, run_in_order
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.sources.items import Source
-from tfrtool.writing.scan.findings import Audit, Finding, Findings, examine
-
-__all__ = ["audit_source", "mostly_waits"]
+from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.writing.scan.image_audit import Audit, Verdict, examine
 
 Result = TypeVar("Result")
 
@@ -28,48 +26,36 @@ _CHUNK = 32
 
 
 def audit_source(
-    source: Source,
-    recipe: ImageRecipe,
-    workers: int,
-    on_progress: Callable[[int, int], None] = lambda _done, _bytes: None,
-    findings: Findings | None = None,
-) -> Audit:
-    """Look at every image of a source, on several cores.
+    source: Source, recipe: ImageRecipe, workers: int, on_progress: OnProgress, audit: Audit
+) -> None:
+    """Look at every image of a source that an audit has not, on several cores.
 
     Pillow lets go of the interpreter while it decodes, and so does reading.
-
-    Args:
-        source: the items and their reader.
-        recipe: what makes an image bad, and how it is to be encoded.
-        workers: how many threads.
-        on_progress: called now and then with the images and bytes so far.
-        findings: of items that have been looked at already, and are not again.
     """
-    tally = Tally(on_progress)
     items, reader = source.items, source.reader
-    findings = Findings(items) if findings is None else findings
+    tally = Tally(
+        lambda done: on_progress(
+            Progress(what="checking", done=done, total=len(items), unit="images")
+        )
+    )
 
-    def audit(start: int) -> list[tuple[int, Finding]]:
+    def look(start: int) -> list[tuple[int, Verdict]]:
         found = []
         for position in range(start, min(start + _CHUNK, len(items))):
-            if findings.unknown[position]:
+            if audit.unknown[position]:
                 found.append((position, examine(reader, items[position], recipe)[1]))
-            tally.count(1, items[position].bytes)
+            tally.count(1)
         return found
 
     with quiet_pillow():
-        decodes = recipe.always or recipe.check is Check.DECODE
-        first, waits = mostly_waits(lambda: audit(0))
-        rest = run_in_order(
-            audit,
-            range(_CHUNK, len(items), _CHUNK),
-            workers if decodes or waits else 1,  # the interpreter does one thing at a time
-            tally,
-        )
-        for position, finding in chain(first, chain.from_iterable(rest)):
-            findings.add(position, finding)
+        first, waits = mostly_waits(lambda: look(0))
+        if not (waits or recipe.always or recipe.check is Check.DECODE):
+            workers = 1  # the interpreter does one thing at a time
+        rest = run_in_order(look, range(_CHUNK, len(items), _CHUNK), workers, tally)
+        for found in (first, *rest):
+            for position, verdict in found:
+                audit.add(position, verdict)
     tally.finish()
-    return findings.audit()
 
 
 def mostly_waits(work: Callable[[], Result]) -> tuple[Result, bool]:

@@ -25,11 +25,9 @@ from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.sources.folders.listing import IMAGE_SUFFIXES
 from tfrtool.sources.items import Item, ItemReader, Source
 from tfrtool.storage.opening import open_regular
-from tfrtool.writing.scan.findings import examine
+from tfrtool.writing.scan.image_audit import examine
 from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import ShardTask
-
-__all__ = ["RecordSizes", "measure", "record_sizes"]
 
 _NAMES = ("image", "image/filename", "label", "image/height", "image/width", "image/channels")
 
@@ -69,12 +67,7 @@ class RecordSizes:
 
 
 def record_sizes(source: Source, options: WriteOptions) -> RecordSizes:
-    """Tell the sizes of records before they are written.
-
-    Raises:
-        WriteError: an image that is tried is gone, or was changed.
-        SourceError: likewise.
-    """
+    """Tell the sizes of records before they are written; some images are tried."""
     recipe, items = options.recipe, source.items
     sides = (_SIDE, _SIDE, 3) if recipe.encode is Encode.RAW else ()
     known = False
@@ -125,10 +118,10 @@ def _try(items: Iterable[Item], reader: ItemReader, options: WriteOptions) -> li
     """Do with some images what writing will do; bad ones are left out."""
 
     def attempt(item: Item) -> _Trial | None:
-        data, finding = examine(reader, item, options.recipe)
-        if finding.problem is not None:
+        data, verdict = examine(reader, item, options.recipe)
+        if verdict.problem is not None:
             return None
-        if options.recipe.always or finding.conversion is not None:
+        if options.recipe.always or verdict.conversion is not None:
             try:
                 data = render_image(data, options.recipe).data
             except Exception:  # noqa: BLE001 - codecs raise anything; the write will say what
@@ -137,7 +130,7 @@ def _try(items: Iterable[Item], reader: ItemReader, options: WriteOptions) -> li
         return item.bytes, len(data), len(zlib.compress(data)) if packs else len(data)
 
     with quiet_pillow():
-        results = run_in_order(attempt, items, options.workers, Tally(lambda *_: None))
+        results = run_in_order(attempt, items, options.workers, Tally(lambda _: None))
         return [trial for trial in results if trial is not None]
 
 
@@ -161,12 +154,9 @@ def _estimator(trials: Sequence[_Trial], *, always: bool) -> Callable[[int], int
 
 
 def _record_size(image: int, key: str, numbers: Iterable[int]) -> int:
-    """Return the size of a record as `encode_item` makes it, with its frame.
+    """Return the size of a record of an image of so many bytes, with its frame.
 
-    Args:
-        image: how many bytes the image has.
-        key: its name.
-        numbers: the label; for raw pixels height, width and channels, too.
+    Numbers are the label, and for raw pixels height, width and channels.
     """
     values = [image, len(key.encode("utf-8", "surrogateescape")), *map(_varint, numbers)]
     return FRAME_SIZE + _field(
@@ -188,10 +178,6 @@ def _varint(number: int) -> int:
 
 def measure(tasks: Iterable[ShardTask], items: int) -> array[int]:
     """Return the sizes of the records of shards that are whole, by the positions of their items.
-
-    Args:
-        tasks: what was written.
-        items: how many the source has.
 
     Raises:
         WriteError: a shard can't be read.

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
-from collections import Counter
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import tensorflow as tf
+
 from tfrtool.errors import WriteError
+from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.storage.appearing import move, temporary_name
 from tfrtool.storage.opening import open_descriptor
-from tfrtool.writing.record_sink import RecordSink
 from tfrtool.writing.records import Prepared, batches, prepare
-from tfrtool.writing.scan.findings import BadImage, ShardFindings
-from tfrtool.writing.write_plan import ShardResult, ShardTask
+from tfrtool.writing.scan.image_audit import Audit
+from tfrtool.writing.write_plan import BadImage, ShardResult, ShardTask
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["UnfinishedShard", "write_shard"]
-
-OnRecords = Callable[[int, int], None]
+_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
 
 
-def write_shard(
-    task: ShardTask, on_records: OnRecords = lambda _records, _bytes: None
-) -> ShardResult:
+def write_shard(task: ShardTask, on_records: Callable[[int], None] = lambda _: None) -> ShardResult:
     """Write the shard of a task, bring it to the disk, and read it back.
 
     The same task gives the same bytes, in any thread, process or machine. The file has a temporary
@@ -36,26 +36,29 @@ def write_shard(
 
     Args:
         task: what to write, and where.
-        on_records: called after some records with their number and their size in bytes; what it
-            raises ends the work.
+        on_records: called after some records with their number; what it raises ends the work.
 
     Raises:
         WriteError: an image can't be read any more, the shard can't be written, or it does not
             read back as it was written.
         BadImage: the task's items are to be looked at on the way, and one can't be written.
     """
-    shard = UnfinishedShard(task)
+    shard = ShardWriter(task)
     try:
         for places in batches(task):
-            shard.add(prepare(task, places), on_records)
+            shard.add(prepare(task, places))
+            on_records(len(places))
     except BaseException:
         shard.abandon()
         raise
     return shard.finish()
 
 
-class UnfinishedShard:
+class ShardWriter:
     """A shard that grows, under a temporary name.
+
+    TFRecordWriter closes its file properly whatever happens, and so leaves a valid shard that is
+    too short where an exception ended the work.
 
     Attributes:
         task: what is written.
@@ -65,37 +68,36 @@ class UnfinishedShard:
         self.task = task
         # TFRecordWriter would follow a link, and so the name is one that nobody can guess.
         self._temporary = temporary_name(task.path)
-        self._sink = RecordSink(self._temporary, task.compression, shown=task.path)
-        self._records = 0
         self._payload_bytes = 0
-        self._labels: Counter[str] = Counter()
-        self._findings = ShardFindings()
+        self._audit = Audit(len(task.items))
+        self._records = 0
+        with self._writing():
+            self._writer = tf.io.TFRecordWriter(
+                os.fspath(self._temporary), _TYPES[task.compression]
+            )
 
-    def add(self, prepared: Sequence[Prepared], on_records: OnRecords) -> None:
+    def add(self, prepared: Sequence[Prepared]) -> None:
         """Write the records of the next items.
 
         Raises:
             WriteError: the disk is full, or fails otherwise.
             BadImage: one of them has none.
         """
-        payloads = []
-        for payload, finding in prepared:
-            if finding is not None:
-                self._findings.add(finding)
-            if payload is None:
-                raise BadImage(self.task.name, self._findings)
-            payloads.append(payload)
-        self._sink.write(payloads)
-        end = self._records + len(payloads)
-        self._labels.update(item.label for item in self.task.items[self._records : end])
-        size = sum(map(len, payloads))
-        self._records = end
-        self._payload_bytes += size
-        on_records(len(payloads), size)
+        with self._writing():
+            for payload, verdict in prepared:
+                if verdict is not None:
+                    self._audit.add(self._records, verdict)
+                if payload is None:
+                    raise BadImage(self.task.name, self._audit)
+                self._writer.write(payload)
+                self._records += 1
+                self._payload_bytes += len(payload)
 
     def abandon(self) -> None:
-        """Take the file away."""
-        self._sink.abandon()
+        """Close the file and take it away; the error that led here says more than any from this."""
+        with contextlib.suppress(tf.errors.OpError, OSError):
+            self._writer.close()
+        self._temporary.unlink(missing_ok=True)
 
     def finish(self) -> ShardResult:
         """Bring the file to the disk, read it back, and give it its name.
@@ -106,26 +108,20 @@ class UnfinishedShard:
         Raises:
             WriteError: the file is not what was written.
         """
-        temporary = self._temporary
         try:
-            self._sink.close()
-            sha256, size = self._read_back()
-            move(temporary, self.task.path)
+            with self._writing():
+                self._writer.close()
+                with io.FileIO(open_descriptor(self._temporary, follow=False)) as file:
+                    os.fsync(file.fileno())
+            result = self._read_back()
+            move(self._temporary, self.task.path)
         except BaseException:
-            temporary.unlink(missing_ok=True)
+            self._temporary.unlink(missing_ok=True)
             raise
-        return ShardResult(
-            name=self.task.name,
-            records=self._records,
-            bytes=size,
-            payload_bytes=self._payload_bytes,
-            sha256=sha256,
-            labels=dict(sorted(self._labels.items())),
-            findings=self._findings if self.task.convert is None else None,
-        )
+        return replace(result, audit=self._audit if self.task.digests is None else None)
 
-    def _read_back(self) -> tuple[str, int]:
-        """Return digest and size of the file; a full disk may cut one without any error."""
+    def _read_back(self) -> ShardResult:
+        """Read the file; a full disk may cut one without any error."""
         found = size = 0
         with io.FileIO(open_descriptor(self._temporary, follow=False)) as file:
             digested = _Digested(file)
@@ -139,23 +135,31 @@ class UnfinishedShard:
                     )
                 found += 1
                 size += len(item.payload)
-        if (found, size) != (self._records, self._payload_bytes):
+        if (found, size) != (len(self.task.items), self._payload_bytes):
             raise WriteError(
                 "does not read back",
                 path=self.task.path,
-                expected=f"{self._records} records of {self._payload_bytes} bytes",
+                expected=f"{len(self.task.items)} records of {self._payload_bytes} bytes",
                 found=f"{found} records of {size} bytes",
             )
-        return digested.sha256.hexdigest(), digested.size
+        return self.task.result(
+            bytes=digested.size, payload_bytes=size, sha256=digested.sha256.hexdigest()
+        )
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Raise what TensorFlow says as an error of ours, which names the file as it is shown."""
+        try:
+            yield
+        except (tf.errors.OpError, OSError) as error:
+            reason = getattr(error, "message", None) or str(error)
+            raise WriteError(
+                f"can't be written: {reason.rpartition('; ')[2]}", path=self.task.path
+            ) from error
 
 
 class _Digested(io.RawIOBase):
-    """A file whose bytes are digested as they are read, in one pass over them.
-
-    Attributes:
-        sha256: the digest of all bytes so far.
-        size: how many they are.
-    """
+    """A file whose bytes are digested and counted as they are read, in one pass over them."""
 
     def __init__(self, file: io.FileIO) -> None:
         super().__init__()
