@@ -176,6 +176,8 @@ def read_dataset_info(directory: Path) -> DatasetInfo | None:
         image, label = (None if key is None else text_of(key) for key in keys)
         splits = _list(data.get("splits", []))
         lengths = [_list(split.get("shardLengths", [])) for split in splits]
+        if len({split["name"] for split in splits}) < len(splits):
+            raise ValueError("two splits have the same name")
         shards = len(splits) + sum(map(len, lengths))
         if shards > MAX_SHARDS:
             raise ValueError(f"it has {shards:,} shards, and at most {MAX_SHARDS:,} are read")
