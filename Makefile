@@ -1,5 +1,6 @@
 # make demo   the tool at work, from photographs to a trained model
 # make test   everything that must hold before a change goes in
+# make test-fast   of the tests those that need no TensorFlow and are quick
 # make docs   the documentation, as a site in site/
 # make fuzz   ten minutes of coverage-guided fuzzing; FUZZ_SECONDS=60 is one
 # They set up .venv first, if it isn't there.
@@ -12,7 +13,7 @@ READY_TO_FUZZ := $(VENV)/.ready-to-fuzz
 READY_FOR_DOCS := $(VENV)/.ready-for-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench docs pictures fuzz fixtures clean
+.PHONY: help demo test test-fast check format bench docs pictures fuzz fixtures clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -32,6 +33,9 @@ demo: $(READY)
 
 test: check
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope
+
+test-fast: $(READY)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m "not tf and not slow"
 
 check: $(READY)
 	$(BIN)/ruff format --check .

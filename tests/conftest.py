@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,33 @@ SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 """Files that other software wrote; they stand beside the repository, not in it."""
 
 MakeShard = Callable[..., Path]
+
+_WHOLE_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.tf\b", re.MULTILINE)
+
+
+def _without_tensorflow(config: pytest.Config) -> bool:
+    return "not tf" in str(config.getoption("markexpr"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep TensorFlow out where its tests are left out: a marker that is missing is seen."""
+    if _without_tensorflow(config):
+        for name in ("tensorflow", "keras", "tensorflow_datasets"):
+            sys.modules[name] = None  # type: ignore[assignment]  # importing it is an error
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Don't even import files of tests that all need TensorFlow, where they are left out."""
+    if not _without_tensorflow(config) or collection_path.suffix != ".py":
+        return None
+    return True if _WHOLE_FILE.search(collection_path.read_text("utf-8")) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what has TensorFlow as its oracle."""
+    for item in items:
+        if "tf" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.tf)
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,7 @@ def payloads_of(shard: Path) -> list[bytes]:
         return [item.payload for item in read_records(file) if isinstance(item, Record)]
 
 
+@pytest.mark.slow
 def test_script_reproduces_committed_files(tmp_path: Path) -> None:
     """The script writes the committed files, byte for byte, and there are no others."""
     script = FIXTURES / "make_fixtures.py"
@@ -90,6 +91,7 @@ def test_golden_shards_are_without_fault_and_damaged_ones_are_not() -> None:
         assert bool(twin_of(twin.with_suffix(""))["faults"]) == (twin.parent.name == "damaged")
 
 
+@pytest.mark.tf
 def test_plain_shard_is_what_tensorflow_writes(tmp_path: Path) -> None:
     """TensorFlow's writer makes the golden plain shard from the same payloads."""
     import tensorflow as tf
@@ -101,6 +103,7 @@ def test_plain_shard_is_what_tensorflow_writes(tmp_path: Path) -> None:
     assert (tmp_path / "plain.tfrecord").read_bytes() == plain.read_bytes()
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize(
     "shard",
     [pytest.param(shard, id=shard.name) for shard in GOLDEN if shard.name != EMPTY_MEMBER],
@@ -116,6 +119,7 @@ def test_tensorflow_reads_golden_shard(shard: Path) -> None:
     assert len(payloads) == twin["records"]
 
 
+@pytest.mark.tf
 def test_tensorflow_stops_at_empty_gzip_member() -> None:
     """TensorFlow takes a gzip member of no bytes for the end, in silence; ours reads on."""
     import tensorflow as tf

@@ -15,6 +15,8 @@ import tfrtool
 from tests.datasets import write_pets
 from tests.photos import write_class_folders
 
+pytestmark = pytest.mark.tf
+
 FORMS: dict[str, Callable[[Path], Any]] = {
     "str": str,
     "Path": Path,

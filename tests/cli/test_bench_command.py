@@ -10,6 +10,8 @@ import pytest
 from tests.datasets import write_pets
 from tfrtool.cli import main
 
+pytestmark = pytest.mark.tf
+
 FAST = ["--image-size", "32", "--batch-size", "8", "--rounds", "1"]
 STAGES = ["naive", "interleave", "parallel map", "cache", "prefetch", "tfrtool"]
 

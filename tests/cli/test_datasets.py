@@ -107,6 +107,7 @@ def test_the_loader_finds_it(layout: Make, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.tf
 def test_records_that_cannot_be_used_in_folders_of_splits(tmp_path: Path) -> None:
     """Shards of two splits may have one name: what is saved of them is kept apart."""
     for split, label in (("train", 0), ("eval", 1)):
@@ -123,6 +124,7 @@ def test_records_that_cannot_be_used_in_folders_of_splits(tmp_path: Path) -> Non
     assert len(report.left_out) == 2
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("command", ["train", "bench"])
 def test_the_version_is_told_before_anything_else(
     command: str, tmp_path: Path, capsys: Capture

@@ -132,6 +132,7 @@ def test_images_under_odd_names(make_shard: MakeShard, tmp_path: Path, capsys: C
     assert "\x1b" not in capsys.readouterr().out
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("image", ["im\tage", "im\udcff"])
 def test_loading_images_under_odd_names(tmp_path: Path, image: str) -> None:
     """A dataset whose image feature has such a name is loaded."""
@@ -152,6 +153,7 @@ def test_tfds_features(make_shard: MakeShard, capsys: Capture) -> None:
     assert err.isascii()
 
 
+@pytest.mark.slow
 def test_too_many_names(make_shard: MakeShard, capsys: Capture) -> None:
     """Names beyond the limit are told to be left out: in the source, and on stderr."""
     keys = [f"feature_{number}".encode() for number in range(10_003)]

@@ -56,6 +56,7 @@ def do(command: str) -> int:
     ).returncode
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("row", ALL, ids=lambda row: row.command[:60])
 @pytest.mark.usefixtures("world")
 def test_hint(
@@ -124,6 +125,7 @@ def _hints(tree: ast.AST) -> Iterator[str]:
                 yield text
 
 
+@pytest.mark.tf
 def test_a_record_that_was_damaged_meanwhile(world: Path) -> None:
     """The command in the hint of random access is run."""
     records = tfrtool.open("a.tfrecord")
@@ -135,6 +137,7 @@ def test_a_record_that_was_damaged_meanwhile(world: Path) -> None:
     assert do(caught.value.hint.removesuffix(" lists all damage")) == 3
 
 
+@pytest.mark.tf
 @pytest.mark.usefixtures("world")
 def test_a_dataset_of_several_splits() -> None:
     """What the hint says is an argument that helps."""
@@ -146,6 +149,7 @@ def test_a_dataset_of_several_splits() -> None:
     assert len(tfrtool.open("pets", split=match[1])) > 0
 
 
+@pytest.mark.tf
 def test_no_place_for_a_cache(tmp_path: Path) -> None:
     """XDG_CACHE_HOME is one."""
     from tfrtool.loading.cache.cache_key import default_cache_directory
@@ -178,6 +182,7 @@ def test_what_training_is_told_to_do_is_accepted(words: str, capsys: Capture) ->
     assert "no such directory" in capsys.readouterr().err
 
 
+@pytest.mark.tf
 def test_layers_that_a_model_lists_are_accepted(world: Path, capsys: Capture) -> None:
     """The name of a layer that its summary shows is one that --trainable takes."""
     import keras

@@ -58,6 +58,7 @@ def unshuffled(pets: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.tf
 def test_json_keys(capsys: Capture, pets: Path) -> None:
     """The keys of --json are there for the dataset, its splits and its shards."""
     code, found = run_json(capsys, pets)
@@ -81,6 +82,7 @@ def test_json_keys(capsys: Capture, pets: Path) -> None:
             assert Path(shard["path"]).stat().st_size == shard["bytes"]
 
 
+@pytest.mark.tf
 def test_json_of_faults(capsys: Capture, pets: Path, tmp_path: Path) -> None:
     """Damage and missing shards come in the form of all faults, with their file; exit code 3."""
     broken = Path(shutil.copytree(pets, tmp_path / "pets"))
@@ -101,6 +103,7 @@ def test_json_of_faults(capsys: Capture, pets: Path, tmp_path: Path) -> None:
     assert "2 of 3" in out
 
 
+@pytest.mark.tf
 def test_text(capsys: Capture, pets: Path) -> None:
     """The text tells counts, labels and order, in 80 columns."""
     assert run(pets) == 0
@@ -113,6 +116,7 @@ def test_text(capsys: Capture, pets: Path) -> None:
     assert max(map(len, captured.out.splitlines()[1:])) <= 80
 
 
+@pytest.mark.tf
 def test_sorted_records(capsys: Capture, unshuffled: Path) -> None:
     """Records in the order of their classes are told as sorted, with what to do."""
     assert run(unshuffled) == 0
@@ -183,6 +187,7 @@ def test_hostile_names(capsys: Capture, tmp_path: Path) -> None:
     assert not set("\x07\x1b") & set(str(found))
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize(
     ("words", "code"), [(["none"], 1), ([""], 2), ([".", "--workers", "0"], 2), ([], 2)]
 )
@@ -197,6 +202,7 @@ def test_usage(
     assert captured.err.startswith("tfrtool: error: ")
 
 
+@pytest.mark.tf
 def test_nothing_heavy_is_loaded(pets: Path) -> None:
     """Neither TensorFlow nor numpy nor Pillow is loaded."""
     program = (

@@ -13,6 +13,8 @@ from tfrtool.training.models.models import build_model, rescale_for
 from tfrtool.training.models.saved_model import ModelFacts, save_model
 from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable
 
+pytestmark = pytest.mark.tf
+
 SIZE = 32
 
 

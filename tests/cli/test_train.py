@@ -11,6 +11,8 @@ import pytest
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tfrtool.cli import main
 
+pytestmark = pytest.mark.tf
+
 FAST = ["--model", "cnn", "--image-size", "32", "--epochs", "2", "--batch-size", "8"]
 
 

@@ -45,6 +45,7 @@ def pets(_pets: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(_pets, tmp_path / "pets"))
 
 
+@pytest.mark.tf
 def test_sound_dataset(pets: Path, capsys: Capture) -> None:
     """A few lines say what was checked, and that all is well."""
     assert run(pets, "--images") == 0
@@ -59,6 +60,7 @@ def test_sound_dataset(pets: Path, capsys: Capture) -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.tf
 def test_sound_dataset_as_json(pets: Path, capsys: Capture) -> None:
     """An object a shard, and a last one without a path."""
     code, objects = run_json(capsys, pets)
@@ -110,6 +112,7 @@ def test_offset_is_that_of_tensorflow_s_message(tf: Any, name: str, capsys: Capt
     assert f"corrupted record at {place} " in str(caught.value)
 
 
+@pytest.mark.tf
 def test_cause_and_next_step(pets: Path, capsys: Capture) -> None:
     """A damaged shard comes with its likely cause and what to do; the sound ones are not named."""
     flip_bit(pets / "pets-train.tfrecord-00001-of-00002", 20)
@@ -123,6 +126,7 @@ def test_cause_and_next_step(pets: Path, capsys: Capture) -> None:
     assert "1 fault\n" in out
 
 
+@pytest.mark.tf
 def test_missing_shard(pets: Path, capsys: Capture) -> None:
     """A shard that is not there is told by its name, in text and in JSON."""
     gone = pets / "pets-validation.tfrecord-00001-of-00002"
@@ -175,6 +179,7 @@ def test_duplicates_within_a_split_are_no_damage(tmp_path: Path, capsys: Capture
     assert "all is well" in out
 
 
+@pytest.mark.tf
 def test_unreadable_shard_does_not_hide_the_others(pets: Path, capsys: Capture) -> None:
     """The others are reported, the exit code is 1, and one line on stderr names the file."""
     if not Path("/proc/self/mem").exists():
@@ -208,6 +213,7 @@ def test_directory_without_shards(tmp_path: Path, capsys: Capture) -> None:
     assert "no shard files" in captured.err
 
 
+@pytest.mark.tf
 def test_broken_metadata(pets: Path, capsys: Capture) -> None:
     """A dataset_info.json that is no JSON is a fault, and the shards are verified."""
     (pets / "dataset_info.json").write_text("{")
@@ -251,6 +257,7 @@ def test_empty_shard(make_shard: MakeShard, capsys: Capture) -> None:
     assert [fault["kind"] for fault in objects[0]["faults"]] == ["empty"]
 
 
+@pytest.mark.tf
 def test_workers_make_no_difference(pets: Path, capsys: Capture) -> None:
     """Two processes tell what one tells."""
     flip_bit(pets / "pets-train.tfrecord-00001-of-00002", 20)
@@ -272,12 +279,14 @@ def test_files_of_two_directories(tmp_path: Path, capsys: Capture) -> None:
     assert fault["path"] == str(tmp_path / "b" / "part-00001-of-00002.tfrecord")
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("words", [[], ["--json"]], ids=["text", "json"])
 def test_verifying_is_light(pets: Path, words: list[str]) -> None:
     """Without --images neither TensorFlow nor numpy nor Pillow is loaded."""
     assert loaded_by(["verify", str(pets), *words], HEAVY) == (0, [])
 
 
+@pytest.mark.tf
 def test_images_need_pillow_alone(pets: Path) -> None:
     """With --images Pillow is loaded, and nothing else that is heavy."""
     assert loaded_by(["verify", str(pets), "--images", "--workers", "1"], HEAVY) == (0, ["PIL"])

@@ -10,6 +10,8 @@ import pytest
 from tests.photos import write_class_folders
 from tfrtool.cli import main
 
+pytestmark = pytest.mark.tf
+
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:

@@ -161,6 +161,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.tf
 def test_examples_run_as_they_are_shown(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

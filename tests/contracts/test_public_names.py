@@ -10,6 +10,7 @@ import pytest
 import tfrtool
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("name", tfrtool.__all__)
 def test_every_public_name_is_there_and_documented(name: str) -> None:
     """Each name in __all__ can be had, and says what it is."""

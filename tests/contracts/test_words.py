@@ -17,6 +17,8 @@ from tfrtool.loading.dataset.corrupt_report import OnCorrupt
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.writing.write_options import WriteOptions
 
+pytestmark = pytest.mark.tf
+
 RESULTS = {
     "Dataset",
     "DatasetSummary",

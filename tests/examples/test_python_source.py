@@ -113,6 +113,7 @@ def test_conflict_is_told() -> None:
     assert f"string in 1 (first in record 2 of {path})" in text
 
 
+@pytest.mark.tf
 def test_no_features() -> None:
     """Records without features make a source that runs."""
     held: dict[str, Any] = {}

@@ -117,6 +117,7 @@ def test_as_many_scans_as_are_allowed() -> None:
         assert audit_image(data[:middle] + data[end:]).problem == SHORT, start
 
 
+@pytest.mark.tf
 def test_write_leaves_out_what_decode_refuses_and_header_keeps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

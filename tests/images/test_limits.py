@@ -216,6 +216,7 @@ def test_number_of_bytes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         assert decode_picture(data, 64).image is None
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("name", ["JPEG scans", "JPEG Exif segments", "PNG chunks"])
 def test_bomb_is_one_bad_image_to_every_command(
     name: str, make_shard: MakeShard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -242,6 +243,7 @@ def test_bomb_is_one_bad_image_to_every_command(
     assert reason in rejected["reason"]
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("words", ["--cache memory", "--cache none", "--recipe naive"])
 @pytest.mark.parametrize("name", ["JPEG scans", "JPEG Exif segments"])
 def test_bomb_does_not_get_to_the_decoder_in_training(

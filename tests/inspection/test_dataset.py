@@ -56,6 +56,7 @@ def copy(pets: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(pets, tmp_path / "pets"))
 
 
+@pytest.mark.tf
 def test_a_dataset_that_is_whole(pets: Path) -> None:
     """Counts, shards and labels are those that the writer reports, and there are no faults."""
     report = json.loads((pets / "write_report.json").read_text())
@@ -82,6 +83,7 @@ def test_a_dataset_that_is_whole(pets: Path) -> None:
         assert split.mix_distance.is_chance
 
 
+@pytest.mark.tf
 def test_a_missing_shard(copy: Path) -> None:
     """A shard that the metadata describes and that isn't there is named."""
     (copy / "pets-train.tfrecord-00001-of-00002").unlink()
@@ -93,6 +95,7 @@ def test_a_missing_shard(copy: Path) -> None:
     assert train.records < train.expected_records
 
 
+@pytest.mark.tf
 def test_a_split_without_any_shard(copy: Path) -> None:
     """A split that is in the metadata alone is told with all its shards."""
     for path in copy.glob("*-validation*"):
@@ -104,6 +107,7 @@ def test_a_split_without_any_shard(copy: Path) -> None:
     assert found.splits["validation"].records == 0
 
 
+@pytest.mark.tf
 def test_a_shard_with_other_records(copy: Path) -> None:
     """A shard that ends early at a record's end is told by its count."""
     path = shard(copy / "pets-train.tfrecord-00000-of-00002", [0, 1])
@@ -112,6 +116,7 @@ def test_a_shard_with_other_records(copy: Path) -> None:
     assert "found 2" in found.faults[0].fault.message
 
 
+@pytest.mark.tf
 def test_a_shard_that_was_exchanged(copy: Path) -> None:
     """A whole shard with the right number of records that is not the one written is told."""
     path = min(copy.glob("*.tfrecord-*"))
@@ -125,6 +130,7 @@ def test_a_shard_that_was_exchanged(copy: Path) -> None:
     assert faults(inspect(copy)) == [("parse", "write_report.json")]
 
 
+@pytest.mark.tf
 def test_damage_is_not_told_twice(copy: Path) -> None:
     """A record that is damaged is one fault, and not one of the count as well."""
     path = copy / "pets-train.tfrecord-00000-of-00002"
@@ -132,6 +138,7 @@ def test_damage_is_not_told_twice(copy: Path) -> None:
     assert faults(inspect(copy)) == [("payload-crc", path.name)]
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize(
     "name",
     [
@@ -149,6 +156,7 @@ def test_extra_shards(copy: Path, name: str) -> None:
     assert all(split.records == split.expected_records for split in found.splits.values())
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"name": "pets", "splits": [{"name": "a"}, {"name": "a"}]}']
 )
@@ -197,6 +205,7 @@ def test_folders_of_splits(tmp_path: Path) -> None:
     assert {name: split.records for name, split in found.splits.items()} == {"train": 2, "eval": 2}
 
 
+@pytest.mark.tf
 def test_the_newest_version_is_taken(pets: Path, tmp_path: Path) -> None:
     """Of versions in folders the newest is read, by number and not by letter."""
     for version in ("2.0.0", "10.0.0", "9.1.0"):
@@ -244,6 +253,7 @@ def test_sorted_over_shards(tmp_path: Path) -> None:
     assert not split.shards[0].mix_distance.is_chance
 
 
+@pytest.mark.tf
 def test_labels_that_a_split_lacks(copy: Path) -> None:
     """A class that other splits have, or the list of names alone, is absent."""
     (copy / "label.labels.txt").write_text("cat\ndog\nzebra\n")
@@ -288,6 +298,7 @@ def test_too_many_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where:
     assert found.splits["train"].labels == {}
 
 
+@pytest.mark.tf
 def test_an_empty_shard_may_be_meant(copy: Path) -> None:
     """A shard without records is a fault, unless the metadata says so."""
     info = json.loads((copy / "dataset_info.json").read_text())

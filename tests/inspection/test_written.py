@@ -12,6 +12,8 @@ from tfrtool.examples.tfds_metadata import read_written_shards
 from tfrtool.inspection.verify.verify import verify
 from tfrtool.records.framing import frame
 
+pytestmark = pytest.mark.tf
+
 
 @pytest.fixture
 def pets(tmp_path: Path) -> Path:

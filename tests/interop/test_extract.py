@@ -15,6 +15,8 @@ from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import WriteOptions, parse_splits
 from tfrtool.writing.write_report import WriteReport
 
+pytestmark = pytest.mark.tf
+
 PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 
 

@@ -15,6 +15,8 @@ from tfrtool.loading.dataset.dataset import open_dataset
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import WriteOptions, parse_splits
 
+pytestmark = pytest.mark.tf
+
 
 @pytest.fixture(scope="module")
 def tfds() -> Any:

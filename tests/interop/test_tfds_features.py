@@ -66,6 +66,7 @@ def features_of(content: Any) -> dict[str, str]:
     return {name: item["pythonClassName"].rpartition(".")[2] for name, item in held.items()}
 
 
+@pytest.mark.tf
 def test_any_name(tfds: Any, tmp_path: Path) -> None:
     """Names with control characters, spaces and a byte order mark are read under themselves."""
     record = {"a\tb": int64(1), "\ufeffid": int64(2), "\x1b[31m": int64(3), "a\xa0b": int64(4)}
@@ -118,6 +119,7 @@ def test_every_sort_of_feature(tf: Any, tfds: Any, tmp_path: Path) -> None:
             assert found[name].tolist() == list(values), name
 
 
+@pytest.mark.tf
 def test_ragged_lists(tfds: Any, tmp_path: Path) -> None:
     """Lists of lists in the layout of TFDS are nested; what only has such names is not."""
     records = [
@@ -139,6 +141,7 @@ def test_ragged_lists(tfds: Any, tmp_path: Path) -> None:
     assert read[0]["y/ragged_flat_values"].tolist() == [1, 2, 3]
 
 
+@pytest.mark.tf
 def test_deep_png(tfds: Any, tmp_path: Path) -> None:
     """16 bits a channel stay 16."""
     buffer = io.BytesIO()
@@ -149,6 +152,7 @@ def test_deep_png(tfds: Any, tmp_path: Path) -> None:
     assert found["depth"][..., 0].tolist() == pixels.tolist()
 
 
+@pytest.mark.tf
 def test_what_tfds_can_not_hold_is_named(tfds: Any, tmp_path: Path) -> None:
     """Conflicts of type, feature lists and names that are no UTF-8 are left out, with a reason."""
     payloads = [

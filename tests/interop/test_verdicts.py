@@ -9,6 +9,8 @@ import pytest
 
 from tests.interop.verdicts import verdicts
 
+pytestmark = pytest.mark.slow
+
 DAMAGED = Path(__file__).parents[2] / "fixtures" / "damaged"
 
 

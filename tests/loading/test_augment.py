@@ -18,6 +18,8 @@ from tfrtool.errors import UsageError
 from tfrtool.loading.augment.augment import augmenter
 from tfrtool.loading.augment.augment_options import parse_augment
 
+pytestmark = pytest.mark.tf
+
 EACH = [
     *["flip", "flip-vertical", "crop=5", "rotate=30", "cutout=6"],
     *["brightness", "contrast", "saturation", "hue"],

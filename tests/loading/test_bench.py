@@ -29,6 +29,8 @@ from tfrtool.loading.pipeline import recipes
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 from tfrtool.storage.progress import Progress
 
+pytestmark = pytest.mark.tf
+
 SIZE = 32
 RECORDS = (6, 7, 5)
 MODULE = "tfrtool.loading.bench.bench"

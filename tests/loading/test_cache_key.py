@@ -19,6 +19,8 @@ from tfrtool.loading.dataset.dataset import Dataset, open_dataset
 from tfrtool.loading.pipeline.load_options import Holdout, LoadOptions
 from tfrtool.records.framing import frame
 
+pytestmark = pytest.mark.tf
+
 SIZE = 5
 
 

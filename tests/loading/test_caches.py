@@ -18,6 +18,8 @@ from tfrtool import DatasetError
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.pipeline import load
 
+pytestmark = pytest.mark.tf
+
 SHARDS, EACH = 6, 60
 
 

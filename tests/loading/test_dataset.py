@@ -22,6 +22,8 @@ from tfrtool.loading.pipeline.decode import decoder
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
 
+pytestmark = pytest.mark.tf
+
 
 def test_our_dataset(tmp_path: Path) -> None:
     """Name, splits, counts, features and class names come from the metadata."""

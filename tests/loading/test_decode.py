@@ -30,6 +30,8 @@ from tfrtool.records.reader import read_records
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import WriteOptions
 
+pytestmark = pytest.mark.tf
+
 SIZE = 32
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
 

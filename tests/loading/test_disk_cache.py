@@ -25,6 +25,8 @@ from tfrtool.loading.cache.disk_cache import (
 from tfrtool.storage.appearing import TEMPORARY
 from tfrtool.storage.progress import Progress
 
+pytestmark = pytest.mark.tf
+
 SIZE, IMAGES = 5, 70
 
 

@@ -30,6 +30,8 @@ from tfrtool.records.reader import read_records
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import WriteOptions
 
+pytestmark = pytest.mark.tf
+
 _TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
 PACK: dict[Compression, Callable[[bytes], bytes]] = {
     Compression.NONE: bytes,

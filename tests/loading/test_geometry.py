@@ -13,6 +13,8 @@ import pytest
 
 from tests.loading.augmenting import apply, equal, random_images
 
+pytestmark = pytest.mark.tf
+
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_flips_are_exact_and_even(dtype: str) -> None:

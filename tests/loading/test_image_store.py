@@ -14,6 +14,8 @@ import pytest
 from tfrtool.loading.cache.image_store import ImageStore
 from tfrtool.loading.pipeline.order import Order
 
+pytestmark = pytest.mark.tf
+
 SIZE = 8
 
 

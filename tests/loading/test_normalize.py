@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tfrtool.errors import DatasetError
 from tfrtool.loading.pipeline.normalize import channel_statistics, rescaler, standard_rescale
 
+pytestmark = pytest.mark.tf
+
 
 def _dataset(batches: Sequence[Any]) -> Any:
     spec = tf.TensorSpec([None, None, None, 3], tf.uint8)

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from tfrtool.loading.pipeline.order import Order
 
+pytestmark = pytest.mark.tf
+
 
 def _rows(order: Order, epoch: int) -> list[Any]:
     """Return the rows of each step of an epoch."""

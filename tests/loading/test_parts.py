@@ -22,6 +22,8 @@ from tfrtool.records.compression import Compression
 from tfrtool.training.features.extraction import begin_extraction
 from tfrtool.training.run.training_data import find_material
 
+pytestmark = pytest.mark.tf
+
 LENGTHS = (130, 3, 110, 1, 156)
 TOTAL = sum(LENGTHS)
 CACHES = (Cache.NONE, Cache.MEMORY, Cache.DISK)

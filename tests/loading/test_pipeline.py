@@ -19,6 +19,8 @@ from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, R
 from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.storage.progress import Progress
 
+pytestmark = pytest.mark.tf
+
 SIZE = 32
 CACHES = (Cache.MEMORY, Cache.NONE, Cache.DISK)
 

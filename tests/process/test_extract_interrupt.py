@@ -18,7 +18,10 @@ from tfrtool import extract
 from tfrtool.inspection.extract.extract_earlier import STAGING
 from tfrtool.storage.appearing import TEMPORARY
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals"),
+]
 
 
 def start(

@@ -52,6 +52,7 @@ def test_a_signal_leaves_no_shard(tmp_path: Path, number: signal.Signals) -> Non
     assert not dataset.exists()
 
 
+@pytest.mark.slow
 def test_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     """Where a file can't grow any more, the error names the shard, and nothing is left."""
     source = write_class_folders(tmp_path / "photos", count=60)
@@ -91,6 +92,7 @@ def test_python_m_is_the_command() -> None:
     assert output.startswith("tfrtool, version ")
 
 
+@pytest.mark.slow
 def test_progress_is_for_terminals_only(tmp_path: Path) -> None:
     """Where stderr is a pipe, nothing is drawn on it, and results are on stdout alone."""
     source = write_class_folders(tmp_path / "photos", count=5)
@@ -101,6 +103,7 @@ def test_progress_is_for_terminals_only(tmp_path: Path) -> None:
     assert errors == ""
 
 
+@pytest.mark.slow
 def test_progress_on_a_terminal(tmp_path: Path) -> None:
     """On a terminal there is a bar for each phase, and it is gone in the end."""
     source = write_class_folders(tmp_path / "photos", count=40)

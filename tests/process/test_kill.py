@@ -63,6 +63,7 @@ def _kill(dataset: Path, shards: int) -> None:
     assert not list(dataset.glob("*.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_killed_write_is_gone_on_with(tmp_path: Path) -> None:
     """After two kills the files are those of a write that was not disturbed."""

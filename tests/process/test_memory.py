@@ -15,6 +15,8 @@ from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.framing import frame
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("resource")
 
 SIZE = 24 * 1024 * 1024

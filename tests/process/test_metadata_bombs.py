@@ -15,6 +15,8 @@ import pytest
 
 from tests.datasets import write_pets
 
+pytestmark = pytest.mark.tf
+
 _MEMORY = 1_500 * 1024 * 1024
 """Bytes of address space that a command may take that doesn't import TensorFlow."""
 

@@ -90,6 +90,7 @@ def run(words: list[str], cwd: Path, **environment: str) -> subprocess.Completed
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", CHILDREN)
 def test_the_command_runs_nothing(
     words: str, shards: Path, script: list[str], tmp_path: Path
@@ -102,6 +103,7 @@ def test_the_command_runs_nothing(
     assert done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [None, ""])
 def test_python_m_runs_nothing_of_what_comes_late(
     path: str | None, shards: Path, script: list[str], tmp_path: Path
@@ -116,6 +118,7 @@ def test_python_m_runs_nothing_of_what_comes_late(
     assert done.returncode in (0, 3)
 
 
+@pytest.mark.tf
 def test_bench_runs_nothing(script: list[str], tmp_path: Path) -> None:
     """The processes that measure run none either; this one gets to a damaged record."""
     pets = write_pets(tmp_path)

@@ -17,7 +17,7 @@ from tfrtool.storage.progress import Progress
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import Existing
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
 PUBLISHING = ".tfrtool-publishing"
 REPORT = "write_report.json"

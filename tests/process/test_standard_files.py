@@ -63,6 +63,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", QUICK)
 def test_quick_commands(places: dict[str, Path], tmp_path: Path, command: str) -> None:
     """With standard files closed, unread or full, files and exit code are those of any run."""
@@ -97,6 +98,7 @@ def test_help(words: str, how: str) -> None:
     assert code == (2 if usage else "full" in how)
 
 
+@pytest.mark.tf
 def test_writing_and_training(tmp_path: Path) -> None:
     """Where TensorFlow is at work, no shard and no model takes what it says to closed files."""
     pets = write_pets(tmp_path, count=10)

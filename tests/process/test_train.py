@@ -15,7 +15,7 @@ import pytest
 from tests.training.runs import small_options, write_drawings
 from tfrtool.training.run.checkpoint import CHECKPOINT, read_checkpoint
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+pytestmark = [pytest.mark.tf, pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")]
 
 EPOCHS = 400
 

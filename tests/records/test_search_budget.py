@@ -32,6 +32,7 @@ def broken(payload: bytes) -> bytes:
     return flip(flip(frame(payload), 0), 8 * (HEADER_SIZE + 1))
 
 
+@pytest.mark.slow
 def test_damage_everywhere_does_not_cost_more_and_more(looks: list[int]) -> None:
     """Every other record beyond proof: all others come out, and work grows with the size alone."""
     rng = random.Random(5)

@@ -24,6 +24,8 @@ from tfrtool.records.framing import frame
 from tfrtool.sources.tfds.tfds import read_tfds
 from tfrtool.sources.tfds.tfds_records import TfdsReader
 
+pytestmark = pytest.mark.tf
+
 _CORRUPT = 1738
 """What cats_vs_dogs insists on having found."""
 

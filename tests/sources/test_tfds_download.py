@@ -20,6 +20,8 @@ from tests.sources.tfds_builders import define_builders
 from tfrtool.errors import SourceError
 from tfrtool.sources.tfds.tfds import read_tfds
 
+pytestmark = pytest.mark.tf
+
 CONTENT = b"5"
 
 

@@ -20,6 +20,8 @@ from tfrtool.training.models.applications import (
 )
 from tfrtool.training.models.model_choice import ModelName
 
+pytestmark = pytest.mark.tf
+
 NAMES = application_names()
 MODULES = {  # of Keras' documentation
     "ConvNeXt": "convnext",

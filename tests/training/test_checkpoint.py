@@ -26,6 +26,8 @@ from tfrtool.training.run.checkpoint import (
 )
 from tfrtool.training.run.snapshots import Snapshot, Snapshots
 
+pytestmark = pytest.mark.tf
+
 
 def _checkpoint(**changes: Any) -> Checkpoint:
     whole = Checkpoint(

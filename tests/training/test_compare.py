@@ -19,6 +19,8 @@ from tfrtool.training.run.train import train
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
+pytestmark = pytest.mark.tf
+
 
 def test_both_are_trained(tmp_path: Path) -> None:
     """A frozen base gives both recipes the same losses; times are both's own, and ours is saved."""

@@ -25,6 +25,8 @@ from tfrtool.training.features.features_precision import Precision, check_precis
 from tfrtool.training.features.head import head_batches
 from tfrtool.training.models.trainable import Learner
 
+pytestmark = pytest.mark.tf
+
 SIZE = 32
 RESCALE = Rescale(scale=1 / 127.5, offset=-1.0)
 NO_ONEDNN = ("TF_ENABLE_ONEDNN_OPTS", "0")

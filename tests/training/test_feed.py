@@ -10,6 +10,8 @@ import pytest
 from tfrtool.errors import DatasetError
 from tfrtool.training.run.feed import Feed
 
+pytestmark = pytest.mark.tf
+
 
 def _numbers(tf: Any, count: int, slow: float = 0.0) -> Any:
     def pair(number: Any) -> Any:

@@ -9,6 +9,8 @@ import pytest
 
 from tfrtool.training.models.trainable import Learner, Score
 
+pytestmark = pytest.mark.tf
+
 
 def _model(seed: int) -> Any:
     """Return a small model with all that a step may touch: BatchNormalization and Dropout."""

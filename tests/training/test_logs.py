@@ -14,6 +14,8 @@ from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 from tfrtool.training.run.logs import Logs
 
+pytestmark = pytest.mark.tf
+
 
 def _scalars(tf: Any, run: Path) -> dict[str, list[tuple[int, float]]]:
     """Return what TensorBoard would draw of a run, with our own reader and TensorFlow's protos."""

@@ -18,6 +18,8 @@ from tfrtool.training.models.models import Classifier, build_classifier, build_m
 from tfrtool.training.models.saved_model import ModelFacts, save_model
 from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable
 
+pytestmark = pytest.mark.tf
+
 SIZE = 32
 MODEL = ModelName("mobilenet")
 

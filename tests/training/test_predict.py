@@ -29,6 +29,8 @@ from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import WriteOptions
 
+pytestmark = pytest.mark.tf
+
 SIZE = 32
 
 

@@ -15,6 +15,8 @@ from tfrtool.training.models.model_choice import ModelName, Trainable
 from tfrtool.training.run.profile import Profiler
 from tfrtool.training.run.train import train
 
+pytestmark = pytest.mark.tf
+
 
 def _work(tf: Any, steps: int, directory: Path | None) -> list[Path]:
     """Trace steps that can be told apart in the trace."""

@@ -20,6 +20,8 @@ from tfrtool.training.run.train import train
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import EpochReport
 
+pytestmark = pytest.mark.tf
+
 HEAD = {"model": ModelName.MOBILENET_V2, "weights": "none", "trainable": Trainable.HEAD}
 
 

@@ -11,6 +11,8 @@ from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions
 from tfrtool.loading.pipeline.pipeline import count_images, load
 from tfrtool.training.features.row_order import row_order
 
+pytestmark = pytest.mark.tf
+
 
 @pytest.fixture(scope="module")
 def numbered(tmp_path_factory: pytest.TempPathFactory) -> Dataset:

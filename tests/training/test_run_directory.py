@@ -13,6 +13,8 @@ from tfrtool.storage.lock import locked
 from tfrtool.training.run.train import train
 from tfrtool.training.run.train_report import EpochReport
 
+pytestmark = pytest.mark.tf
+
 
 def test_the_second_run_is_told_of_the_first(tmp_path: Path) -> None:
     """A directory in which a run is at work is refused, before the dataset is even opened."""

@@ -23,6 +23,8 @@ from tfrtool.training.models.models import build_model
 from tfrtool.training.models.saved_model import ModelFacts, load_saved, save_model
 from tfrtool.training.run.train_options import ModelName, Trainable
 
+pytestmark = pytest.mark.tf
+
 SIZE = 32
 NAMES = ("cat", "dög", "a\nb")
 FACTS = ModelFacts(model="cnn", image_size=SIZE, class_names=NAMES)

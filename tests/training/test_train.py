@@ -27,6 +27,8 @@ from tfrtool.training.run.training_data import find_material
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import WriteOptions, parse_splits
 
+pytestmark = pytest.mark.tf
+
 PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 
 

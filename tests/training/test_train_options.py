@@ -26,6 +26,8 @@ from tfrtool.training.run.train import train
 from tfrtool.training.run.train_options import RescaleTo, TrainOptions
 from tfrtool.training.run.training_data import find_material
 
+pytestmark = pytest.mark.tf
+
 MOBILENET: dict[str, Any] = {"model": ModelName.MOBILENET_V2, "weights": "none"}
 HEAD: dict[str, Any] = {**MOBILENET, "trainable": Trainable.HEAD}
 

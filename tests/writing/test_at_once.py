@@ -27,6 +27,8 @@ from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
 from tfrtool.writing.write_plan import ShardResult, ShardTask
 from tfrtool.writing.write_report import WriteReport
 
+pytestmark = pytest.mark.tf
+
 BAD = b"\xff\xd8\xff but no image"
 
 

@@ -19,6 +19,8 @@ from tfrtool.writing.scan import image_audit
 from tfrtool.writing.scan.copies import shared_images, without_copies
 from tfrtool.writing.scan.image_audit import Audit, Verdict
 
+pytestmark = pytest.mark.tf
+
 SPLITS = ("train", "validation", "test")
 
 

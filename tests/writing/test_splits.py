@@ -110,6 +110,7 @@ def _names(dataset: Path, split: str) -> set[object]:
     return names
 
 
+@pytest.mark.tf
 def test_another_seed_is_another_split(tmp_path: Path) -> None:
     """The seed decides which images a split gets, and not only their order."""
     source = write_class_folders(tmp_path / "photos", count=20)
@@ -128,6 +129,7 @@ def test_another_seed_is_another_split(tmp_path: Path) -> None:
     assert tests[0] != tests[2] != tests[3] != tests[0]
 
 
+@pytest.mark.tf
 def test_an_added_image_moves_no_other(tmp_path: Path) -> None:
     """With one photograph more, in the middle of its class, all others stay where they were."""
     source = write_class_folders(tmp_path / "photos", count=20)
@@ -159,6 +161,7 @@ def test_a_class_that_a_split_lacks_is_named(
     assert "cat" not in warning
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("dry", [["--dry-run"], []])
 @pytest.mark.parametrize("split", [["--split", "train=1"], TENTH])
 def test_a_source_with_splits_takes_no_others(

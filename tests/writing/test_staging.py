@@ -24,6 +24,8 @@ from tfrtool.writing.write import plan_dataset, write_dataset
 from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
 from tfrtool.writing.write_plan import ShardResult, ShardTask
 
+pytestmark = pytest.mark.tf
+
 
 def _options(source: Path, dataset: Path, **changes: object) -> WriteOptions:
     splits = parse_splits(["train=0.7", "test=0.3"])

@@ -58,6 +58,7 @@ def _refused(options: WriteOptions, on_progress: Callable[[Progress], None]) -> 
     return caught.value.path or ""
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("looked_at_first", [False, True])
 def test_a_class_that_vanishes(tmp_path: Path, looked_at_first: bool) -> None:
     """A folder that goes away after it was listed ends the work; no class is left out."""
@@ -89,6 +90,7 @@ def _change(path: Path, change: str) -> None:
         )
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("looked_at_first", [False, True])
 @pytest.mark.parametrize("change", ["gone", "cut", "longer", "folder", "link"])
 def test_a_file_that_is_changed(tmp_path: Path, change: str, looked_at_first: bool) -> None:
@@ -99,6 +101,7 @@ def test_a_file_that_is_changed(tmp_path: Path, change: str, looked_at_first: bo
     assert _refused(options, _once(lambda: _change(path, change))) == str(path)
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("recipe", ["keep", "png"])
 def test_a_file_that_changes_between_check_and_write(tmp_path: Path, recipe: str) -> None:
     """What is written is what was checked, even where the new bytes are as many."""
@@ -115,6 +118,7 @@ def test_a_file_that_changes_between_check_and_write(tmp_path: Path, recipe: str
     assert _refused(options, _once(lambda: path.write_bytes(other), when_checked=True)) == str(path)
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("looked_at_first", [False, True])
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ESTALE])
 def test_a_disk_that_fails(
@@ -148,6 +152,7 @@ def _tar(source: Path) -> Path:
     return Path(shutil.make_archive(str(source), "tar", source))
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize("looked_at_first", [False, True])
 @pytest.mark.parametrize("pack", [_zip, _tar])
 @pytest.mark.parametrize("change", ["gone", "cut", "other"])
@@ -160,6 +165,7 @@ def test_an_archive_that_is_changed(
     assert _refused(options, _once(lambda: _change(path, change))).startswith(str(path))
 
 
+@pytest.mark.tf
 def test_a_damaged_member_is_left_out(tmp_path: Path) -> None:
     """A member whose checksum was wrong from the start is a bad image, as before."""
     source = write_class_folders(tmp_path / "photos", count=10)
@@ -199,6 +205,7 @@ def test_what_is_gone_while_it_is_listed(tmp_path: Path) -> None:
     assert "link" in str(file_entry(str(tmp_path / "link.jpg"), "link.jpg"))
 
 
+@pytest.mark.tf
 def test_bad_images_are_still_left_out(tmp_path: Path) -> None:
     """What can't be decoded, and links that lead nowhere, don't stop the others."""
     source = write_class_folders(tmp_path / "photos", count=10)

@@ -22,6 +22,8 @@ from tfrtool.writing.directory import STAGING
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
 
+pytestmark = pytest.mark.tf
+
 TWO_SPLITS = parse_splits(["train=0.7", "test=0.3"])
 
 
