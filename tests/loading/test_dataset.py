@@ -28,8 +28,7 @@ pytestmark = pytest.mark.tf
 def test_our_dataset(tmp_path: Path) -> None:
     """Name, splits, counts, features and class names come from the metadata."""
     dataset = open_dataset(write_pets(tmp_path))
-    assert dataset.name == "pets"
-    assert dataset.class_names == ("cat", "dog")
+    assert (dataset.name, dataset.class_names) == ("pets", ("cat", "dog"))
     assert (dataset.image_feature, dataset.label_feature) == ("image", "label")
     assert sum(split.records for split in dataset.splits.values()) == 20
     assert all(len(split.shards) == 2 for split in dataset.splits.values())
