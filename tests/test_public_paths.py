@@ -79,7 +79,7 @@ def _extract(world: World, form: Callable[[Path], Any]) -> Any:
 
 
 def _repair(world: World, form: Callable[[Path], Any]) -> Any:
-    tfrtool.repair_shard(form(world.shard), form(world.out / "saved"))
+    tfrtool.repair(form(world.shard), form(world.out / "saved"))
     return (world.out / "saved").read_bytes()
 
 
@@ -121,13 +121,12 @@ CALLS: dict[str, Call] = {
     "dataset": lambda w, f: tfrtool.dataset(f(w.pets)),
     "dataset.drop_corrupt": _drop,
     "contact_sheet": _sheet,
-    "count_records": lambda w, f: tfrtool.count_records(f(w.shard)),
+    "count": lambda w, f: tfrtool.count(f(w.shard)),
     "extract": _extract,
     "find_images": lambda w, f: [
         tfrtool.find_images(one) for one in (f(w.photos), [f(w.photos), f(w.shard)])
     ],
     "find_shards": lambda w, f: [tfrtool.find_shards(one) for one in (f(w.pets), [f(w.pets)])],
-    "group_shards": lambda w, f: [tfrtool.group_shards(one) for one in (f(w.shard), [f(w.shard)])],
     "infer_schema": lambda w, f: [tfrtool.infer_schema(one) for one in (f(w.pets), [f(w.shard)])],
     "inspect_dataset": lambda w, f: tfrtool.inspect_dataset(f(w.pets)),
     "inspect_shard": lambda w, f: tfrtool.inspect_shard(f(w.shard)),
@@ -135,7 +134,8 @@ CALLS: dict[str, Call] = {
     "load_saved": lambda w, f: tfrtool.load_saved(f(w.model)).facts,
     "open": lambda w, f: [list(tfrtool.open(one)) for one in (f(w.shard), [f(w.shard)])],
     "predict": _predict,
-    "repair_shard": _repair,
+    "read": lambda w, f: list(tfrtool.read(f(w.shard))),
+    "repair": _repair,
     "verify": lambda w, f: [tfrtool.verify(one) for one in (f(w.pets), [f(w.shard), f(w.pets)])],
     "write": _write,
 }

@@ -18,7 +18,7 @@ __all__ = ["run"]
 
 _READ_OURS = """
 import sys
-from tfrtool import read_records
+from tfrtool.records.reader import read_records
 with open(sys.argv[1], "rb") as file:
     sys.exit(sum(1 for _ in read_records(file)) != int(sys.argv[2]))
 """

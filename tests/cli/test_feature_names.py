@@ -19,7 +19,7 @@ from tests.conftest import MakeShard
 from tests.datasets import image_payload, write_foreign
 from tests.examples.strategies import entry, int64, raw_example, string
 from tfrtool.cli import main
-from tfrtool.examples.example import feature_key, feature_name
+from tfrtool.examples.example import PayloadKind, feature_key, feature_name
 from tfrtool.examples.wording import name_text
 from tfrtool.records.framing import frame
 
@@ -97,7 +97,7 @@ def test_any_names(tf: Any, scratch: Path, keys: set[bytes]) -> None:
     payload = held_by(keys)
     scratch.write_bytes(frame(payload))
     summary = tfrtool.inspect_shard(scratch)
-    assert summary.payload is tfrtool.PayloadKind.EXAMPLE
+    assert summary.payload is PayloadKind.EXAMPLE
     assert {feature.key for feature in summary.features} == keys
     assert set(summary.sample[0].parsed.values) == set(map(feature_name, keys))  # type: ignore[union-attr]
     assert tfrtool.verify(scratch).is_sound

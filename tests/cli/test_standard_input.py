@@ -148,9 +148,9 @@ def test_what_came_is_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_stream_is_not_read_twice_without_a_copy() -> None:
     """Reading it again would find nothing, and call that damage."""
     stream = Stream(io.BytesIO(shard_of([b"x"])))
-    assert tfrtool.count_records(stream) == 1
+    assert tfrtool.count(stream) == 1
     with pytest.raises(tfrtool.ShardError, match="twice"):
-        tfrtool.count_records(stream)
+        tfrtool.count(stream)
 
 
 def run(words: list[str], cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:

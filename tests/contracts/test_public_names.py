@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import tfrtool
+from tfrtool.records.framing import frame
 
 
 @pytest.mark.tf
@@ -43,3 +45,45 @@ def test_importing_the_package_loads_nothing() -> None:
     assert "tfrtool" in loaded
     assert not {name for name in loaded if name.startswith("tfrtool.")}
     assert not loaded & {"numpy", "google", "click", "tensorflow", "PIL", "tqdm"}
+
+
+def test_records_in_and_out(tmp_path: Path) -> None:
+    """Plain values go into an Example and come out of it, and a shard is read from its path."""
+    values = {"name": "größer", "label": 3, "box": [0.5, 1], "tags": [b"a", "b"], "one": [True]}
+    payload = tfrtool.encode_example(values)
+    expected = {"name": "größer".encode(), "label": 3, "box": [0.5, 1.0], "tags": [b"a", b"b"]}
+    assert tfrtool.parse_example(payload) == {**expected, "one": 1}
+    schema = tfrtool.Schema.from_notation(["label:int64", "box:float32:[2]", "other:int64=7"])
+    found = {"label": 3, "box": [0.5, 1.0], "other": 7}
+    parsed = tfrtool.parse_example(payload, schema)
+    assert {**parsed, "box": list(parsed["box"])} == found  # type: ignore[arg-type]
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frame(payload) + frame(payload)[:-1])
+    record, fault = tfrtool.read(path)
+    assert isinstance(record, tfrtool.Record)
+    assert record.payload == payload
+    assert isinstance(fault, tfrtool.Fault)
+    assert fault.offset == len(frame(payload))
+
+
+@pytest.mark.parametrize("value", [None, [], [1, "a"], [[1]], object()])
+def test_what_is_no_feature(value: object) -> None:
+    """What protobuf has no list for is refused, with the name."""
+    with pytest.raises(tfrtool.UsageError, match="'x'"):
+        tfrtool.encode_example({"x": value})
+
+
+@pytest.mark.parametrize(("payload", "notation"), [(b"noise", None), (b"", "label:int64")])
+def test_what_does_not_fit(payload: bytes, notation: str | None) -> None:
+    """A payload that is no Example, or not as the schema wants it, is an error."""
+    schema = None if notation is None else tfrtool.Schema.from_notation(notation)
+    with pytest.raises(tfrtool.SchemaError):
+        tfrtool.parse_example(payload, schema)
+
+
+def test_words_of_reading(tmp_path: Path) -> None:
+    """An unknown compression is refused before a file is opened."""
+    with pytest.raises(tfrtool.UsageError, match="gzip"):
+        tfrtool.read(tmp_path / "none", compression="zip")
+    with pytest.raises(tfrtool.ShardError):
+        list(tfrtool.read(tmp_path / "none"))

@@ -12,7 +12,8 @@ import pytest
 
 import tfrtool
 from tests.datasets import write_pets
-from tfrtool import DType, PayloadKind, UsageError
+from tfrtool import UsageError
+from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.loading.dataset.corrupt_report import OnCorrupt
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.writing.write_options import WriteOptions
@@ -132,13 +133,13 @@ def test_functions_take_words_as_well(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         tfrtool.dataset(directory, "stopp")
     payload = tfrtool.encode_example(
-        {"x": tfrtool.Feature(dtype="int64", values=(1,))}  # type: ignore[arg-type]
+        {"x": Feature(dtype="int64", values=(1,))}  # type: ignore[arg-type]
     )
-    decoded = tfrtool.decode_example(payload, "example")  # type: ignore[arg-type]
-    assert decoded == tfrtool.decode_example(payload, PayloadKind.EXAMPLE)
+    decoded = decode_example(payload, "example")  # type: ignore[arg-type]
+    assert decoded == decode_example(payload, PayloadKind.EXAMPLE)
     assert decoded.features["x"].dtype is DType.INT64
     with pytest.raises(UsageError):
-        tfrtool.decode_example(payload, "exampel")  # type: ignore[arg-type]
+        decode_example(payload, "exampel")  # type: ignore[arg-type]
 
 
 def test_models_are_words(tmp_path: Path) -> None:

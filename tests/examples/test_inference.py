@@ -25,7 +25,7 @@ from tests.examples.strategies import (
 from tfrtool.examples import inference
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example, encode_example
 from tfrtool.examples.inference import SchemaFold
-from tfrtool.examples.parsing import parse_example
+from tfrtool.examples.parsing import fit_example
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.schema import FeatureSpec
 
@@ -105,7 +105,7 @@ def test_every_record_fits_the_inferred_schema(tf: Any, records: list[dict[str, 
     schema = fold_of(*records).schema()
     for record in records:
         payload = encode_example(record)
-        assert parse_example(decode_example(payload), schema).misfits == ()
+        assert fit_example(decode_example(payload), schema).misfits == ()
         if len(schema):
             tf.io.parse_single_example(payload, schema.to_feature_description(tf))
 
@@ -135,7 +135,7 @@ def test_every_sequence_fits_the_inferred_schema(
     lists = schema.to_sequence_description(tf)
     for payload in payloads:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
-        assert parse_example(example, schema).misfits == ()
+        assert fit_example(example, schema).misfits == ()
         if lists:
             tf.io.parse_single_sequence_example(payload, schema.to_feature_description(tf), lists)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.examples.strategies import UNSET, features, float32, int64, string, tf_example
 from tests.examples.strategies import tf_sequence as sequence_of
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
-from tfrtool.examples.parsing import parse_example
+from tfrtool.examples.parsing import fit_example
 from tfrtool.examples.schema import FeatureSpec, Schema
 
 SPECS = {
@@ -64,8 +64,8 @@ def parse_by_tf(tf: Any, payload: bytes, schema: Schema) -> dict[str, list[Any]]
 def parse_by_us(
     payload: bytes, schema: Schema, kind: PayloadKind = PayloadKind.EXAMPLE
 ) -> dict[str, list[Any]] | None:
-    """Return what parse_example finds in the same form."""
-    parsed = parse_example(decode_example(payload, kind), schema)
+    """Return what fit_example finds in the same form."""
+    parsed = fit_example(decode_example(payload, kind), schema)
     if parsed.misfits:
         return None
     found: dict[str, list[Any]] = {}
@@ -158,7 +158,7 @@ def test_any_feature_agrees_with_tensorflow(tf: Any, feature: Feature, spec: Fea
 def test_default_is_told() -> None:
     """A default that stands in for a missing value is named, for TensorFlow says nothing."""
     schema = Schema.from_notation(["image:string=", "label:int64=-1"])
-    parsed = parse_example(Example(features={"image": UNSET}), schema)
+    parsed = fit_example(Example(features={"image": UNSET}), schema)
     assert parsed.values == {"image": b"", "label": -1}
     assert parsed.defaulted == ("image", "label")
     assert parsed.misfits == ()
@@ -168,7 +168,7 @@ def test_misfit_tells_expected_and_found() -> None:
     """A misfit names the feature, what was wanted, and what was there."""
     schema = Schema.from_notation(["label:int64=-1", "box:float32:[4]", "id:string"])
     example = Example(features={"label": string(b"cat"), "box": float32(1.0)})
-    (label, box, missing) = parse_example(example, schema).misfits
+    (label, box, missing) = fit_example(example, schema).misfits
     assert (label.name, label.expected, label.found) == ("label", "1 int64 value", "1 string value")
     assert (box.expected, box.found) == ("4 float32 values", "1 float32 value")
     assert (missing.expected, missing.found) == ("1 string value", "no such feature")
@@ -178,5 +178,5 @@ def test_misfit_in_a_list_tells_the_step() -> None:
     """A misfit in a feature list names its first step that does not fit."""
     schema = Schema((LISTS["scalar"],))
     steps = [int64(1), int64(1, 2), float32()]
-    (misfit,) = parse_example(Example(features={}, feature_lists={"x": steps}), schema).misfits
+    (misfit,) = fit_example(Example(features={}, feature_lists={"x": steps}), schema).misfits
     assert misfit.name == "x[1]"

@@ -14,8 +14,9 @@ import tfrtool
 from tests.conftest import MakeShard
 from tests.examples.strategies import int64, string
 from tests.examples.wire import field, mutants, sequence_mutants
+from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.examples.proto import example_pb2 as pb
-from tfrtool.records.framing import frame
+from tfrtool.records.framing import FaultKind, frame
 
 GOOD = tfrtool.encode_example({"id": int64(1), "a": int64(1)})
 KINDS = ("bytes_list", "float_list", "int64_list")
@@ -33,7 +34,7 @@ def verdict(shard: Path, payload: bytes) -> str | None:
     """Return what verify says of a payload among two good ones."""
     shard.write_bytes(frame(GOOD) + frame(payload) + frame(GOOD))
     faults = tfrtool.verify(shard).shards[0].faults
-    assert {(fault.record, fault.kind) for fault in faults} <= {(1, tfrtool.FaultKind.PARSE)}
+    assert {(fault.record, fault.kind) for fault in faults} <= {(1, FaultKind.PARSE)}
     return faults[0].message if faults else None
 
 
@@ -180,7 +181,7 @@ def test_what_it_reads_by_half(tf: Any, shard: Path, feature: bytes) -> None:
     payload = features(A, field(2, feature))
     read = tf.io.parse_single_example(payload, {"a": tf.io.VarLenFeature(tf.int64)})
     assert read["a"].values.numpy().tolist() == [1]
-    assert tfrtool.decode_example(payload).features["a"].values == (1, 2)
+    assert decode_example(payload).features["a"].values == (1, 2)
     assert verdict(shard, payload) == (
         "TensorFlow's parser reads other values of 'a' than protobuf does"
     )
@@ -203,13 +204,11 @@ def test_a_shard_of_such_records(make_shard: MakeShard) -> None:
     """Where each record lacks a value somewhere, the shard holds Examples that can't be read."""
     payload = field(1, field(1, A, field(2, INT)), field(1, field(1, b"b")))
     (report,) = tfrtool.verify(make_shard([payload] * 70)).shards
-    assert report.payload is tfrtool.PayloadKind.EXAMPLE
+    assert report.payload is PayloadKind.EXAMPLE
     assert report.n_faults == 70
 
 
 def test_unset_features_are_no_fault(make_shard: MakeShard) -> None:
     """A feature without a kind is one of the two ways to be missing, and TensorFlow reads it."""
-    payload = tfrtool.encode_example(
-        {"a": tfrtool.Feature(dtype=None, values=()), "b": string(b"x")}
-    )
+    payload = tfrtool.encode_example({"a": Feature(dtype=None, values=()), "b": string(b"x")})
     assert tfrtool.verify(make_shard([payload] * 70)).is_sound

@@ -28,7 +28,7 @@ from tfrtool.examples.example import (
     encode_example,
 )
 from tfrtool.examples.inference import SchemaFold
-from tfrtool.examples.parsing import parse_example
+from tfrtool.examples.parsing import fit_example
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.python_source import python_source
 from tfrtool.examples.roles import find_roles
@@ -151,7 +151,7 @@ def _check_schema(fold: SchemaFold, payloads: list[bytes]) -> None:
     doubtful |= {name for name, is_list in names if names.count((name, is_list)) > 1}
     for payload in payloads:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
-        parsed = parse_example(example, schema)
+        parsed = fit_example(example, schema)
         for misfit in parsed.misfits:
             assert misfit.name in doubtful or misfit.name.rpartition("[")[0] in doubtful, misfit
         assert parsed.defaulted == ()

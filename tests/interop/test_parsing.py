@@ -12,7 +12,7 @@ import pytest
 from tests.examples.test_parsing import parse_by_tf, parse_by_us, parse_sequence_by_tf
 from tests.inspection.real_files import EXAMPLE_FILES, payloads_of
 from tfrtool.examples.example import DType, PayloadKind, Value, decode_example
-from tfrtool.examples.parsing import parse_example
+from tfrtool.examples.parsing import fit_example
 from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.inspection.schema.shard_schema import infer_schema
 
@@ -73,7 +73,7 @@ def test_wrong_descriptions(tf: Any, shared_data: Path, name: str) -> None:
                 assert repr(ours) == repr(theirs), (spec.name, other)
                 refused += theirs is None
                 example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
-                told = parse_example(example, schema)
+                told = fit_example(example, schema)
                 assert bool(told.misfits) == (theirs is None)
                 if other.default and told.defaulted:
                     assert theirs is not None

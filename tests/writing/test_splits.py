@@ -103,10 +103,9 @@ def _names(dataset: Path, split: str) -> set[object]:
     """Return the names of the images of a split."""
     names: set[object] = set()
     for path in dataset.glob(f"*-{split}.tfrecord-*"):
-        with path.open("rb") as file:
-            for item in tfrtool.read_records(file):
-                assert isinstance(item, tfrtool.Record)
-                names |= set(tfrtool.decode_example(item.payload).features["image/filename"].values)
+        for item in tfrtool.read(path):
+            assert isinstance(item, tfrtool.Record)
+            names.add(tfrtool.parse_example(item.payload)["image/filename"])
     return names
 
 

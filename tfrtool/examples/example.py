@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from tfrtool.errors import UsageError
 from tfrtool.examples.long_values import LongNumbers, hollowed, whole
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.storage.words import as_member, take_words
@@ -77,6 +80,7 @@ DTYPES = {
     "int64_list": DType.INT64,
 }
 _LISTS = {dtype: name for name, dtype in DTYPES.items()}
+_SORTS = {DType.STRING: bytes, DType.INT64: numbers.Integral, DType.FLOAT32: numbers.Real}
 
 
 def feature_name(key: bytes) -> str:
@@ -144,12 +148,19 @@ def _feature(message: pb.Feature, payload: bytes) -> Feature:
     return Feature(dtype=dtype, values=values if isinstance(values, LongNumbers) else tuple(values))
 
 
-def encode_example(features: Mapping[str, Feature]) -> bytes:
+def encode_example(features: Mapping[str, Any]) -> bytes:
     """Serialize features as a tf.train.Example, always into the same bytes.
 
     These are the bytes of ``tf.train.Example.SerializeToString(deterministic=True)`` in Python:
     keys in the order of their UTF-8 bytes, but a key before those that it starts with. Protobuf
     in C++ has it the other way round there; what is fixed is one order, on every machine.
+
+    Args:
+        features: by name a value, or several: bytes and texts become strings, integers int64, and
+            other numbers float32.
+
+    Raises:
+        UsageError: a value is something else.
     """
     message = pb.Example()
     message.features.SetInParent()
@@ -158,11 +169,25 @@ def encode_example(features: Mapping[str, Feature]) -> bytes:
         entry.key = feature_key(name)
         entry.value.SetInParent()
         feature = features[name]
+        if not isinstance(feature, Feature):
+            feature = _as_feature(name, feature)
         if feature.dtype is not None:
             values = getattr(entry.value, _LISTS[feature.dtype])
             values.SetInParent()
             values.value.extend(feature.values)
     return message.SerializeToString(deterministic=True)
+
+
+def _as_feature(name: str, given: Any) -> Feature:
+    single = isinstance(given, str | bytes) or not isinstance(given, Iterable)
+    values = [v.encode() if isinstance(v, str) else v for v in ([given] if single else given)]
+    for dtype, kind in _SORTS.items():
+        if values and all(isinstance(value, kind) for value in values):
+            made = map(int, values) if dtype is DType.INT64 else values  # of a bool, too
+            return Feature(dtype=dtype, values=tuple(made))
+    raise UsageError(
+        f"{name!r} is no feature", expected="bytes, texts or numbers", found=type(given).__name__
+    )
 
 
 def _wire_order(name: str) -> tuple[int, ...]:

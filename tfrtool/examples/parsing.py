@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tfrtool.examples.example import Example, Feature, Value
+from tfrtool.errors import SchemaError
+from tfrtool.examples.example import Example, Feature, PayloadKind, Value, decode_example
 from tfrtool.examples.schema import FeatureSpec, Schema
 
 ParsedValue = Value | Sequence[Value] | Sequence[Sequence[Value]]
@@ -39,7 +40,40 @@ class Parsed:
     defaulted: tuple[str, ...]
 
 
-def parse_example(example: Example, schema: Schema) -> Parsed:
+def parse_example(payload: bytes, schema: Schema | None = None) -> dict[str, ParsedValue]:
+    """Parse a payload as ``tf.io.parse_single_example`` does, without TensorFlow.
+
+    With feature lists in the schema it is as ``tf.io.parse_single_sequence_example`` does it.
+
+    Args:
+        payload: a serialized tf.train.Example or SequenceExample.
+        schema: the features to take out; None takes all as they are, several values as a list.
+
+    Returns:
+        By the features' names, bytes, ints and floats: one for the shape ``[]``, else a list of
+        them in row-major order, and for a feature list a list of those.
+
+    Raises:
+        SchemaError: the payload is no such message, or does not fit the schema.
+    """
+    try:
+        example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
+    except ValueError as error:
+        raise SchemaError(str(error)) from error
+    if schema is not None:
+        parsed = fit_example(example, schema)
+        if parsed.misfits:
+            raise SchemaError("; ".join(map(str, parsed.misfits)))
+        return dict(parsed.values)
+    found: dict[str, ParsedValue] = {}
+    for name, feature in example.features.items():
+        found[name] = feature.values[0] if len(feature.values) == 1 else list(feature.values)
+    for name, steps in example.feature_lists.items():
+        found[name] = [list(step.values) for step in steps]
+    return found
+
+
+def fit_example(example: Example, schema: Schema) -> Parsed:
     """Parse one record.
 
     The rules are those of ``tf.io.parse_single_example``: a feature without a kind counts as

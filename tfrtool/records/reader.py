@@ -8,6 +8,7 @@ import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.records.compression import (
@@ -31,8 +32,9 @@ from tfrtool.records.framing import (
     Record,
 )
 from tfrtool.records.resync import Landing, Search
+from tfrtool.records.stream import Location, Stream, as_source, open_shard
 from tfrtool.records.window import BLOCK_SIZE, LARGE, Source, Window
-from tfrtool.storage.words import take_words
+from tfrtool.storage.words import as_member, take_words
 
 _FOOTER_AND_HEADER = struct.Struct("<IQI")
 """A payload's CRC, and the length and its CRC of the record that follows."""
@@ -65,23 +67,39 @@ class ReadOptions:
 
 
 def read_records(file: BinaryIO, options: ReadOptions = ReadOptions()) -> Iterator[Record | Fault]:
-    """Read a shard from the position of ``file`` to its end.
+    """Do what `read_shard` does, from the position of an open file on, which stays open."""
+    return RecordReader(file, options).read()
+
+
+def read_shard(
+    shard: Location, *, compression: str | None = None, verify_payload: bool = True
+) -> Iterator[Record | Fault]:
+    """Read a shard from start to end.
 
     A length is believed only after its CRC. After damage, reading goes on at the next place where
     the CRCs hold, so that a damaged record is one fault and costs no other record. Memory is
     bounded by the longest record that is really there, plus a block (and 16 MiB after damage).
 
     Args:
-        file: a binary file, owned and closed by the caller.
-        options: what is checked, and how the bytes are compressed.
+        shard: a file, or a binary stream.
+        compression: how it is compressed, "none", "gzip" or "zlib"; None finds out from its bytes.
+        verify_payload: whether payload CRCs are checked. Length CRCs always are.
 
     Yields:
         Records and faults, in the order of the file. A shard without any record yields one fault.
 
     Raises:
-        OSError: the file can't be read.
+        ShardError: the file can't be read.
+        UsageError: there is no such compression.
     """
-    return RecordReader(file, options).read()
+    kind = None if compression is None else as_member(Compression, compression, "compression")
+    source, options = as_source(shard), ReadOptions(compression=kind, verify_payload=verify_payload)
+    return _read_source(source, options)
+
+
+def _read_source(source: Path | Stream, options: ReadOptions) -> Iterator[Record | Fault]:
+    with open_shard(source) as file:
+        yield from read_records(file, options)
 
 
 class RecordReader:

@@ -10,7 +10,7 @@ from typing import Any
 from tfrtool.errors import UsageError
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.inference import SchemaFold
-from tfrtool.examples.parsing import Parsed, parse_example
+from tfrtool.examples.parsing import Parsed, fit_example
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.summary.payloads import EXAMPLES, PayloadFold
@@ -151,7 +151,7 @@ def inspect_shard(
                 shown.append(item)
             if payloads.add(item) and schema is not None:
                 example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
-                parsed = parse_example(example, schema)
+                parsed = fit_example(example, schema)
                 if parsed.misfits:
                     reasons = "; ".join(map(str, parsed.misfits))
                     faults.append(replace(unparseable(item, reasons), cause=None))
@@ -181,4 +181,4 @@ def _parsed(record: Record, kind: PayloadKind, schema: Schema) -> Parsed | None:
         example = decode_example(record.payload, kind) if kind in EXAMPLES else None
     except ValueError:
         return None
-    return None if example is None else parse_example(example, schema)
+    return None if example is None else fit_example(example, schema)
