@@ -16,6 +16,7 @@ from tfrtool import UsageError
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.loading.dataset.corrupt_report import OnCorrupt
 from tfrtool.loading.pipeline.load_options import LoadOptions
+from tfrtool.records.reader import ReadOptions
 from tfrtool.writing.write_options import WriteOptions
 
 pytestmark = pytest.mark.tf
@@ -58,8 +59,8 @@ def _given() -> set[Any]:
     """Return the public dataclasses that users make, and those that are parts of them."""
     public = [getattr(tfrtool, name) for name in tfrtool.__all__ if name not in RESULTS]
     found: set[Any] = {one for one in public if dataclasses.is_dataclass(one)}
-    # What Dataset.load and write make of their arguments.
-    found |= {LoadOptions, WriteOptions}
+    # What verbs make of their arguments.
+    found |= {Feature, LoadOptions, ReadOptions, WriteOptions}
     for options in list(found):
         if options.__name__.endswith("Options"):
             for hint in typing.get_type_hints(options).values():
