@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -15,7 +14,7 @@ from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.cache.cache_key import CacheKey, default_cache_directory
 from tfrtool.loading.cache.disk_cache import holds_disk_cache, open_disk_cache, write_disk_cache
 from tfrtool.loading.cache.image_store import ImageStore
-from tfrtool.loading.dataset.dataset import Dataset, Split
+from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.decode import batch_parser, decoder, features_decoder
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
 from tfrtool.loading.pipeline.normalize import rescaler
@@ -25,12 +24,13 @@ from tfrtool.loading.pipeline.recipes import STAGES_OF, load_published
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.storage.progress import OnProgress, silent
 
-__all__ = ["count_images", "has_disk_cache", "load", "load_decoded"]
+__all__ = ["count_images", "has_disk_cache", "load"]
 
+_CORES = os.cpu_count() or 1
 _CYCLE = 4
 _SHUFFLE_UNCACHED = 1024
 _SHUFFLED_BYTES = 32 * 2**20
-"""Of records that are held to draw the next from: 1,024 photographs of a usual size."""
+"""Of records in the shuffle buffer: 1,024 photographs of a usual size."""
 
 _PREFETCH = 2
 _MANY = 100_000
@@ -69,60 +69,64 @@ def load(
             raise UsageError(f"the recipe {options.recipe.value!r} knows no distribution")
         batches = load_published(dataset, options, images, STAGES_OF[options.recipe])
         return _with_cardinality(batches, -(-images // options.batch_size))
-    share = _Share.of(images, options, context)
-    batches = _ours(dataset, options, share, on_progress)
-    steps = -(-share.images // share.batch_size)
-    return _with_cardinality(batches, steps * options.epochs)
+    part = (0, 1)
+    if context is not None:
+        part, options = _shared(images, options, context)
+    images = len(range(part[0], images, part[1]))
+    match options.cache:
+        case Cache.NONE:
+            batches = _streamed(dataset, options, images, part)
+        case Cache.DISK:
+            store = _disk_store(dataset, options, images, part, on_progress)
+            batches = _stored(dataset, options, store, images, part)
+        case Cache.MEMORY:
+            store = ImageStore(images, options.image_size)
+            batches = _stored(dataset, options, store, images, part)
+        case Cache.FEATURES:
+            raise ValueError("LoadOptions refuses it")
+    if options.rescale is not None:
+        rescale = rescaler(options.rescale)
+        batches = batches.map(plain(lambda images, labels: (rescale(images), labels)))
+    prefetch = _PREFETCH if options.prefetch is None else options.prefetch
+    if prefetch:
+        batches = batches.prefetch(prefetch)
+    chosen = tf.data.Options()
+    # Every number above is given, so there is nothing to tune; and while tuning is on, destroying
+    # an iterator that was read to its end waits for the tuner's sleep, of up to 60 s.
+    chosen.autotune.enabled = False
+    # To rewrite the graph, TensorFlow writes it down for each iterator, with all images in memory
+    # that it refers to: as much memory again, and time.
+    chosen.experimental_optimization.apply_default_optimizations = False
+    chosen.deterministic = options.deterministic
+    steps = -(-images // options.batch_size)
+    return _with_cardinality(batches.with_options(chosen), steps * options.epochs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Share:
-    """What one of several pipelines has of an epoch: every so many records.
-
-    Attributes:
-        index: its number.
-        count: how many pipelines there are.
-        images: how many images it has.
-        batch_size: of its batches.
-    """
-
-    index: int
-    count: int
-    images: int
-    batch_size: int
-
-    @classmethod
-    def of(cls, images: int, options: LoadOptions, context: Any) -> _Share:
-        if context is None:
-            return cls(index=0, count=1, images=images, batch_size=options.batch_size)
-        index, count = context.input_pipeline_id, context.num_input_pipelines
-        if images < count:
-            raise DatasetError(
-                "has too few records to share out", expected=f"at least {count}", found=images
-            )
-        replicas = context.num_replicas_in_sync
-        if options.batch_size % replicas:
-            raise UsageError(
-                "the batch size can't be shared out evenly",
-                expected=f"a multiple of {replicas}",
-                found=options.batch_size,
-            )
-        return cls(
-            index=index,
-            count=count,
-            images=len(range(index, images, count)),
-            batch_size=options.batch_size // replicas,
+def _shared(images: int, options: LoadOptions, context: Any) -> tuple[tuple[int, int], LoadOptions]:
+    """Return which of how many pipelines this one is, and the options with its own batch size."""
+    index, count = context.input_pipeline_id, context.num_input_pipelines
+    if images < count:
+        raise DatasetError(
+            "has too few records to share out", expected=f"at least {count}", found=images
         )
+    replicas = context.num_replicas_in_sync
+    if options.batch_size % replicas:
+        raise UsageError(
+            "the batch size can't be shared out evenly",
+            expected=f"a multiple of {replicas}",
+            found=options.batch_size,
+        )
+    return (index, count), replace(options, batch_size=options.batch_size // replicas)
 
 
 def _with_cardinality(batches: TfDataset, steps: int) -> TfDataset:
     return batches.apply(tf.data.experimental.assert_cardinality(steps))
 
 
-def load_decoded(
+def _decoded(
     dataset: Dataset,
     options: LoadOptions,
-    share: _Share | None = None,
+    part: tuple[int, int],
     on_files: Callable[[TfDataset], TfDataset] = lambda files: files,
     on_records: Callable[[TfDataset], TfDataset] = lambda records: records,
 ) -> TfDataset:
@@ -131,24 +135,23 @@ def load_decoded(
     Args:
         dataset: what to read.
         options: how.
-        share: which of the records.
+        part: a number and a count: every so manieth record from that one on.
         on_files: changes the dataset of the shards' numbers, which count from 0.
         on_records: changes the dataset of serialized records before they are decoded.
 
     Returns:
         A ``tf.data.Dataset`` of one epoch: pairs of an image, uint8 [size, size, 3], and a label,
-        int64 [].
+        int64 []; in an order of its own wherever it comes from a cache.
     """
     split = dataset.split(options.split)
-    cores = os.cpu_count() or 1
-    part = (0, 1) if share is None else (share.index, share.count)
     cycle = min(options.cycle_length or _CYCLE, len(split.shards))
+    deterministic = options.deterministic or options.cache is not Cache.NONE
     records = on_files(tf.data.Dataset.range(len(split.shards))).interleave(
         part_reader(dataset, split, options.holdout, part),
         cycle_length=cycle,
         block_length=options.block_length or 1,
-        num_parallel_calls=min(cycle, cores),
-        deterministic=options.deterministic,
+        num_parallel_calls=min(cycle, _CORES),
+        deterministic=deterministic,
     )
     records = on_records(records)
     decode = decoder(dataset, options.image_size)
@@ -159,94 +162,71 @@ def load_decoded(
     # uint8 between here and the rescaling: a quarter of the memory of float32 in the cache.
     return records.map(
         plain(decode),
-        num_parallel_calls=options.parallel_calls or cores,
-        deterministic=options.deterministic,
+        num_parallel_calls=options.parallel_calls or _CORES,
+        deterministic=deterministic,
     )
 
 
-def has_disk_cache(dataset: Dataset, options: LoadOptions) -> bool:
-    """Tell whether an earlier run has left a whole cache on disk for these options."""
-    share = _Share.of(count_images(dataset, options), options, None)
-    return holds_disk_cache(*_disk_cache_key(dataset, options, share))
-
-
-def _ours(
-    dataset: Dataset, options: LoadOptions, share: _Share, on_progress: OnProgress
+def _stored(
+    dataset: Dataset, options: LoadOptions, store: ImageStore, images: int, part: tuple[int, int]
 ) -> TfDataset:
-    match options.cache:
-        case Cache.NONE:
-            batches = _streamed(dataset, options, share)
-        case Cache.DISK:
-            store = _disk_store(dataset, options, share, on_progress)
-            batches = _stored(dataset, options, share, store)
-        case Cache.MEMORY:
-            store = ImageStore(share.images, options.image_size)
-            batches = _stored(dataset, options, share, store)
-        case Cache.FEATURES:
-            raise ValueError("LoadOptions refuses it")
-    if options.rescale is not None:
-        rescale = rescaler(options.rescale)
-        batches = batches.map(plain(lambda images, labels: (rescale(images), labels)))
-    prefetch = _PREFETCH if options.prefetch is None else options.prefetch
-    if prefetch:
-        batches = batches.prefetch(prefetch)
-    return batches.with_options(_tf_options(options))
-
-
-def _stored(dataset: Dataset, options: LoadOptions, share: _Share, store: ImageStore) -> TfDataset:
     """Return batches of images that are all kept in memory, or on disk."""
     order = Order(
-        images=share.images,
-        batch_size=share.batch_size,
+        images=images,
+        batch_size=options.batch_size,
         shuffled=options.training,
         block=options.shuffle_buffer,
         seed=options.seed,
     )
-    decoded = load_decoded(
-        dataset,
-        replace(options, deterministic=True),  # whoever fills it gives each row the same image
-        share,
-        lambda files: files.filter(plain(lambda _: store.missing())),
-    )
-    counter = epoch_counter(options)
+    missing = plain(lambda _: store.missing())
+    decoded = _decoded(dataset, options, part, lambda files: files.filter(missing))
+    steps = store.steps(decoded, order, options.epochs, epoch_counter(options))
+    augment = epoch_augmenter(options)
 
     def taken(step: Tensor) -> Batch:
-        return store.gather(order.rows(step // order.steps, step % order.steps))
+        epoch, number = step // order.steps, step % order.steps
+        batch = store.gather(order.rows(epoch, number))
+        return batch if augment is None else augment(epoch, number, *batch)
 
-    steps = store.steps(decoded, order, options.epochs, counter)
-    augment = epoch_augmenter(options)
     if augment is None:
         return steps.map(plain(taken))
-    return steps.map(
-        plain(lambda step: augment(step // order.steps, step % order.steps, *taken(step))),
-        num_parallel_calls=os.cpu_count() or 1,
-        deterministic=options.deterministic,
-    )
+    return steps.map(plain(taken), num_parallel_calls=_CORES, deterministic=options.deterministic)
 
 
 def _disk_store(
-    dataset: Dataset, options: LoadOptions, share: _Share, on_progress: OnProgress
+    dataset: Dataset,
+    options: LoadOptions,
+    images: int,
+    part: tuple[int, int],
+    on_progress: OnProgress,
 ) -> ImageStore:
     """Return the images that an earlier run has left on disk, or leave them there now."""
-    directory, key = _disk_cache_key(dataset, options, share)
+    directory = options.cache_directory or default_cache_directory()
+    key = CacheKey.of(dataset, options, images, part)
     cache = open_disk_cache(directory, key)
     if cache is None:
-        decoded = load_decoded(dataset, replace(options, deterministic=True), share)
+        decoded = _decoded(dataset, options, part)
         cache = write_disk_cache(directory, key, decoded, on_progress)
     return ImageStore.of(cache)
 
 
-def _disk_cache_key(dataset: Dataset, options: LoadOptions, share: _Share) -> tuple[Path, CacheKey]:
+def has_disk_cache(dataset: Dataset, options: LoadOptions) -> bool:
+    """Tell whether an earlier run has left a whole cache on disk for these options."""
     directory = options.cache_directory or default_cache_directory()
-    return directory, CacheKey.of(dataset, options, share.images, (share.index, share.count))
+    return holds_disk_cache(
+        directory, CacheKey.of(dataset, options, count_images(dataset, options))
+    )
 
 
-def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> TfDataset:
+def _streamed(
+    dataset: Dataset, options: LoadOptions, images: int, part: tuple[int, int]
+) -> TfDataset:
     """Return batches of images that are decoded anew in every epoch."""
     augment = epoch_augmenter(options)
-    size = min(
-        options.shuffle_buffer or _records_to_mix(dataset.split(options.split)), share.images
-    )
+    split = dataset.split(options.split)
+    record_bytes = sum(path.stat().st_size for path in split.shards) / split.records
+    usual = max(1, min(_SHUFFLE_UNCACHED, int(_SHUFFLED_BYTES / max(record_bytes, 1))))
+    size = min(options.shuffle_buffer or usual, images)
 
     def one_epoch(epoch: Tensor) -> TfDataset:
         # The seed of this graph alone: what the program set for itself plays no part. TensorFlow
@@ -254,48 +234,26 @@ def _streamed(dataset: Dataset, options: LoadOptions, share: _Share) -> TfDatase
         tf.random.set_seed(1 + options.seed % (2**31 - 2))
 
         def shuffled(items: TfDataset, size: int, purpose: int) -> TfDataset:
-            seed = _seed(epoch, purpose)
-            return items.shuffle(size, seed=seed, reshuffle_each_iteration=False)
+            if not options.training:
+                return items
+            return items.shuffle(size, seed=epoch * 2 + purpose, reshuffle_each_iteration=False)
 
-        decoded = load_decoded(
+        batches = _decoded(
             dataset,
             options,
-            share,
-            lambda files: shuffled(files, _MANY, _FILES) if options.training else files,
+            part,
+            lambda files: shuffled(files, _MANY, _FILES),
             # Before they are decoded, images are a sixth of the size.
-            lambda records: shuffled(records, size, _IMAGES) if options.training else records,
-        )
-        batches = decoded.batch(share.batch_size)
+            lambda records: shuffled(records, size, _IMAGES),
+        ).batch(options.batch_size)
         if augment is None:
             return batches
         return batches.enumerate().map(
             plain(lambda number, batch: augment(epoch, number, *batch)),
-            num_parallel_calls=os.cpu_count() or 1,
+            num_parallel_calls=_CORES,
             deterministic=options.deterministic,
         )
 
     counter = epoch_counter(options)
     epochs = tf.data.Dataset.range(options.epochs).map(plain(lambda _: counter.assign_add(1) - 1))
     return epochs.flat_map(plain(one_epoch))
-
-
-def _records_to_mix(split: Split) -> int:
-    """Return how many records are held to draw the next from: 1024, or fewer if they are large."""
-    size = sum(path.stat().st_size for path in split.shards) / split.records
-    return max(1, min(_SHUFFLE_UNCACHED, int(_SHUFFLED_BYTES / max(size, 1))))
-
-
-def _seed(epoch: Tensor, purpose: int) -> Tensor:
-    return epoch * 2 + purpose
-
-
-def _tf_options(options: LoadOptions) -> Any:
-    chosen = tf.data.Options()
-    # Every number above is given, so there is nothing to tune; and while tuning is on, destroying
-    # an iterator that was read to its end waits for the tuner's sleep, of up to 60 s.
-    chosen.autotune.enabled = False
-    # To rewrite the graph, TensorFlow writes it down for each iterator, with all images in memory
-    # that it refers to: as much memory again, and time.
-    chosen.experimental_optimization.apply_default_optimizations = False
-    chosen.deterministic = options.deterministic
-    return chosen
