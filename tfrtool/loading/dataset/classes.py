@@ -13,13 +13,14 @@ from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import DType, Value
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.loading.dataset.corrupt_report import OnCorrupt
+from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, Record
-from tfrtool.records.reader import read_records
+from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.limits import MAX_CLASSES
 
-__all__ = ["Classes", "find_classes", "label_problem", "single_values"]
+__all__ = ["Classes", "find_classes", "label_problem", "read_items", "single_values"]
 
 _LONGEST_NAME = 1024
 _NUMBER, _NAME = b"image/class/label", b"image/class/text"
@@ -57,7 +58,7 @@ def find_classes(
     companion = _NAME if key == _NUMBER else None
     found: dict[Value, set[bytes]] = {}
     for path in shards:
-        for item in _items(path):
+        for item in read_items(path):
             if isinstance(item, Fault):
                 if on_corrupt is OnCorrupt.STOP and item.kind is not FaultKind.EMPTY:
                     raise as_error(path, item, in_dataset=True)
@@ -79,9 +80,13 @@ def find_classes(
     return _numbered({int(number): texts for number, texts in found.items()})
 
 
-def _items(path: Path) -> Iterator[Record | Fault]:
+def read_items(
+    path: Path, compression: Compression | None = None, *, verify: bool = True
+) -> Iterator[Record | Fault]:
+    """Yield the records of a shard and the damage in it; ``verify`` is of payloads' CRCs."""
+    options = ReadOptions(compression=compression, verify_payload=verify)
     with open_shard(path) as file:
-        yield from read_records(file)
+        yield from read_records(file, options)
 
 
 def _numbered(found: Mapping[int, set[bytes]]) -> Classes:

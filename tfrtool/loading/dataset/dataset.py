@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,17 @@ from tfrtool.examples.tfds_metadata import (
     read_class_names,
     read_dataset_info,
 )
-from tfrtool.loading.dataset.classes import Classes, find_classes
+from tfrtool.loading.dataset.classes import Classes, find_classes, read_items
 from tfrtool.loading.dataset.corrupt_report import DropReport, OnCorrupt
-from tfrtool.loading.dataset.forms import Described, ImageForm, find_image_form, read_described
+from tfrtool.loading.dataset.forms import ImageForm, find_image_form, read_described
 from tfrtool.loading.pipeline.tensors import TfDataset
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import count_records, count_shard, first_fault
 from tfrtool.records.dataset_folders import DatasetFolders, find_folders
 from tfrtool.records.framing import Record
 from tfrtool.records.names import ShardName
-from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
 from tfrtool.records.shards import Shard
-from tfrtool.records.stream import open_shard
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.publishing import reading
 from tfrtool.storage.words import as_member
@@ -217,7 +216,13 @@ def _open(found: DatasetFolders, on_corrupt: OnCorrupt) -> Dataset:
     features, image, label = _features(directory, info, splits, on_corrupt)
     described = read_described(directory, image, label)
     dtype = features[label].dtype or DType.INT64
-    classes = _classes(directory, splits, label, dtype, described, on_corrupt)
+    names: Sequence[str] | None = read_class_names(directory, label)
+    if names is None and described.classes and dtype is DType.INT64:
+        names = [str(number) for number in range(described.classes)]
+    classes = Classes(names=tuple(names or ()))
+    if not names:
+        shards = [path for split in splits.values() for path in split.shards]
+        classes = find_classes(shards, label, dtype, on_corrupt)
     return Dataset(
         directory=directory,
         name=directory.name if info is None else info.name,
@@ -279,15 +284,15 @@ def _lengths_by_metadata(
 
 
 def _lengths_by_name(root: Path, sets: Sequence[ShardSet]) -> dict[str, dict[Path, int | None]]:
-    for rivals in find_conflicts(sets):
-        names = " and ".join(one.name for one in rivals)
+    for conflicting in find_conflicts(sets):
+        names = " and ".join(one.name for one in conflicting)
         raise DatasetError(
             "the names of the shards claim different numbers of them", path=root, found=names
         )
     named = {one.split_below(root) for one in sets}
     found: dict[str, dict[Path, int | None]] = {}
     for one in sets:
-        aside = [*one.extra, *(path for twins in one.duplicates.values() for path in twins)]
+        aside = [*one.extra, *(path for paths in one.duplicates.values() for path in paths)]
         if aside:
             raise DatasetError("another shard has the same place", path=aside[0])
         split = one.split_below(root) or (_OTHERS if _UNNAMED in named else _UNNAMED)
@@ -303,7 +308,11 @@ def _split(name: str, lengths: Mapping[Path, int | None], on_corrupt: OnCorrupt)
         if on_corrupt is OnCorrupt.SKIP:
             found = count_shard(path).records if path.is_file() else 0
         else:
-            found = _count(path)
+            try:
+                found = count_records(path)
+            except CorruptShardError as error:
+                # Bytes too many or too few show in the header after them; CRCs tell where they are.
+                raise first_fault(path, in_dataset=True) or error from error
             if expected is not None and found != expected:
                 raise DatasetError(
                     f"the shard does not agree with {DATASET_INFO}",
@@ -330,21 +339,15 @@ def _split(name: str, lengths: Mapping[Path, int | None], on_corrupt: OnCorrupt)
     )
 
 
-def _count(path: Path) -> int:
-    try:
-        return count_records(path)
-    except CorruptShardError as error:
-        # Bytes too many or too few show in the header after them; CRCs tell where they are.
-        raise first_fault(path, in_dataset=True) or error from error
-
-
 def _features(
     directory: Path, info: DatasetInfo | None, splits: Mapping[str, Split], on_corrupt: OnCorrupt
 ) -> tuple[Mapping[str, Feature], str, str]:
     """Return a record's features, and which of them are the image and the label."""
     problem: Exception | None = None
-    looked_at = 1 if on_corrupt is OnCorrupt.STOP else _LOOKED_AT
-    for record, _ in zip(_records(splits), range(looked_at), strict=False):
+    shards = [(path, split.compression) for split in splits.values() for path in split.shards]
+    items = chain.from_iterable(starmap(read_items, shards))
+    records = (item for item in items if isinstance(item, Record))
+    for record in islice(records, 1 if on_corrupt is OnCorrupt.STOP else _LOOKED_AT):
         try:
             features = decode_example(record.payload, PayloadKind.EXAMPLE).features
             return features, *_roles(directory, info, features)
@@ -367,29 +370,3 @@ def _roles(
             hint=f"tfrtool inspect shard {shlex.quote(str(directory))} shows what the records hold",
         )
     return roles.image, roles.label
-
-
-def _records(splits: Mapping[str, Split]) -> Iterator[Record]:
-    for split in splits.values():
-        for path in split.shards:
-            with open_shard(path) as file:
-                for item in read_records(file, ReadOptions(compression=split.compression)):
-                    if isinstance(item, Record):
-                        yield item
-
-
-def _classes(
-    directory: Path,
-    splits: Mapping[str, Split],
-    label: str,
-    dtype: DType,
-    described: Described,
-    on_corrupt: OnCorrupt,
-) -> Classes:
-    names: Sequence[str] | None = read_class_names(directory, label)
-    if names is None and described.classes and dtype is DType.INT64:
-        names = [str(number) for number in range(described.classes)]
-    if names:
-        return Classes(names=tuple(names))
-    shards = [path for split in splits.values() for path in split.shards]
-    return find_classes(shards, label, dtype, on_corrupt)

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason
 from tfrtool.examples.tfds_metadata import read_dataset_info
+from tfrtool.loading.dataset.classes import read_items
 from tfrtool.loading.dataset.corrupt_report import DropReport, LeftOut, OnCorrupt
 from tfrtool.loading.dataset.dataset import Dataset, Split, shard_lengths
 from tfrtool.loading.dataset.record_check import RecordCheck
@@ -24,8 +25,6 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.framing import Fault, FaultKind, Record
-from tfrtool.records.reader import ReadOptions, read_records
-from tfrtool.records.stream import open_shard
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
@@ -62,7 +61,7 @@ def name_damage(dataset: Dataset, splits: Iterable[Split], error: Exception) -> 
     totals = []
     for path, compression in shards:
         total = 0
-        for item in _read(path, compression):
+        for item in read_items(path, compression):
             if isinstance(item, Fault):
                 if item.kind is not FaultKind.EMPTY:
                     return as_error(path, item, in_dataset=True)
@@ -73,7 +72,7 @@ def name_damage(dataset: Dataset, splits: Iterable[Split], error: Exception) -> 
         totals.append(total)
     for (path, compression), total in zip(shards, totals, strict=True):
         for position in _undecodable(dataset, path, compression, total):
-            records = (item for item in _read(path, compression) if isinstance(item, Record))
+            records = (item for item in read_items(path, compression) if isinstance(item, Record))
             for number, record in enumerate(records):
                 if number == position:
                     return _unusable(path, record, _decoding_problem(dataset, record))
@@ -168,7 +167,7 @@ def _clean(
         return path, 0, [Fault(kind=kind, offset=0, record=None, message=message)]
     check, faults = RecordCheck(dataset, images=decode), list[Fault]()
     kept = array("q")  # where the headers start
-    for item in _read(path, compression):
+    for item in read_items(path, compression):
         if isinstance(item, Fault):
             if item.kind is not FaultKind.EMPTY:
                 faults.append(item)
@@ -205,18 +204,13 @@ def _write(path: Path, copy: Path, compression: Compression, offsets: Iterable[i
 
 
 def _records_at(path: Path, compression: Compression, offsets: Collection[int]) -> Iterator[Record]:
-    for item in _read(path, compression):
+    for item in read_items(path, compression):
         if isinstance(item, Record) and item.offset in offsets:
             yield item
 
 
 def _fault(record: Record, message: str) -> Fault:
     return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=message)
-
-
-def _read(path: Path, compression: Compression) -> Iterator[Record | Fault]:
-    with open_shard(path) as file:
-        yield from read_records(file, ReadOptions(compression=compression))
 
 
 def _undecodable(

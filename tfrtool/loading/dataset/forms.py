@@ -33,8 +33,7 @@ class ImageEncoding(enum.Enum):
     """What the bytes of an image feature are.
 
     ENCODED is a file of any format that ``tf.io.decode_image`` takes. RAW is uint8 pixels, row by
-    row, channels last. BASE64 is RAW as base64 with ``-`` and ``_``, as tensorflow-recorder
-    writes it.
+    row, channels last. BASE64 is RAW as base64 with ``-`` and ``_``, as tensorflow-recorder does.
     """
 
     ENCODED = "encoded"
@@ -91,9 +90,7 @@ class Described:
 
 
 def read_described(directory: Path, image: str, label: str) -> Described:
-    """Read features.json; where it is not there, or not understood, nothing is said.
-
-    Older releases of TFDS wrote it in other forms, and the records tell most of it again.
+    """Read features.json; where it is not there, or of another TFDS' form, nothing is said.
 
     Raises:
         DatasetError: the file can't be read, is no JSON, or says that there are too many classes.
@@ -148,27 +145,23 @@ def find_image_form(
     """
     value = features[image].values[0]
     data = value if isinstance(value, bytes) else b""
-    content = describe_bytes(data)
-    if described.connector == "Image":
-        if not described.dtype.startswith("uint"):
-            found = f"{described.dtype} as the bytes of colours, as TFDS stores them"
-            raise _unusable(directory, image, found)
-    else:
+    content, problem = describe_bytes(data), None
+    if content not in _DECODED:
+        problem = f"{len(data)} bytes of {content} data"
+    if described.connector != "Image":
         form = _as_described(described, data) or _as_said(features, image, data)
         if form is not None:
             return form
-    if content not in _DECODED:
-        raise _unusable(directory, image, f"{len(data)} bytes of {content} data")
-    return ImageForm()
-
-
-def _unusable(directory: Path, image: str, found: str) -> DatasetError:
-    return DatasetError(
+    elif not described.dtype.startswith("uint"):
+        problem = f"{described.dtype} as the bytes of colours, as TFDS stores them"
+    if problem is None:
+        return ImageForm()
+    raise DatasetError(
         f"the images in the feature {image!r} can't be decoded",
         path=directory,
         expected="JPEG, PNG, GIF, BMP or WebP files, or uint8 pixels of a height and width that "
         "each record or features.json says",
-        found=found,
+        found=problem,
         hint="tfrtool write makes such a dataset of image files",
     )
 
@@ -185,21 +178,17 @@ def _as_described(described: Described, data: bytes) -> ImageForm | None:
 
 def _as_said(features: Mapping[str, Feature], image: str, data: bytes) -> ImageForm | None:
     """Return the form of pixels whose number is the product of what their record says."""
-    height, width = (_said(features, image, names) for names in (_HEIGHTS, _WIDTHS))
+    height, width, depth = (
+        _said(features, image, names) for names in (_HEIGHTS, _WIDTHS, _CHANNELS)
+    )
     if height is None or width is None:
         return None
     area = _value(features, height) * _value(features, width)
-    depth = _said(features, image, _CHANNELS)
-    if area < 1:
-        return None
-    for encoding, size in (
-        (ImageEncoding.BASE64, _base64_size(data)),
-        (ImageEncoding.RAW, len(data)),
-    ):
-        channels = size // area
-        if size != channels * area or channels not in _FEW:
-            continue
-        if depth is None or _value(features, depth) == channels:
+    sizes = {ImageEncoding.BASE64: _base64_size(data), ImageEncoding.RAW: len(data)}
+    for encoding, size in sizes.items():
+        channels = size // area if area > 0 else 0
+        fits = channels in _FEW and size == channels * area
+        if fits and (depth is None or _value(features, depth) == channels):
             return ImageForm(
                 encoding=encoding, channels=channels, height_feature=height, width_feature=width
             )

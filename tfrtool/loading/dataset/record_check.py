@@ -8,13 +8,11 @@ from pathlib import Path
 
 from tfrtool.examples.example import DType, Value
 from tfrtool.images.header import limit_problem
-from tfrtool.loading.dataset.classes import label_problem, single_values
+from tfrtool.loading.dataset.classes import label_problem, read_items, single_values
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
-from tfrtool.records.reader import ReadOptions, read_records
-from tfrtool.records.stream import open_shard
 
 __all__ = ["RecordCheck", "limits_problem"]
 
@@ -82,11 +80,8 @@ def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> s
     if dataset.image_form.encoding is not ImageEncoding.ENCODED:
         return None
     key = _key(dataset.image_feature)
-    options = ReadOptions(compression=compression, verify_payload=False)
-    with open_shard(shard) as file:
-        for item in read_records(file, options):
-            if not isinstance(item, Record):
-                continue
+    for item in read_items(shard, compression, verify=False):
+        if isinstance(item, Record):
             image = (single_values(item.payload, (key,)) or {}).get(key)
             problem = limit_problem(image) if isinstance(image, bytes) else None
             if problem is not None:
