@@ -200,7 +200,6 @@ def test_labels_from_one_with_names_beside_them(tmp_path: Path) -> None:
     }
     dataset = open_dataset(_write_named(tmp_path / "d", shards))
     assert dataset.class_names == ("0", "tench", "2", "shark")
-    assert dataset.unused_classes == (0, 2)
     assert {name: split.records for name, split in dataset.splits.items()} == {
         "train": 3,
         "validation": 1,
@@ -388,7 +387,6 @@ def test_mnist_as_it_is_published(shared_data: Path) -> None:
     """A shard of TFDS without its metadata: one split by its name, ten classes by its records."""
     dataset = open_dataset(shared_data / "tfrecord" / "tfds_mnist")
     assert dataset.class_names == tuple("0123456789")
-    assert dataset.unused_classes == ()
     assert dataset.split("test").records == 10_000
 
 

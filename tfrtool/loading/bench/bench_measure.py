@@ -27,7 +27,7 @@ from tfrtool.loading.pipeline.decode import decoder, full_image, parser
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 from tfrtool.loading.pipeline.pipeline import count_images, load
 from tfrtool.loading.pipeline.reading import part_reader, split_records
-from tfrtool.loading.pipeline.recipes import Stage, load_published
+from tfrtool.loading.pipeline.recipes import load_published
 from tfrtool.loading.pipeline.tensors import Batch, TfDataset
 from tfrtool.records.framing import frame
 from tfrtool.storage.opening import open_regular
@@ -105,7 +105,7 @@ def _clocks() -> Numbers:
 def _build(dataset: Dataset, options: LoadOptions, stage: str) -> TfDataset:
     if stage == "tfrtool":
         return load(dataset, options)
-    does = frozenset(Stage(name) for name in STAGES[1 : STAGES.index(stage) + 1])
+    does = frozenset(STAGES[1 : STAGES.index(stage) + 1])
     images = count_images(dataset, options)
     return load_published(dataset, replace(options, cache=Cache.NONE), images, does)
 

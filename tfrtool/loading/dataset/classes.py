@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -20,34 +19,21 @@ from tfrtool.records.reader import ReadOptions, read_records
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.limits import MAX_CLASSES
 
-__all__ = ["Classes", "find_classes", "label_problem", "read_items", "single_values"]
+__all__ = ["find_classes", "label_problem", "read_items", "single_values"]
 
 _LONGEST_NAME = 1024
 _NUMBER, _NAME = b"image/class/label", b"image/class/text"
 """TensorFlow's models keep the number of an image's class and its name side by side."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Classes:
-    """The classes of a dataset.
-
-    Attributes:
-        names: by number.
-        unused: the numbers below the highest that no record has; such as 0, where labels start
-            at 1. They keep their place, so that a number means the same everywhere.
-    """
-
-    names: tuple[str, ...]
-    unused: tuple[int, ...] = ()
-
-
 def find_classes(
     shards: Iterable[Path], label: str, dtype: DType, on_corrupt: OnCorrupt
-) -> Classes:
-    """Read all records, and tell which classes there are.
+) -> tuple[str, ...]:
+    """Read all records, and return the names of the classes that there are, by number.
 
-    Numbers stay as they are; their names are those that stand beside them in
-    ``image/class/text``, else the numbers. Strings are names, and are numbered in sorted order.
+    Numbers stay as they are, and those that no record has keep their place; their names are those
+    that stand beside them in ``image/class/text``, else the numbers. Strings are names, and are
+    numbered in sorted order.
 
     Raises:
         ShardError: a file can't be read.
@@ -76,8 +62,12 @@ def find_classes(
                     problem or "no class", path=path, record=item.index, offset=item.offset
                 )
     if dtype is DType.STRING:
-        return Classes(names=tuple(sorted(_text(value) for value in found)))
-    return _numbered({int(number): texts for number, texts in found.items()})
+        return tuple(sorted(_text(value) for value in found))
+    named = {value: _text(next(iter(names))) for value, names in found.items() if len(names) == 1}
+    if not len(named) == len(found) == len(set(named.values())):
+        named = {}
+    count = max((int(number) for number in found), default=-1) + 1
+    return tuple(named.get(number) or str(number) for number in range(count))
 
 
 def read_items(
@@ -87,17 +77,6 @@ def read_items(
     options = ReadOptions(compression=compression, verify_payload=verify)
     with open_shard(path) as file:
         yield from read_records(file, options)
-
-
-def _numbered(found: Mapping[int, set[bytes]]) -> Classes:
-    count = max(found, default=-1) + 1
-    unused = tuple(number for number in range(count) if number not in found)
-    texts = {number: _text(next(iter(names))) for number, names in found.items() if len(names) == 1}
-    named = len(texts) == len(found) == len(set(texts.values()))
-    return Classes(
-        names=tuple((texts.get(n) if named else None) or str(n) for n in range(count)),
-        unused=unused,
-    )
 
 
 def _text(value: Value) -> str:

@@ -19,7 +19,7 @@ from tfrtool.examples.tfds_metadata import (
     read_class_names,
     read_dataset_info,
 )
-from tfrtool.loading.dataset.classes import Classes, find_classes, read_items
+from tfrtool.loading.dataset.classes import find_classes, read_items
 from tfrtool.loading.dataset.corrupt_report import DropReport, OnCorrupt
 from tfrtool.loading.dataset.forms import ImageForm, find_image_form, read_described
 from tfrtool.loading.pipeline.tensors import TfDataset
@@ -85,7 +85,6 @@ class Dataset:
         class_names: by number.
         image_form: what the bytes of an image are.
         label_dtype: INT64 for numbers, STRING for names.
-        unused_classes: numbers that no record has, where the records had to tell the classes.
     """
 
     directory: Path
@@ -96,7 +95,6 @@ class Dataset:
     class_names: tuple[str, ...]
     image_form: ImageForm
     label_dtype: DType = DType.INT64
-    unused_classes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.label_dtype not in (DType.INT64, DType.STRING):
@@ -219,20 +217,18 @@ def _open(found: DatasetFolders, on_corrupt: OnCorrupt) -> Dataset:
     names: Sequence[str] | None = read_class_names(directory, label)
     if names is None and described.classes and dtype is DType.INT64:
         names = [str(number) for number in range(described.classes)]
-    classes = Classes(names=tuple(names or ()))
     if not names:
         shards = [path for split in splits.values() for path in split.shards]
-        classes = find_classes(shards, label, dtype, on_corrupt)
+        names = find_classes(shards, label, dtype, on_corrupt)
     return Dataset(
         directory=directory,
         name=directory.name if info is None else info.name,
         splits=splits,
         image_feature=image,
         label_feature=label,
-        class_names=classes.names,
+        class_names=tuple(names),
         image_form=find_image_form(features, image, described, directory),
         label_dtype=dtype,
-        unused_classes=classes.unused,
     )
 
 

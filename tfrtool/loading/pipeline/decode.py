@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
 from tfrtool.examples.example import DType, feature_key, feature_name
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.forms import ImageEncoding, ImageForm
+from tfrtool.loading.pipeline.tensors import Batch, Decode, Tensor
 
 __all__ = ["batch_parser", "decoder", "features_decoder", "float_decoder", "full_image", "parser"]
 
 _RGB = 3
-
-Decode = Callable[[Any], tuple[Any, Any]]
 
 
 def decoder(dataset: Dataset, image_size: int) -> Decode:
@@ -41,7 +39,7 @@ def float_decoder(dataset: Dataset, image_size: int) -> Decode:
     """
     parse = parser(dataset)
 
-    def decode(record: Any) -> tuple[Any, Any]:
+    def decode(record: Tensor) -> Batch:
         features = parse(record)
         image = tf.image.resize(full_image(dataset, features), (image_size, image_size))
         return _colored(tf.cast(image, tf.float32)), _label(dataset, features)
@@ -49,7 +47,7 @@ def float_decoder(dataset: Dataset, image_size: int) -> Decode:
     return decode
 
 
-def batch_parser(dataset: Dataset) -> Callable[[Any], dict[str, Any]]:
+def batch_parser(dataset: Dataset) -> Callable[[Tensor], dict[str, Tensor]]:
     """Return a function that parses a batch of records at once.
 
     Returns:
@@ -60,29 +58,27 @@ def batch_parser(dataset: Dataset) -> Callable[[Any], dict[str, Any]]:
     return lambda records: _named_features(tf.io.parse_example(records, description))
 
 
-def features_decoder(
-    dataset: Dataset, image_size: int
-) -> Callable[[Mapping[str, Any]], tuple[Any, Any]]:
+def features_decoder(dataset: Dataset, image_size: int) -> Callable[[Mapping[str, Tensor]], Batch]:
     """Return the part of `decoder` that comes after parsing; it takes features by name."""
 
-    def decode(features: Mapping[str, Any]) -> tuple[Any, Any]:
+    def decode(features: Mapping[str, Tensor]) -> Batch:
         image = _fitted(full_image(dataset, features), image_size)
         return _colored(image), _label(dataset, features)
 
     return decode
 
 
-def parser(dataset: Dataset) -> Callable[[Any], dict[str, Any]]:
+def parser(dataset: Dataset) -> Callable[[Tensor], dict[str, Tensor]]:
     """Return the part of `decoder` before decoding: from a record to what is needed of it."""
     description = _description(dataset)
     return lambda record: _named_features(tf.io.parse_single_example(record, description))
 
 
-def _named_features(parsed: Mapping[bytes, Any]) -> dict[str, Any]:
+def _named_features(parsed: Mapping[bytes, Tensor]) -> dict[str, Tensor]:
     return {feature_name(key): value for key, value in parsed.items()}
 
 
-def _description(dataset: Dataset) -> dict[bytes, Any]:
+def _description(dataset: Dataset) -> dict[bytes, Tensor]:
     """Return the feature description of what is needed, and nothing else: parsing copies."""
     form = dataset.image_form
     types = {dataset.image_feature: tf.string}
@@ -96,7 +92,7 @@ def _named(dataset: Dataset) -> bool:
     return dataset.label_dtype is DType.STRING
 
 
-def full_image(dataset: Dataset, features: Mapping[str, Any]) -> Any:
+def full_image(dataset: Dataset, features: Mapping[str, Tensor]) -> Tensor:
     """Decode a record's image at the size that it has.
 
     Args:
@@ -117,13 +113,13 @@ def full_image(dataset: Dataset, features: Mapping[str, Any]) -> Any:
     return tf.reshape(tf.io.decode_raw(data, tf.uint8), _shape(form, features))
 
 
-def _shape(form: ImageForm, features: Mapping[str, Any]) -> Any:
+def _shape(form: ImageForm, features: Mapping[str, Tensor]) -> Tensor:
     if form.height_feature is None or form.width_feature is None:
         return [form.height, form.width, form.channels]
     return [features[form.height_feature], features[form.width_feature], form.channels]
 
 
-def _fitted(image: Any, size: int) -> Any:
+def _fitted(image: Tensor, size: int) -> Tensor:
     """Resize an image, uint8 [height, width, channels], to ``size`` both ways, as tf.image does.
 
     The kernel takes uint8, so that there is never a float copy of the full image; only the result
@@ -140,7 +136,7 @@ def _fitted(image: Any, size: int) -> Any:
     return tf.bitcast(rounded.output, tf.uint8)
 
 
-def _colored(image: Any) -> Any:
+def _colored(image: Tensor) -> Tensor:
     """Return an image with 3 channels: grey is repeated, alpha left out."""
     channels = image.shape[-1]
     if channels <= 2:
@@ -148,7 +144,7 @@ def _colored(image: Any) -> Any:
     return image if channels == _RGB else image[..., :_RGB]
 
 
-def _label(dataset: Dataset, features: Mapping[str, Any]) -> Any:
+def _label(dataset: Dataset, features: Mapping[str, Tensor]) -> Tensor:
     """Return the class number, int64 []; a graph that runs on a wrong one fails.
 
     A loss would not always tell: on some devices a number that is too high makes it NaN.

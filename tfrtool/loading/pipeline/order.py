@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
+
+from tfrtool.loading.pipeline.tensors import Tensor
 
 __all__ = ["Order"]
 
@@ -45,7 +46,7 @@ class Order:
         """How many steps an epoch has."""
         return -(-self.images // self.batch_size)
 
-    def rows(self, epoch: Any, number: Any) -> Any:
+    def rows(self, epoch: Tensor, number: Tensor) -> Tensor:
         """Return the rows of a step, int64 [n].
 
         Args:
@@ -71,7 +72,7 @@ class Order:
         )
         return first + shuffled
 
-    def ready(self, epoch: Any, rows: Any) -> Any:
+    def ready(self, epoch: Tensor, rows: Tensor) -> Tensor:
         """Return how many steps of an epoch can be taken when the first ``rows`` rows are there.
 
         Args:
@@ -84,7 +85,7 @@ class Order:
             whole = starts[tf.searchsorted(starts, rows[None], side="right")[0] - 1]
         return tf.where(whole >= self.images, _int64(self.steps), whole // self.batch_size)
 
-    def _starts(self, epoch: Any) -> Any:
+    def _starts(self, epoch: Tensor) -> Tensor:
         """Return where the blocks of an epoch start, int64 [blocks]."""
         if self.block is not None:
             return tf.range(0, self.images, self.block, tf.int64)
@@ -98,5 +99,5 @@ class Order:
         )
 
 
-def _int64(value: int) -> Any:
+def _int64(value: int) -> Tensor:
     return tf.constant(value, tf.int64)
