@@ -83,6 +83,8 @@ def test_damaged_fixture_agrees_with_inspection(path: Path, capsys: Capture) -> 
     assert main(["inspect", "shard", "--json", "--limit", "0", str(path)]) == 3
     inspected = json.loads(capsys.readouterr().out)
     causes = [fault.pop("cause") for fault in shard["faults"]]
+    for fault in inspected["faults"]:
+        fault.pop("cause", None)  # only where it takes no look at the file
     assert len(causes) == shard["fault_count"] == last["fault_count"]
     for key in ("path", "bytes", "compression", "records", "payload", "faults"):
         assert shard[key] == inspected[key]

@@ -131,7 +131,7 @@ def test_metadata_on_a_full_disk_is_an_error(tmp_path: Path) -> None:
         with new_files(tmp_path / "out") as staging, open("/dev/full", "wb") as full:  # noqa: PTH123
             staging.metadata.close()
             staging.metadata = full
-            staging.tree.add(("1.jpg",), JPEG)
+            staging.add(("1.jpg",), JPEG)
             staging.write_line("x" * 1_000_000)
 
     with pytest.raises(WriteError) as caught:
@@ -173,7 +173,7 @@ def test_nothing_is_left_of_an_unfinished_one(
 
     def begin() -> None:
         with new_files(tmp_path / "a" / "b") as staging:
-            staging.tree.add(("x", "1.jpg"), JPEG)
+            staging.add(("x", "1.jpg"), JPEG)
             staging.write_line("{}")
             raise error
 

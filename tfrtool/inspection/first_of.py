@@ -8,12 +8,7 @@ Entry = TypeVar("Entry")
 
 
 class FirstOf(Generic[Entry]):
-    """Entries of which the first are kept, and all are counted.
-
-    Attributes:
-        kept: the first of them.
-        count: how many there are in all.
-    """
+    """Entries of which the first are kept, and all are counted."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

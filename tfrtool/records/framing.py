@@ -96,6 +96,12 @@ class Fault:
         if self.offset < 0 or (self.record or 0) < 0:
             raise ValueError(f"offset and record are at least 0: {self}")
 
+    @property
+    def title(self) -> str:
+        """Its kind and its place: "payload-crc at offset 128 (record 1)"."""
+        record = "" if self.record is None else f" (record {self.record})"
+        return f"{self.kind.value} at offset {self.offset}{record}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocatedFault:

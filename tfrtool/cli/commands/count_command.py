@@ -41,10 +41,7 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
         for fault in count.faults[:1]:
             outcome = Outcome.DAMAGE
             more = f" (and {len(count.faults) - 1:,} more)" if len(count.faults) > 1 else ""
-            warn(
-                f"{name}: {fault.kind.value} at offset {fault.offset}: "
-                f"{printable(fault.message)}{more}"
-            )
+            warn(f"{name}: {fault.title}: {printable(fault.message)}{more}")
         if as_json:
             emit_json({"path": name, "records": count.records})
         else:

@@ -94,6 +94,12 @@ def findings(found: Sequence[tuple[str, str]], more: int = 0) -> Lines:
     return Lines([*lines, f"... and {more:,} more; --json lists them all"] if more else lines)
 
 
+def shortened(lines: Sequence[str], shown: int, total: int | None = None) -> list[str]:
+    """Return the first lines, and one that says how many more there are: ``total`` in all."""
+    more = (len(lines) if total is None else total) - shown
+    return [*lines[:shown], *([f"... and {more:,} more; --json lists them"] if more > 0 else [])]
+
+
 def plain(page: Page) -> str:
     """Return a page as text without any escape sequence, and without a final newline."""
     return "\n".join(line for part in _parts(page) for line in _plain_lines(part))

@@ -11,7 +11,8 @@ from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Tone, To
 from tfrtool.errors import printable
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.dataset_check import DatasetFault
-from tfrtool.inspection.verify.duplicates import DuplicateGroup, Duplicates
+from tfrtool.inspection.verify.duplicates import Duplicates
+from tfrtool.inspection.verify.image_check import ImageFindings
 from tfrtool.inspection.verify.verify import VerifyReport
 from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.compression import Compression
@@ -37,7 +38,6 @@ _MANY = {
     PayloadKind.UNKNOWN: "in shards of other records",
     PayloadKind.EMPTY: "without a byte",
 }
-_COMPRESSIONS = {Compression.NONE: "not compressed"}
 _MENDABLE = frozenset(FaultKind) - {FaultKind.NOT_TFRECORD, FaultKind.EMPTY, FaultKind.PARSE}
 
 
@@ -56,11 +56,11 @@ def verify_page(report: VerifyReport) -> Page:
         page += _duplicates(report.duplicates)
     notes = [*_shard_notes(report.shards), *report.notes]
     if notes:
-        lines = [line for note in notes for line in _wrapped(printable(note), "- ", "  ")]
+        lines = [line for note in notes for line in _wrapped(printable(note), "- ")]
         page += [Heading("notes"), Lines(lines)]
     page += [Heading(_verdict(report)), Facts(list(_sums(report)))]
     if not report.is_sound:
-        page.append(Lines(list(_next_steps(report))))
+        page.append(Lines(_wrapped(_next_step(report))))
     return page
 
 
@@ -68,22 +68,22 @@ def _shard(verdict: ShardVerdict) -> list[Block]:
     lines: list[str] = []
     if verdict.error is not None:
         lines.append(Toned(f"{printable(verdict.error)}", Tone.BAD))
-    for fault in verdict.faults[:_FAULTS_SHOWN]:
-        record = "" if fault.record is None else f" (record {fault.record})"
-        lines.append(Toned(f"{fault.kind.value} at offset {fault.offset}{record}", Tone.BAD))
-        lines += _wrapped(printable(fault.message), "    ", "    ")
+    shown = verdict.faults[:_FAULTS_SHOWN]
+    for fault in shown:
+        lines.append(Toned(fault.title, Tone.BAD))
+        lines += _wrapped(printable(fault.message), "    ")
     if verdict.n_faults > _FAULTS_SHOWN:
         more = human_count(verdict.n_faults - _FAULTS_SHOWN, "fault")
         lines.append(f"... and {more} more; --json lists them all")
-    for cause in dict.fromkeys(fault.cause for fault in verdict.faults[:_FAULTS_SHOWN]):
-        lines += _wrapped(printable(cause or ""), "likely: ", "        ") if cause else []
+    for cause in dict.fromkeys(fault.cause for fault in shown if fault.cause is not None):
+        lines += _wrapped(printable(cause), "likely: ")
     return [Heading(printable(str(verdict.path))), Lines(lines)]
 
 
 def _dataset(faults: Sequence[DatasetFault]) -> Iterator[str]:
     for fault in faults[:_DATASET_FAULTS_SHOWN]:
         yield Toned(f"{fault.kind.value}  {printable(str(fault.path))}", Tone.BAD)
-        yield from _wrapped(printable(fault.message), "    ", "    ")
+        yield from _wrapped(printable(fault.message), "    ")
     if len(faults) > _DATASET_FAULTS_SHOWN:
         kinds = Counter(fault.kind.value for fault in faults[_DATASET_FAULTS_SHOWN:])
         more = " and ".join(f"{count:,} {kind}" for kind, count in kinds.items())
@@ -101,23 +101,16 @@ def _duplicates(duplicates: Duplicates) -> list[Block]:
     title = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     lines: list[str] = []
     for group in duplicates.groups[:_GROUPS_SHOWN]:
-        lines += _group(group)
-    total = duplicates.spoiled + duplicates.within
-    if total > _GROUPS_SHOWN:
-        lines.append(f"... and {total - _GROUPS_SHOWN:,} more; --json lists them")
+        for sign, copy in zip(" ===", group.copies, strict=False):
+            facts = ", ".join(printable(f) for f in (copy.split, copy.label, copy.name) if f)
+            text = f"{sign} {printable(copy.path.name)} record {copy.record}"
+            text += f" ({facts})" if facts else ""
+            lines.append(Toned(text, Tone.BAD) if group.is_fault else text)
+        if group.count > _COPIES_SHOWN:
+            lines.append(f"= {group.count - _COPIES_SHOWN:,} more")
+    more = duplicates.spoiled + duplicates.within - _GROUPS_SHOWN
+    lines += [f"... and {more:,} more; --json lists them"] if more > 0 else []
     return [Heading(f"the same image again: {title}"), Lines(lines)]
-
-
-def _group(group: DuplicateGroup) -> Iterator[str]:
-    for number, copy in enumerate(group.copies[:_COPIES_SHOWN]):
-        facts = [printable(fact) for fact in (copy.split, copy.label, copy.name) if fact]
-        sign = "=" if number else " "
-        text = f"{sign} {printable(copy.path.name)} record {copy.record}"
-        if facts:
-            text += f" ({', '.join(facts)})"
-        yield Toned(text, Tone.BAD) if group.is_fault else text
-    if group.count > _COPIES_SHOWN:
-        yield f"= {group.count - _COPIES_SHOWN:,} more"
 
 
 def _shard_notes(shards: Sequence[ShardVerdict]) -> Iterator[str]:
@@ -125,15 +118,14 @@ def _shard_notes(shards: Sequence[ShardVerdict]) -> Iterator[str]:
         for conflict in shard.conflicts:
             yield f"{shard.path.name}: {conflict}: no one description parses both"
         images = shard.images
-        if images is not None and images.roles.image is not None:
-            name = images.roles.image
-            if images.doubtful:
-                yield (
-                    f"{shard.path.name}: {images.doubtful:,} values of {name!r} are no image in a "
-                    "known format, and their size is not that of their pixels"
-                )
-            if images.absent:
-                yield f"{shard.path.name}: {human_count(images.absent, 'record')} without {name!r}"
+        if images is not None and images.doubtful:
+            yield (
+                f"{shard.path.name}: {images.doubtful:,} values of {images.roles.image!r} are no "
+                "image in a known format, and their size is not that of their pixels"
+            )
+        if images is not None and images.absent:
+            records = human_count(images.absent, "record")
+            yield f"{shard.path.name}: {records} without {images.roles.image!r}"
 
 
 def _verdict(report: VerifyReport) -> str:
@@ -147,28 +139,23 @@ def _verdict(report: VerifyReport) -> str:
 
 def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
     names = Counter(
-        _COMPRESSIONS.get(v.shard.compression, v.shard.compression.value)
+        "not compressed" if v.compression is Compression.NONE else v.compression.value
         for v in report.shards
         if v.shard is not None
     )
-    compression = ", ".join(
-        name if len(names) == 1 else f"{count:,} {name}" for name, count in names.items()
-    )
-    size = human_bytes(report.bytes)
+    packed = [name if len(names) == 1 else f"{count:,} {name}" for name, count in names.items()]
     shards = human_count(len(report.shards), "shard")
-    yield "read", ", ".join(part for part in (shards, size, compression) if part)
-    lost = sum(shard.lost for shard in report.shards)
+    yield "read", ", ".join((shards, human_bytes(report.bytes), *packed))
+    lost = any(shard.lost for shard in report.shards)
     text = human_count(report.records, "whole record" if lost else "record")
     yield "records", f"{text}; the CRCs of lengths and payloads hold" if report.records else text
-    payloads = Counter[PayloadKind]()
+    kinds = Counter[PayloadKind]()
     for shard in report.shards:
-        payloads[shard.payload] += shard.records
-    kinds = +payloads
-    if len(kinds) == 1 and not any(
-        f.kind is FaultKind.PARSE for s in report.shards for f in s.faults
-    ):
-        (kind,) = kinds
-        yield "parsed", _EACH[kind]
+        kinds[shard.payload] += shard.records
+    kinds = +kinds
+    all_parse = not any(f.kind is FaultKind.PARSE for s in report.shards for f in s.faults)
+    if len(kinds) == 1 and all_parse:
+        yield "parsed", _EACH[kinds.popitem()[0]]
     elif kinds:
         yield "parsed", ", ".join(f"{count:,} {_MANY[kind]}" for kind, count in kinds.items())
     for found in report.directories:
@@ -178,15 +165,14 @@ def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
             )
             yield "metadata", f"dataset_info.json says {splits}"
     if report.duplicates is not None:
-        yield from _image_sums(report)
+        images = [shard.images for shard in report.shards if shard.images is not None]
+        yield "images", _image_sum(images, any_duplicates=bool(report.duplicates.groups))
 
 
-def _image_sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
-    found = [shard.images for shard in report.shards if shard.images is not None]
+def _image_sum(found: Sequence[ImageFindings], *, any_duplicates: bool) -> str:
     encoded, pixels = sum(i.encoded for i in found), sum(i.pixels for i in found)
     if not encoded and not pixels:
-        yield "images", "none found"
-        return
+        return "none found"
     faults = sum(i.n_faults for i in found)
     what = f"looked at, {faults:,} of them broken" if faults else "decoded"
     parts = [f"{encoded:,} {what}"] if encoded else []
@@ -194,39 +180,34 @@ def _image_sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if len(counts) > 1:
         parts += [f"{count:,} in {printable(name)!r}" for name, count in counts.most_common(8)]
     parts += [f"{pixels:,} of bare pixels"] if pixels else []
-    duplicates = report.duplicates
-    if duplicates is not None and not duplicates.groups:
-        parts.append("no two are the same")
-    yield "images", ", ".join(parts)
+    parts += [] if any_duplicates else ["no two are the same"]
+    return ", ".join(parts)
 
 
-def _next_steps(report: VerifyReport) -> Iterator[str]:
+def _next_step(report: VerifyReport) -> str:
     mendable = [
         shard
         for shard in report.shards
         if shard.records and any(fault.kind in _MENDABLE for fault in shard.faults)
     ]
-    if mendable:
-        what = "it" if len(mendable) == 1 else "each"
-        count = human_count(len(mendable), "damaged shard")
-        described = any(found.info is not None for found in report.directories)
-        rest = (
-            "train without what is damaged: tfrtool train DATASET --on-corrupt skip"
-            if described  # a repaired shard would not have the records that its metadata says
-            else "keep the records whose CRCs hold: tfrtool repair SHARD OUT"
-        )
-        text = f"{count}: fetch {what} again from where it is whole, or {rest}"
-        yield from _wrapped(text, "", "")
-    else:
-        yield "tfrtool verify --json lists all faults for programs"
+    if not mendable:
+        return "tfrtool verify --json lists all faults for programs"
+    rest = "keep the records whose CRCs hold: tfrtool repair SHARD OUT"
+    if any(found.info is not None for found in report.directories):
+        # A repaired shard would not have the records that its metadata says.
+        rest = "train without what is damaged: tfrtool train DATASET --on-corrupt skip"
+    what = "it" if len(mendable) == 1 else "each"
+    count = human_count(len(mendable), "damaged shard")
+    return f"{count}: fetch {what} again from where it is whole, or {rest}"
 
 
-def _wrapped(text: str, first: str, rest: str) -> list[str]:
+def _wrapped(text: str, first: str = "") -> list[str]:
+    """Return lines of at most `_WIDTH` columns, which start where the first one does."""
     return textwrap.wrap(
         text,
         _WIDTH,
         initial_indent=first,
-        subsequent_indent=rest,
+        subsequent_indent=" " * len(first),
         break_long_words=False,
         break_on_hyphens=False,
     )

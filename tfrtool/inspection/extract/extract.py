@@ -181,7 +181,7 @@ class _Extraction:
             content = describe_bytes(value)
             name = parts[-1] if len(values) == 1 else numbered(parts[-1], number, "-")
             name = with_suffix(name, content)
-            file = self._files.tree.add((*folders, name), value)
+            file = self._files.add((*folders, name), value)
             files.append(file)
             self._mismatched += is_misnamed(name, content)
             self._bytes += len(value)

@@ -93,19 +93,13 @@ class FileTree:
             yield folder + numbered(name, number)
 
 
-class NewFiles:
-    """Files that are not in their final place yet.
-
-    Attributes:
-        tree: where files are added.
-        metadata: a file for a line about each record.
-    """
+class NewFiles(FileTree):
+    """Files that are not in their final place yet, and a line about each record beside them."""
 
     def __init__(self, directory: Path, overwrite: bool, folder: Path, metadata: BinaryIO) -> None:
-        self._directory = directory
+        super().__init__(folder / _NEW, directory)
         self._overwrite = overwrite
         self._folder = folder
-        self.tree = FileTree(folder / _NEW, directory)
         self.metadata = metadata
 
     def write_line(self, line: str) -> None:
@@ -117,7 +111,7 @@ class NewFiles:
         try:
             self.metadata.write(f"{line}\n".encode("ascii"))
         except OSError as error:
-            raise _write_error(error, metadata_beside(self._directory)) from error
+            raise _write_error(error, metadata_beside(self._final)) from error
 
     def publish(self) -> None:
         """Give everything its final name, in place of what an earlier extract made.
@@ -129,7 +123,7 @@ class NewFiles:
             UsageError: something else has come there in the meantime.
             WriteError: something can't be written.
         """
-        directory, folder, beside = self._directory, self._folder, metadata_beside(self._directory)
+        directory, folder, beside = self._final, self._folder, metadata_beside(self._final)
         with signals_wait():
             try:
                 self.metadata.flush()

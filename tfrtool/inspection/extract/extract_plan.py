@@ -39,13 +39,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractPlan:
-    """The features that play a part.
-
-    Attributes:
-        feature: the string feature, or feature list, whose values become files.
-        by: the feature that decides the class folder; None for no class folders.
-        name: the feature that names the files; None where there is none.
-    """
+    """The features that become files, class folders and names; None for none of these."""
 
     feature: str
     by: str | None

@@ -16,13 +16,7 @@ LISTED = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutRecord:
-    """A whole record that nothing was taken out of.
-
-    Attributes:
-        shard: the shard's path.
-        record: the record's index in it, from 0.
-        reason: why, in a clause.
-    """
+    """A whole record that nothing was taken out of, and why."""
 
     shard: Path
     record: int
@@ -31,16 +25,10 @@ class LeftOutRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenamedFile:
-    """A file or a class folder that doesn't have the name that the record gives.
+    """A file or a class folder that doesn't have the name that the record gives, and why."""
 
-    Attributes:
-        file: its path below the directory, a folder's with ``/`` at the end.
-        recorded: the name in the record, fit to be printed.
-        reason: what was wrong with that, in a few words.
-    """
-
-    file: str
-    recorded: str
+    file: str  # below the directory; a folder's has a "/" at its end
+    recorded: str  # fit to be printed
     reason: str
 
 

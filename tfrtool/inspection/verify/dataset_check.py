@@ -55,16 +55,9 @@ class DatasetFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFindings:
-    """What was found about one directory.
+    """What was found about one directory: what is wrong, and what is only worth to be known."""
 
-    Attributes:
-        info: its TFDS metadata; None where there is none, or none that can be read.
-        sets: the shard sets that were looked at.
-        faults: what is wrong with them.
-        notes: what is worth to be known, and no damage.
-    """
-
-    info: DatasetInfo | None
+    info: DatasetInfo | None  # None also where it can't be read
     sets: tuple[ShardSet, ...]
     faults: tuple[DatasetFault, ...]
     notes: tuple[str, ...]

@@ -36,15 +36,7 @@ _Entry = tuple[bytes, bytes, int, int]  # image digest, label digest, shard, rec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """A record with an image that others have, too.
-
-    Attributes:
-        path: its shard.
-        split: the shard's split; None where that isn't known.
-        record: its index in the shard.
-        name: what the record calls the image; None if nothing.
-        label: its class, by name if names are known; None if it has none.
-    """
+    """A record with an image that others have, too; what isn't known of it is None."""
 
     path: Path
     split: str | None

@@ -35,32 +35,19 @@ _NO_ROLES = Roles(image=None, label=None, name=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFindings:
-    """What was found in the images of one shard.
+    """What was found in the images of one shard; all faults are counted, and the first are kept."""
 
-    Attributes:
-        roles: which features are the image, its label and its name.
-        features: the features and feature lists that hold encoded images, and how many values
-            that should be one.
-        pixels: how many values hold bare pixels of the size that their record says.
-        doubtful: how many values of the image are neither, so that nothing can be said about them
-            alone.
-        absent: how many records have no value for the image.
-        faults: images that don't decode, and pixels of a wrong size; the first of them.
-        n_faults: how many there are in all.
-        doubts: the faults that the doubtful ones are if the feature holds encoded images
-            elsewhere; the first of them.
-        fingerprints: sorted, of `FINGERPRINT`'s form.
-    """
-
-    roles: Roles = _NO_ROLES
+    roles: Roles = _NO_ROLES  # which features are the image, its label and its name
     features: Mapping[str, int] = field(default_factory=dict)
-    pixels: int = 0
-    doubtful: int = 0
-    absent: int = 0
-    faults: tuple[Fault, ...] = ()
+    """The features and feature lists that hold encoded images, and how many values should be one.
+    """
+    pixels: int = 0  # values that hold bare pixels of the size that their record says
+    doubtful: int = 0  # values of the image that are neither: alone they say nothing
+    absent: int = 0  # records without a value for the image
+    faults: tuple[Fault, ...] = ()  # images that don't decode, and pixels of a wrong size
     n_faults: int = 0
-    doubts: tuple[Fault, ...] = ()
-    fingerprints: bytes = b""
+    doubts: tuple[Fault, ...] = ()  # what the doubtful ones are, if there are images elsewhere
+    fingerprints: bytes = b""  # sorted, of `FINGERPRINT`'s form
 
     @property
     def encoded(self) -> int:
