@@ -24,3 +24,13 @@ def json_option(command: Command) -> Command:
     return click.option(
         "--json", "as_json", is_flag=True, help="Print JSON Lines on stdout, and nothing else."
     )(command)
+
+
+def workers_option(command: Command) -> Command:
+    """Add ``--workers``: None, where it is not given, takes the cores."""
+    return click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="How many processes at most.  [default: the cores]",
+    )(command)

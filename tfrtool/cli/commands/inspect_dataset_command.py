@@ -8,7 +8,7 @@ from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page
 from tfrtool.cli.parameters import INPUT
 from tfrtool.cli.progress import Bars
-from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.cli.shared_options import debug_option, json_option, workers_option
 
 
 @click.command(
@@ -25,12 +25,7 @@ from tfrtool.cli.shared_options import debug_option, json_option
     help="The feature that is the label, int64 or string; by default it is told from the "
     "metadata, from names in common use, or as the only one of its sort.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Processes that read shards; by default the cores.",
-)
+@workers_option
 @json_option
 @debug_option
 def inspect_dataset_command(

@@ -12,7 +12,7 @@ from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit, emit_json, emit_page, human_count, warn
 from tfrtool.cli.parameters import INPUT, sources_of
 from tfrtool.cli.progress import Bars
-from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.cli.shared_options import debug_option, json_option, workers_option
 from tfrtool.errors import ShardError, UsageError
 
 if TYPE_CHECKING:
@@ -44,9 +44,7 @@ _TABLE = "table"
     metavar="N",
     help="Look at N records only, the first of each shard in equal shares.",
 )
-@click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes at most; the cores."
-)
+@workers_option
 @json_option
 @debug_option
 def inspect_schema_command(

@@ -8,7 +8,7 @@ from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page
 from tfrtool.cli.parameters import INPUT, standard_input
 from tfrtool.cli.progress import Bars
-from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.cli.shared_options import debug_option, json_option, workers_option
 from tfrtool.errors import ShardError
 
 
@@ -25,12 +25,7 @@ from tfrtool.errors import ShardError
     is_flag=True,
     help="Decode every image, and find those that are there more than once.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="How many processes at most.  [default: the cores]",
-)
+@workers_option
 @json_option
 @debug_option
 def verify_command(

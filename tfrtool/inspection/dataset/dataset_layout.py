@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,54 +63,44 @@ def find_layout(directory: str | os.PathLike[str]) -> Layout:
         DatasetError: there is no such directory, or there are no shards in it.
     """
     found = find_folders(directory)
-    if not found.shards and not (found.root / DATASET_INFO).is_file():
+    root = found.root
+    if not found.shards and not (root / DATASET_INFO).is_file():
         raise found.nothing()
-    info, sets = info_beside(found.root), group_shards(found.shards)
-    described = info is not None and info.splits
-    splits = _described(info, sets) if info and described else _by_names(found.root, sets)
-    return Layout(root=found.root, info=info, splits=tuple(splits), notes=found.notes)
-
-
-def _described(info: DatasetInfo, sets: Sequence[ShardSet]) -> Iterator[SplitFiles]:
-    for split in info.splits:
-        chosen = info.shards_of(split, sets)
+    info, sets = info_beside(root), group_shards(found.shards)
+    splits = []
+    for split in info.splits if info is not None else ():
+        chosen = info.shards_of(split, sets) if info is not None else None
         others = [one for one in sets if one.split == split.name and one is not chosen]
-        extra = sum(len(one.paths) for one in others)
-        lengths = split.shard_lengths
-        if not lengths and chosen is not None:  # an old dataset_info.json without lengths
-            yield _undescribed(split.name, [chosen], extra)
-            continue
-        there = {} if chosen is None else chosen.shards
-        shards = {path: lengths[index] for index, path in there.items() if index < len(lengths)}
-        extra += 0 if chosen is None else len(chosen.paths) - len(shards)
-        yield SplitFiles(
-            name=split.name,
-            shards=shards,
-            expected=split.records,
-            missing=len(lengths) - len(shards),
-            extra=extra,
-        )
+        # An old dataset_info.json has no lengths.
+        lengths = split.shard_lengths if split.shard_lengths or chosen is None else None
+        splits.append(_split(split.name, [chosen] if chosen else [], lengths, others))
+    if not splits:
+        by_name: dict[str, list[ShardSet]] = {}
+        for one in sets:
+            by_name.setdefault(one.split_below(root) or UNSPLIT, []).append(one)
+        splits = [_split(name, by_name[name]) for name in sorted(by_name)]
+    return Layout(root=root, info=info, splits=tuple(splits), notes=found.notes)
 
 
-def _by_names(root: Path, sets: Sequence[ShardSet]) -> Iterator[SplitFiles]:
-    by_split: dict[str, list[ShardSet]] = {}
+def _split(
+    name: str,
+    sets: Sequence[ShardSet],
+    lengths: Sequence[int] | None = None,
+    others: Sequence[ShardSet] = (),
+) -> SplitFiles:
+    """Return the files of a split: those of its sets, up to the number that there should be."""
+    shards: dict[Path, int | None] = {}
     for one in sets:
-        by_split.setdefault(one.split_below(root) or UNSPLIT, []).append(one)
-    for name in sorted(by_split):
-        yield _undescribed(name, by_split[name])
-
-
-def _undescribed(name: str, sets: Sequence[ShardSet], extra: int = 0) -> SplitFiles:
-    shards = [
-        path
-        for one in sets
-        for index, path in one.shards.items()
-        if one.count is None or index < one.count
-    ]
+        count = one.count if lengths is None else len(lengths)
+        for index, path in one.shards.items():
+            if count is None or index < count:
+                shards[path] = None if lengths is None else lengths[index]
     return SplitFiles(
         name=name,
-        shards=dict.fromkeys(shards),
-        expected=None,
-        missing=sum(one.n_missing for one in sets),
-        extra=extra + sum(len(one.paths) for one in sets) - len(shards),
+        shards=shards,
+        expected=None if lengths is None else sum(lengths),
+        missing=sum(one.n_missing for one in sets)
+        if lengths is None
+        else len(lengths) - len(shards),
+        extra=sum(len(one.paths) for one in (*sets, *others)) - len(shards),
     )
