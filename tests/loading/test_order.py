@@ -72,6 +72,19 @@ def test_epochs_and_seeds_differ() -> None:
     assert tuple(np.concatenate(_rows(_order(300, seed=1), 2))) == orders[3]
 
 
+@pytest.mark.parametrize(
+    ("seed", "epoch", "rows"),
+    [
+        (0, 0, [6, 4, 11, 1, 0, 5, 3, 7, 9, 2, 10, 8]),
+        (0, 1, [0, 11, 10, 5, 9, 8, 6, 3, 4, 2, 1, 7]),
+        (7, 1, [10, 8, 0, 6, 11, 7, 3, 4, 5, 2, 9, 1]),
+    ],
+)
+def test_a_seed_stays_the_order_that_it_was(seed: int, epoch: int, rows: list[int]) -> None:
+    """What a seed gives is a promise: a run can be repeated with a later release."""
+    assert _step(_order(12, batch_size=12, seed=seed), epoch, 0).tolist() == rows
+
+
 def test_the_first_epoch_begins_early() -> None:
     """Of many images, a small part is enough for the first epoch to begin; later ones mix all."""
     order = _order(10_000)
