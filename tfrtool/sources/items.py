@@ -9,9 +9,6 @@ from typing import Protocol
 
 from tfrtool.errors import SourceError
 
-Place = int | tuple[int, ...] | str | None
-"""Where an item's bytes are, as its source's reader understands it; nothing where the key says."""
-
 Starting = Callable[[], AbstractContextManager[None]]
 """Gives a context in which TensorFlow is loaded: the command line holds its chatter back there."""
 
@@ -26,14 +23,14 @@ class Item:
         key: its path below the source, with ``/`` between folders; unique in the source.
         label: its class, by name.
         bytes: how many bytes it has.
-        place: where these are, for the source's reader.
+        place: where these are, as the source's reader understands it; 0 where the key says.
         split: the split that the source itself puts it in; None where it doesn't say.
     """
 
     key: str
     label: str
     bytes: int
-    place: Place = None
+    place: int = 0
     split: str | None = None
 
     def __post_init__(self) -> None:

@@ -39,9 +39,7 @@ def open_source(
     root: Path | None = None,
     starting: Starting = nullcontext,
 ) -> Source:
-    """List the items of a source.
-
-    What a file is, its content tells, not its name.
+    """List the items of a source; what a file is, its content tells, not its name.
 
     Args:
         argument: a directory; a zip archive, or a tar archive, compressed or not; a table in CSV,
@@ -55,7 +53,6 @@ def open_source(
     Raises:
         UsageError: what follows ``tfds:`` is no dataset's name; or there is a root and no table.
         SourceError: there is no such source, or it holds nothing that can be used.
-        WriteError: what must be kept can't be written.
     """
     if argument.startswith(_TFDS):
         from tfrtool.sources.tfds.tfds import read_tfds

@@ -43,11 +43,7 @@ def shard_boundaries(records: int, shards: int) -> list[int]:
 def cut_by_size(records: Sequence[int], shard_bytes: int) -> Cut:
     """Return what cuts a split into even shards, the fewest that have at most so many bytes.
 
-    A shard may have one record more, since no record is cut.
-
-    Args:
-        records: the sizes of records in bytes, by the positions of their items.
-        shard_bytes: the size of a shard.
+    A shard may have one record more, since none is cut. Their sizes go by the items' positions.
     """
 
     def cut(_: str, members: Sequence[int]) -> list[int]:

@@ -36,8 +36,7 @@ def publish(
 ) -> None:
     """Give whole shards their final names, with their metadata, in place of what was there.
 
-    Raises:
-        WriteError: the disk is full, or fails otherwise; what was there before still is.
+    If it is a WriteError, what was there before still is.
     """
     try:
         for name, text in metadata.items():
@@ -84,14 +83,8 @@ def complete_results(
 ) -> list[ShardResult] | None:
     """Return the results of a write that is complete, and of just these tasks.
 
-    Args:
-        planned: gives the shards that are to be in the dataset's directory, cut as they are there.
-        plan: the digest of those that were planned first, as `plan_digest` has it.
-        options: what they are of.
-        begun: whether an interrupted write is there to be resumed.
-
-    Returns:
-        The shards as they are; None if a write is yet to be begun, or to be resumed.
+    ``planned`` gives the tasks, cut as the shards are that are there; ``plan`` is the digest of
+    those that were planned first. None if the write is yet to be begun, or to be resumed.
 
     Raises:
         UsageError: another dataset is complete.
@@ -146,14 +139,7 @@ def differences(before: object, options: WriteOptions) -> str:
 def noted_result(
     task: ShardTask, noted: Mapping[str, Any], path: Path, *, follow: bool
 ) -> ShardResult | None:
-    """Return what was noted of a task's shard; None if that is not the file that is there.
-
-    Args:
-        task: what the shard was to be.
-        noted: its sizes and its digest.
-        path: where it is.
-        follow: whether that may be a link.
-    """
+    """Return what was noted of a task's shard; None if that is not the file at ``path``."""
     try:
         result = task.result(
             bytes=int(noted["bytes"]),

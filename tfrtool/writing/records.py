@@ -48,9 +48,7 @@ def decodes(task: ShardTask) -> bool:
 def prepare(task: ShardTask, places: range) -> list[Prepared]:
     """Make records of some of a task's items; after a bad one, the rest is left.
 
-    Raises:
-        WriteError: an item is gone, or is not what was checked, or can't be encoded.
-        SourceError: likewise.
+    An item that is gone, or not what was checked, or can't be encoded, is an error.
     """
     prepared = []
     for place in places:

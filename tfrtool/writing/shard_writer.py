@@ -32,11 +32,7 @@ def write_shard(task: ShardTask, on_records: Callable[[int], None] = lambda _: N
     """Write the shard of a task, bring it to the disk, and read it back.
 
     The same task gives the same bytes, in any thread, process or machine. The file has a temporary
-    name until it is whole.
-
-    Args:
-        task: what to write, and where.
-        on_records: called after some records with their number; what it raises ends the work.
+    name until it is whole. What ``on_records``, which is given their number, raises ends the work.
 
     Raises:
         WriteError: an image can't be read any more, the shard can't be written, or it does not
@@ -77,12 +73,7 @@ class ShardWriter:
             )
 
     def add(self, prepared: Sequence[Prepared]) -> None:
-        """Write the records of the next items.
-
-        Raises:
-            WriteError: the disk is full, or fails otherwise.
-            BadImage: one of them has none.
-        """
+        """Write the records of the next items; if one has none, it is a BadImage."""
         with self._writing():
             for payload, verdict in prepared:
                 if verdict is not None:
@@ -102,11 +93,7 @@ class ShardWriter:
     def finish(self) -> ShardResult:
         """Bring the file to the disk, read it back, and give it its name.
 
-        It needs no more of the interpreter than it must: it mostly waits for the disk, and
-        computes digests.
-
-        Raises:
-            WriteError: the file is not what was written.
+        It needs little of the interpreter: it mostly waits for the disk, and computes digests.
         """
         try:
             with self._writing():

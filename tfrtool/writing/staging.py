@@ -47,11 +47,7 @@ class Staging:
     """
 
     def __init__(self, folder: Path, options: WriteOptions, *, resumed: bool) -> None:
-        """Start, or resume what is in the folder, in which is nothing that a write has not left.
-
-        Raises:
-            OSError: the disk is full, or fails otherwise.
-        """
+        """Start, or resume what is in the folder, in which is nothing that a write has not left."""
         self.folder = folder
         self.resumed = resumed
         notes = folder.glob(f"*{_DONE}")
@@ -77,11 +73,7 @@ class Staging:
         )
 
     def note(self, task: ShardTask, result: ShardResult) -> None:
-        """Note that a task is done.
-
-        Raises:
-            WriteError: the note can't be written.
-        """
+        """Note that a task is done."""
         data = {
             "task": task.fingerprint,
             "records": result.records,
@@ -92,11 +84,7 @@ class Staging:
         self._write(self._note(task), data)
 
     def note_cut(self, plan: str, tasks: Iterable[ShardTask]) -> None:
-        """Note the shards that a plan had to be cut into anew.
-
-        Raises:
-            WriteError: the note can't be written.
-        """
+        """Note the shards that a plan had to be cut into anew."""
         records: dict[str, list[int]] = {}
         for task in tasks:
             records.setdefault(task.name.split, []).append(len(task.items))
@@ -126,7 +114,6 @@ def staging_directory(options: WriteOptions) -> Iterator[Staging]:
 
     Raises:
         UsageError: something is there already, and not to be touched; or another process writes.
-        WriteError: the directory can't be made or written to.
     """
     dataset = options.dataset
     if dataset.exists() and not dataset.is_dir():

@@ -155,11 +155,7 @@ def options_of(
     workers: int | None,
     **same: Any,
 ) -> WriteOptions:
-    """Return the options that the arguments of `tfrtool.write` mean.
-
-    Raises:
-        UsageError: one of them makes no sense.
-    """
+    """Return the options that the arguments of `tfrtool.write` mean."""
     path = as_path(dataset)
     name, version = dataset_identity(path, name, version)
     size = None
@@ -188,11 +184,7 @@ def options_of(
 
 
 def parse_splits(notations: Iterable[str]) -> tuple[SplitShare, ...]:
-    """Read ``NAME=FRACTION`` again and again.
-
-    Raises:
-        UsageError: one of them is malformed.
-    """
+    """Read ``NAME=FRACTION`` again and again."""
     shares = []
     for notation in notations:
         name, _, fraction = notation.partition("=")

@@ -127,18 +127,11 @@ class BadImage(Exception):  # noqa: N818 - it never leaves this room
 def plan_shards(
     source: Source, audit: Audit, options: WriteOptions, directory: Path, cut: Cut
 ) -> list[ShardTask]:
-    """Distribute the items that passed the audit over splits and shards.
+    """Distribute the items that passed the audit over splits and shards in a directory.
 
     The plan depends on the keys, sizes and contents of the items, the options and the seed, and on
     nothing else. Exact copies go where the one of them with the smallest key goes; but where the
     source itself has splits, it is not contradicted.
-
-    Args:
-        source: where the items are from.
-        audit: which of them are written, and which of these are copies of each other.
-        options: splits, seed, order.
-        directory: where the shards are to be written.
-        cut: where one shard ends and the next starts.
 
     Raises:
         WriteError: a split would get no image.
@@ -163,9 +156,6 @@ def plan_unseen(
     If all of them turn out to be good, it is the plan that `plan_shards` would have made. That is
     not known where copies of images are to be kept out of different splits, or left out; then
     there is none.
-
-    Raises:
-        UsageError: a split would get fewer images than shards.
     """
     everything = list(range(len(source.items)))
     if options.dedupe or (len(options.splits) > 1 and not source.splits):

@@ -148,15 +148,7 @@ def _left_out_json(entries: Iterable[LeftOut]) -> list[dict[str, str]]:
 def report_on(
     source: Source, audit: Audit, options: WriteOptions, shards: Iterable[ShardResult], **more: Any
 ) -> WriteReport:
-    """Return the report of a write.
-
-    Args:
-        source: what was written.
-        audit: what was found of its items.
-        options: how it was written.
-        shards: those of all splits, in the order of the plan.
-        **more: fields of the report that depend on whether it is of a plan.
-    """
+    """Return the report of a write or a plan; more fields depend on which of both it is."""
     by_split: dict[str, list[ShardResult]] = {}
     for shard in shards:
         by_split.setdefault(shard.name.split, []).append(shard)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tfrtool.errors import SourceError, printable
 from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, is_image_name, size_problem
-from tfrtool.sources.items import Item, ItemReader, LeftOut, Place
+from tfrtool.sources.items import Item, ItemReader, LeftOut
 from tfrtool.storage.limits import unpacked_limit
 from tfrtool.storage.opening import open_descriptor
 
@@ -35,11 +35,7 @@ def stamp_of(descriptor: int) -> Stamp:
 
 @contextmanager
 def opened(path: str, stamp: Stamp | None = None) -> Iterator[int]:
-    """Give a descriptor of a file: one for each use, so that threads share no position.
-
-    Raises:
-        OSError: it can't be opened, or has not the stamp that it should have.
-    """
+    """Give a descriptor of a file: one for each use, so that threads share no position."""
     descriptor = open_descriptor(path)
     try:
         if stamp is not None and stamp_of(descriptor) != stamp:
@@ -74,8 +70,6 @@ class PartReader:
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item."""
-        if not isinstance(item.place, int):
-            raise TypeError("an item of this reader has an offset")
         with opened(self.data, self.stamp) as descriptor:
             return read_at(descriptor, item.place, item.bytes)
 
@@ -88,18 +82,13 @@ class Members:
     """Collects the members of an archive, in the archive's order."""
 
     def __init__(self, *, last_wins: bool) -> None:
-        """Start without members.
-
-        Args:
-            last_wins: whether a member replaces an earlier one of its name, as tar has it; else it
-                is a mistake.
-        """
+        """Start without members; the last of one name wins, as tar has it, or is a mistake."""
         self._last_wins = last_wins
         self._files: dict[str, Entry] = {}
         self._links: dict[str, str] = {}
         self._others: list[Entry | LeftOut] = []
 
-    def add(self, name: str, size: int, place: Place) -> None:
+    def add(self, name: str, size: int, place: int | None) -> None:
         """Add a file of ``size`` bytes; its place is None where these are not kept."""
         if key := self._free_key(name):
             self._files[key] = Entry(key, size, place)
@@ -130,11 +119,7 @@ class Members:
         return bool(parts) and not any(map(is_clutter, parts))
 
     def listing(self, archive: str, size: int, reader: ItemReader) -> Listing:
-        """Return all members of an archive that has ``size`` bytes.
-
-        Raises:
-            SourceError: it is a bomb: its images, links to others included, take far more room.
-        """
+        """Return all members of an archive of ``size`` bytes; a bomb is a SourceError."""
         resolved = [self._resolve(key) for key in self._links]
         files = [*self._files.values(), *resolved]
         images = [entry for entry in files if is_image_name(entry.key)]

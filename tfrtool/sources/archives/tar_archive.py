@@ -123,11 +123,7 @@ class _Spool:
 
 
 def peek(path: str, size: int) -> bytes:
-    """Return the first bytes of a file, of what is in it if it is compressed.
-
-    Raises:
-        OSError: it can't be read.
-    """
+    """Return the first bytes of a file, of what is in it if it is compressed."""
     with open_regular(path) as file:
         opener = _opener(file)
         if opener is None:
@@ -160,9 +156,7 @@ def starts_tar(head: bytes) -> bool:
 def list_tar(path: str, scratch: Path) -> Listing:
     """List the files of a tar archive, and unpack its images if it is compressed.
 
-    Args:
-        path: the archive.
-        scratch: a folder for what is unpacked; it must stay as long as items are read.
+    What is unpacked lands in the folder ``scratch``, which must stay as long as items are read.
 
     Raises:
         SourceError: the archive can't be read, is cut, damaged, or a bomb.

@@ -50,17 +50,10 @@ class TarDamageError(ValueError):
 
 
 def read_headers(file: TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of an archive up to its end mark.
+    """Yield the members of an archive, from its start up to its end mark.
 
     A member's data may be read while it is the last that was given: it starts at `offset_data`.
-    A file with holes has the type `GNUTYPE_SPARSE`.
-
-    Args:
-        file: the archive, at its start.
-
-    Raises:
-        TarDamageError: the archive is cut or damaged.
-        OSError: it can't be read.
+    A file with holes has the type `GNUTYPE_SPARSE`. Damage is a TarDamageError.
     """
     shared: dict[str, str] = {}
     offset = 0

@@ -54,14 +54,7 @@ class ZipReader:
     stamp: Stamp
 
     def read(self, item: Item) -> bytes:
-        """Return all bytes of a member, unpacked and checked against its CRC-32.
-
-        Raises:
-            OSError: the archive can't be read.
-            DamagedItemError: the member is damaged.
-        """
-        if not isinstance(item.place, int):
-            raise TypeError("an item of this reader has a packed place")
+        """Return all bytes of a member, unpacked and checked against its CRC-32."""
         try:
             return _read_member(self.archive, item.place, item.bytes, self.stamp)
         except ValueError as error:
@@ -117,11 +110,7 @@ def _end_record(tail: bytes) -> int:
 
 
 def list_zip(path: str) -> Listing:
-    """List the files of a zip archive from its central directory.
-
-    Raises:
-        SourceError: it can't be read, or is damaged.
-    """
+    """List the files of a zip archive; it is a SourceError if it can't be read, or is damaged."""
     members = Members(last_wins=False)
     extents: list[tuple[int, int]] = []
     try:

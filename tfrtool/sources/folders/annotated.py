@@ -58,15 +58,9 @@ def check_masks(images: Sequence[str], where: str) -> None:
 
 
 def check_classes(names: Collection[str], others: Collection[str], where: str) -> bool:
-    """Tell whether names are those of classes, and not such as say what files are.
+    """Tell whether folders' names are those of classes, and not such as say what files are.
 
-    Args:
-        names: the folders that would be classes, or hold all images.
-        others: the keys of what are no images.
-        where: the tree's path, for errors.
-
-    Raises:
-        SourceError: they are not, and the tree holds annotations.
+    If they are not, and the keys of others than images hold annotations, it is a SourceError.
     """
     roles = set(map(_role, names))
     told = roles & {"images", "release", "split_marks"} or _VOC & {name.lower() for name in names}

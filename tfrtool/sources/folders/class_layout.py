@@ -50,22 +50,16 @@ class _Layout(NamedTuple):
 
 
 def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
-    """Give each image of a tree its label and its split.
+    """Give each image of a tree, which lies at ``where``, its label and its split.
 
     Folders around everything are looked through: a tree with ``PetImages/Cat/1.jpg`` and
     ``PetImages/Dog/1.jpg`` has the classes Cat and Dog. A folder inside a class belongs to it.
     Where all of several folders have the names of splits, such as ``train`` and ``validation``,
     they are splits, and the classes are looked for in them; of a single one it isn't
-    said which part of the whole it is, and so it is looked through.
-
-    Args:
-        listing: the tree. Its list of entries is used up, to save memory.
-        label_from: where labels come from.
-        where: the tree's path, for errors.
+    said which part of the whole it is, and so it is looked through. The listing is used up.
 
     Raises:
-        SourceError: no image has a label, a label can't be written, or what would be classes are
-            none.
+        SourceError: no image has a label, or what would be classes are none.
     """
     entries = listing.entries
     entries.sort(key=attrgetter("key"))
@@ -96,8 +90,9 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
             if label not in labels:
                 labels[label] = _checked(label, entry.key, where)
             label = labels[label]  # one text for all
+            place = entry.place or 0
             items.append(
-                Item(key=entry.key, label=label, bytes=entry.bytes, place=entry.place, split=split)
+                Item(key=entry.key, label=label, bytes=entry.bytes, place=place, split=split)
             )
     check_masks(images, where)
     others = [entry.key for entry in ignored]

@@ -41,10 +41,8 @@ class FolderReader:
 def read_file(path: str, size: int) -> bytes:
     """Return all bytes of a file that is expected to have ``size`` of them.
 
-    A tenth of what a buffered file object costs for a small file.
-
-    Raises:
-        OSError: it can't be read, is no regular file, or is larger than any image.
+    A tenth of what a buffered file object costs for a small file. An OSError, too, if it is no
+    regular file, or larger than any image.
     """
     descriptor = open_descriptor(path)
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-from tfrtool.sources.items import ItemReader, LeftOut, Place
+from tfrtool.sources.items import ItemReader, LeftOut
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 
 IMAGE_SUFFIXES = frozenset(
@@ -36,13 +36,13 @@ class Entry(NamedTuple):
     Attributes:
         key: its path below the tree's root, with ``/`` between folders.
         bytes: its size.
-        place: where its bytes are, for the tree's reader.
+        place: where its bytes are, for the tree's reader; None where they are not kept.
         problem: why it can't be read; None where it can.
     """
 
     key: str
     bytes: int = 0
-    place: Place = None
+    place: int | None = 0
     problem: str | None = None
 
 

@@ -22,11 +22,7 @@ _ANY_DEPTH = "**"
 
 
 def list_directory(root: str) -> Listing:
-    """List all files below a directory.
-
-    Raises:
-        SourceError: a folder can't be read, or links lead to one again and again.
-    """
+    """List all files below a directory; a folder that can't be read is a SourceError."""
     return Listing(entries=list(_walk(root, "")), reader=FolderReader(root))
 
 
@@ -79,11 +75,7 @@ def _is(test: Callable[[], bool]) -> bool:
 
 
 def file_entry(path: str, key: str) -> Entry | LeftOut:
-    """Return what is listed for a path that is no folder.
-
-    Raises:
-        OSError: it can't be looked at, and is no link.
-    """
+    """Return what is listed for a path that is no folder; links may lead nowhere."""
     return _entry(key, partial(os.stat, path), partial(os.path.islink, path))
 
 
@@ -114,9 +106,6 @@ def list_matches(pattern: str) -> Listing:
     ``*``, ``?`` and ``[...]`` stand for parts of a name, ``**`` for any number of folders.
     Keys start below the folder that the pattern names without wildcards; where it matches files
     in that folder itself, with the folder's name, so that it can be their class.
-
-    Raises:
-        SourceError: nothing matches, or a folder can't be read.
     """
     parts = pattern.replace(os.sep, "/").split("/")
     fixed = next(number for number, part in enumerate(parts) if is_pattern(part))

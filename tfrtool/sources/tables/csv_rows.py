@@ -27,16 +27,7 @@ _QUOTES = "perhaps a quotation mark lacks the one that ends it"
 
 
 def read_csv(file: BinaryIO, table: Path) -> Iterator[Row]:
-    """Yield the rows of a table, separated by commas, semicolons or tabs.
-
-    Args:
-        file: the table, open at any position.
-        table: its path, for errors.
-
-    Raises:
-        SourceError: it is no CSV, or no columns of paths and labels are found in it.
-        OSError: it can't be read.
-    """
+    """Yield the rows of a table, separated by commas, semicolons or tabs."""
     delimiter, first, places, named = _layout(file, table)
     dropped = places.others(first) if named else ()
     for number, cells in enumerate(_Cells(file, table, delimiter), start=1):

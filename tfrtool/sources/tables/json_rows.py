@@ -34,14 +34,6 @@ def read_json_lines(file: BinaryIO, table: Path) -> Iterator[Row]:
 
     A line that is none is a row with a problem; the first must be one, for else the file is
     something other than JSON Lines.
-
-    Args:
-        file: the table, open at its start.
-        table: its path, for errors.
-
-    Raises:
-        SourceError: its first line is no object, or names no path and no label.
-        OSError: it can't be read.
     """
     number, first = 0, True
     while line := file.readline(MAX_ROW_BYTES + 1):

@@ -23,16 +23,7 @@ _FREE_ROWS = 100_000
 
 
 def read_parquet(file: BinaryIO, table: Path) -> Iterator[Row]:
-    """Yield the rows of a table, numbered from 1; memory is bounded by a group of them.
-
-    Args:
-        file: the table, open at its start.
-        table: its path, for errors.
-
-    Raises:
-        SourceError: it is damaged, or has no columns of paths and labels, or others in these.
-        OSError: it can't be read.
-    """
+    """Yield the rows of a table, numbered from 1; memory is bounded by a group of them."""
     try:
         metadata = pyarrow.parquet.read_metadata(file)
         schema = metadata.schema.to_arrow_schema()

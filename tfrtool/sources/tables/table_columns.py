@@ -65,11 +65,7 @@ class Places(NamedTuple):
 
 
 def find_columns(names: Sequence[str]) -> Places:
-    """Find the columns of paths, labels and splits by their names, whatever the case.
-
-    Raises:
-        ValueError: a name that counts is there twice.
-    """
+    """Find columns by their names, whatever the case; a ValueError if one is there twice."""
     known = [name.strip().lower() for name in names]
     places = Places(
         *(
@@ -84,11 +80,7 @@ def find_columns(names: Sequence[str]) -> Places:
 
 
 def needed_columns(names: Sequence[str], table: Path) -> Places:
-    """Find the columns of a table that must have paths and labels.
-
-    Raises:
-        SourceError: they are not there, or one of them twice, or there are such of boxes.
-    """
+    """Find the columns of a table that must have paths and labels, and none of boxes."""
     try:
         places = find_columns(names)
     except ValueError as error:
@@ -100,11 +92,7 @@ def needed_columns(names: Sequence[str], table: Path) -> Places:
 
 
 def check_no_boxes(names: Sequence[str], table: Path) -> None:
-    """Raise if a table has columns of boxes or masks.
-
-    Raises:
-        SourceError: it has; its rows are objects in images, and no images.
-    """
+    """Raise a SourceError if the rows of a table are boxes or masks, and no images."""
     plain = {_PREFIX.sub("", re.sub("[^a-z0-9]", "", name.lower())): name for name in names}
     found = next((box for box in _BOXES if all(part in plain for part in box)), None)
     if found is not None:

@@ -40,12 +40,7 @@ class Bounds:
         self._outside: dict[str, bool] = {}  # by folder: there are fewer than files
 
     def look(self, path: str) -> os.stat_result:
-        """Return the status of a file.
-
-        Raises:
-            OutsideError: it is out of bounds, wherever it seems to be.
-            OSError: it can't be looked at.
-        """
+        """Return the status of a file; an OutsideError if it is really out of bounds."""
         folder = path[: max(path.rfind("/"), path.rfind(os.sep)) + 1]
         outside = self._outside.get(folder)
         if outside is None:
@@ -68,15 +63,9 @@ def _real_folder(folder: str) -> str:
 def find_reader(
     read: Callable[[], Iterable[Row]], folder: str, root: str | None = None
 ) -> FolderReader:
-    """Find out what the relative paths of a table are relative to.
+    """Find out what the relative paths of a table are relative to: its folder, or else ``root``.
 
-    Args:
-        read: reads the table from its start; called twice at most, and seldom to its end.
-        folder: the table's own folder, absolute.
-        root: the folder that they are relative to where not one file is found there; absolute.
-
-    Raises:
-        SourceError: the table can't be read.
+    The table is read from its start twice at most, and seldom to its end.
     """
     beside, other = FolderReader(folder), FolderReader(root or folder)
     from_root = False

@@ -49,25 +49,14 @@ _MOST_COLUMNS = 1000
 def read_table(path: Path, root: Path | None = None) -> Source:
     """List the images of a table in CSV, JSON Lines or Parquet.
 
-    The columns are found by their names, whatever the case: ``path``, ``image_path``,
-    ``filepath``, ``image_uri``, ``image``, ``filename`` and the like; ``label``, ``class``,
-    ``class_name``, ``category`` or ``target``; ``split``, ``subset``, ``set`` or ``partition``.
-    CSV of two or three columns needs no header if the first row names an image file: a path, a
-    label and perhaps a split, or AutoML's split, path and label.
+    The columns are found by their names. CSV of two or three columns needs no header if the first
+    row names an image file: a path, a label and perhaps a split, or AutoML's split, path and label.
 
     Paths may be absolute, or ``file://`` URIs. Others are relative to the table's folder; if not
     one row's file is there, to ``root``; if not there either, to the table's folder
     without the folders that all paths start with, so that a table which was moved along with its
     images is read. Keys are the paths as they are written. All files lie below the table's folder
-    or below ``root``, wherever links lead.
-
-    Labels are text, without blanks around it. They are numbered in sorted order, by value if all
-    are integers. Splits are in lower case, and ``val`` is ``validation``; either every row has one
-    or none.
-
-    Args:
-        path: the table.
-        root: a folder besides the table's own that its paths may lead to.
+    or below ``root``, wherever links lead. Either every row has a split or none.
 
     Raises:
         SourceError: the table can't be read or isn't one, a path leads elsewhere, or no row can be
@@ -91,10 +80,6 @@ def _rows(table: Path) -> Iterator[Row]:
     Parquet is told by its first bytes. The rest is text, whose name tells: JSON Lines for .jsonl,
     .ndjson and .json, CSV for .csv and .tsv; of another name, whether its first line starts with a
     brace. Memory is bounded by a row, in Parquet by a group of them.
-
-    Raises:
-        SourceError: the table can't be read or isn't one, or no columns of paths and labels are
-            found; the message lists those that are.
     """
     with os_errors_as(SourceError, table), open_regular(table) as file:
         head, suffix = file.read(_HEAD), table.suffix.lower()

@@ -48,12 +48,8 @@ def read_tfds(notation: str, starting: Starting = nullcontext) -> Source:
     are kept where there are several. Keys are the names that TFDS keeps with the images, after the
     split's where they come in several; without usable names, split and number of the record.
 
-    Args:
-        notation: ``NAME``, ``NAME/CONFIG``, ``NAME:VERSION`` or ``NAME/CONFIG:VERSION``.
-        starting: gives the context in which TensorFlow is loaded where TFDS prepares it.
-
     Raises:
-        UsageError: the notation is none of these.
+        UsageError: the notation is no ``NAME[/CONFIG][:VERSION]``.
         SourceError: TFDS can't prepare the dataset, or it has no images with classes, or a shard
             of it is damaged.
     """

@@ -31,9 +31,6 @@ def missing_hosts(builder: Any) -> str | None:
     """Return the hosts of a dataset's downloads, and why, if not one of them can be reached.
 
     What TFDS has downloaded before needs no host, nor does what users download by hand.
-
-    Args:
-        builder: TFDS' builder of a dataset that is not prepared.
     """
     if builder.MANUAL_DOWNLOAD_INSTRUCTIONS:
         return None

@@ -32,12 +32,7 @@ class Verdict(NamedTuple):
 
 
 def examine(reader: ItemReader, item: Item, recipe: ImageRecipe) -> tuple[bytes, Verdict]:
-    """Read an image and look at it; bytes that are damaged or no image are a verdict, no error.
-
-    Raises:
-        WriteError: it is gone, or was changed.
-        SourceError: likewise.
-    """
+    """Read an image and look at it; one that is damaged or no image is a verdict, and no error."""
     try:
         data = read_item(reader, item)
     except DamagedItemError as error:
@@ -49,11 +44,8 @@ def examine(reader: ItemReader, item: Item, recipe: ImageRecipe) -> tuple[bytes,
 def read_item(reader: ItemReader, item: Item) -> bytes:
     """Return the bytes of an item, as many as were listed.
 
-    What was there and is gone is no bad image: without it, a whole class may be missing.
-
-    Raises:
-        WriteError: it is gone, can't be read, or has another size.
-        SourceError: it was changed after it was listed, or was damaged before.
+    What was there and is gone is no bad image, but a WriteError: without it, a whole class may be
+    missing.
     """
     try:
         data = reader.read(item)

@@ -177,11 +177,7 @@ def _varint(number: int) -> int:
 
 
 def measure(tasks: Iterable[ShardTask], items: int) -> array[int]:
-    """Return the sizes of the records of shards that are whole, by the positions of their items.
-
-    Raises:
-        WriteError: a shard can't be read.
-    """
+    """Return the sizes of the records of whole shards, by the positions of their items."""
     sizes = array("Q", bytes(8 * items))
     for task in tasks:
         failing = os_errors_as(WriteError, task.path, "can't be read back")
