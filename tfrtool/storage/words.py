@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -72,3 +73,17 @@ def take_words(options: Any, **kinds: type[enum.Enum]) -> None:
         choice = getattr(options, name)
         if choice is not None or defaults[name] is not None:
             object.__setattr__(options, name, as_member(kind, choice, name))
+
+
+def check_least(numbers: Mapping[str, float | None], least: Mapping[str, int]) -> None:
+    """Check numbers that callers gave, by name; None is no number.
+
+    Raises:
+        UsageError: one is below the least that makes sense.
+    """
+    for name, bound in least.items():
+        number = numbers[name]
+        if number is not None and number < bound:
+            raise UsageError(
+                f"impossible {name.replace('_', ' ')}", expected=f"at least {bound}", found=number
+            )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import click
 
@@ -14,6 +16,13 @@ from tfrtool.storage.progress import Progress
 
 __all__ = ["bench_command"]
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _number(name: str, least: int, default: int, text: str) -> Callable[[_Command], _Command]:
+    kind = click.IntRange(least, 4096 if name == "--image-size" else None)
+    return click.option(name, type=kind, default=default, show_default=True, metavar="N", help=text)
+
 
 @click.command(
     name="bench",
@@ -22,51 +31,14 @@ __all__ = ["bench_command"]
 )
 @click.argument("dataset", type=INPUT)
 @click.option("--split", default="train", show_default=True, help="The split to load.")
-@click.option(
-    "--image-size",
-    type=click.IntRange(8, 4096),
-    default=224,
-    show_default=True,
-    metavar="N",
-    help="Pixels; what the model takes.",
-)
-@click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, metavar="N")
-@click.option(
-    "--epochs",
-    type=click.IntRange(2),
-    default=2,
-    show_default=True,
-    metavar="N",
-    help="Epochs of each run; all but the first count as later ones.",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="How often each stage is measured, in turn with the others.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=2000,
-    show_default=True,
-    metavar="N",
-    help="How many images are enough; whole shards are read.",
-)
+@_number("--image-size", 8, 224, "Pixels; what the model takes.")
+@_number("--batch-size", 1, 32, "Images in a batch.")
+@_number("--epochs", 2, 2, "Epochs of each run; all but the first count as later ones.")
+@_number("--rounds", 1, 3, "How often each stage is measured, in turn with the others.")
+@_number("--limit", 1, 2000, "How many images are enough; whole shards are read.")
 @json_option
 @debug_option
-def bench_command(
-    dataset: str,
-    split: str,
-    image_size: int,
-    batch_size: int,
-    epochs: int,
-    rounds: int,
-    limit: int,
-    as_json: bool,
-) -> Outcome:
+def bench_command(dataset: str, as_json: bool, **options: Any) -> Outcome:
     """Measure the loader on the shards in DATASET, stage by stage, and name its bottleneck.
 
     The stages are a naive pipeline, then one thing more at a time up to the published one, and
@@ -82,16 +54,7 @@ def bench_command(
         bars(replace(progress, what="measuring"), note=progress.what)
 
     with Bars() as bars:
-        report = bench(
-            dataset_of(dataset),
-            split=split,
-            image_size=image_size,
-            batch_size=batch_size,
-            epochs=epochs,
-            rounds=rounds,
-            limit=limit,
-            on_progress=show,
-        )
+        report = bench(dataset_of(dataset), on_progress=show, **options)
     if as_json:
         for line in report.to_json():
             emit_json(line)

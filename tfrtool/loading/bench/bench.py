@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TypeVar
 
-from tfrtool.errors import DatasetError, TfrtoolError, UsageError
+from tfrtool.errors import DatasetError, TfrtoolError
 from tfrtool.loading.bench.bench_report import STAGES, BenchReport, PartsRun, StageReport, StageRun
 from tfrtool.loading.bench.bench_verdict import judge
 from tfrtool.loading.cache.cache_plan import CacheRequest, plan_cache
@@ -19,6 +19,7 @@ from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.records.compression import Compression
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.words import check_least
 
 __all__ = ["Killed", "bench", "measure_apart", "parts_of", "stage_of"]
 
@@ -58,9 +59,8 @@ def bench(
         UsageError: the dataset has no such split, or a number is impossible.
         DatasetError: the dataset is unusable, or the pipelines don't give the same images.
     """
-    for name, number, least in (("epochs", epochs, 2), ("rounds", rounds, 1), ("limit", limit, 1)):
-        if number < least:
-            raise UsageError(f"impossible {name}", expected=f"at least {least}", found=number)
+    numbers = {"epochs": epochs, "rounds": rounds, "limit": limit}
+    check_least(numbers, {"epochs": 2, "rounds": 1, "limit": 1})
     load = LoadOptions(image_size=image_size, split=split, batch_size=batch_size)
     dataset = open_dataset(path)
     total_images = dataset.split(split).records

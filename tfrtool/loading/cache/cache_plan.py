@@ -60,17 +60,6 @@ class CacheRequest:
     free_disk: int | None = None
     on_disk: bool = False
 
-    def __post_init__(self) -> None:
-        least = {"image_size": 1, "epochs": 1}
-        for name in ("images", *least, "feature_size", "free_memory", "free_disk"):
-            number = getattr(self, name)
-            if number is not None and number < least.get(name, 0):
-                raise UsageError(
-                    f"impossible {name.replace('_', ' ')}",
-                    expected=f"at least {least.get(name, 0)}",
-                    found=number,
-                )
-
     @property
     def published_bytes(self) -> int:
         """What the images take in memory as float32, as the published pipeline keeps them."""

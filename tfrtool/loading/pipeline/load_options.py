@@ -9,11 +9,19 @@ from pathlib import Path
 from tfrtool.errors import UsageError
 from tfrtool.loading.augment.augment_options import Augment
 from tfrtool.storage.locations import take_paths
-from tfrtool.storage.words import take_words
+from tfrtool.storage.words import check_least, take_words
 
 __all__ = ["Cache", "Holdout", "LoadOptions", "Recipe", "Rescale"]
 
-_NUMBERS = ("cycle_length", "block_length", "parallel_calls", "batched_parse", "shuffle_buffer")
+_OURS = (
+    *("cycle_length", "block_length", "parallel_calls", "batched_parse", "shuffle_buffer"),
+    "prefetch",
+)
+_LEAST = {
+    **dict.fromkeys(("image_size", "batch_size", "epochs", *_OURS), 1),
+    "first_epoch": 0,
+    "prefetch": 0,
+}
 
 
 class Recipe(enum.Enum):
@@ -118,7 +126,7 @@ class LoadOptions:
         block_length: records taken from a shard in a row; None is 1.
         parallel_calls: images decoded at a time; None is the number of cores.
         batched_parse: records parsed at a time, as one batch; None parses one by one.
-        shuffle_buffer: images to draw the next from; None is all of them where they are cached,
+        shuffle_buffer: images in the shuffle buffer; None is all of them where they are cached,
             and elsewhere 1024, or as many as 32 MiB of records hold.
         prefetch: batches made ahead; None is 2.
         holdout: only this part of the split.
@@ -148,34 +156,15 @@ class LoadOptions:
     def __post_init__(self) -> None:
         take_words(self, recipe=Recipe, cache=Cache)
         take_paths(self, "cache_directory")
-        for name in ("image_size", "batch_size", "epochs"):
-            self._require(name, 1)
-        for name in _NUMBERS:
-            if getattr(self, name) is not None:
-                self._require(name, 1)
-        self._require("first_epoch", 0)
-        if self.prefetch is not None:
-            self._require("prefetch", 0)
+        check_least({name: getattr(self, name) for name in _LEAST}, _LEAST)
         if not 0 <= self.seed < 2**32:
             raise UsageError("impossible seed", expected="0 to 2**32 - 1", found=self.seed)
         if self.cache is Cache.FEATURES:
             raise UsageError("a loader has no base whose features it could keep")
-        if self.recipe is not Recipe.TFRTOOL:
-            self._require_ours()
-
-    def _require_ours(self) -> None:
-        """Refuse what the published pipelines don't have: they are compared, and not changed."""
-        augment = () if self.recipe is Recipe.NAIVE else ("augment",)
-        for name in (*augment, *_NUMBERS, "prefetch"):
+        # The published pipelines are compared, and not changed.
+        ours = () if self.recipe is Recipe.TFRTOOL else _OURS
+        for name in (*ours, *(["augment"] if self.recipe is Recipe.NOTEBOOK else [])):
             if getattr(self, name) is not None:
                 raise UsageError(
                     f"the recipe {self.recipe.value!r} has no choice of {name.replace('_', ' ')}"
                 )
-
-    def _require(self, name: str, least: int) -> None:
-        if getattr(self, name) < least:
-            raise UsageError(
-                f"impossible {name.replace('_', ' ')}",
-                expected=f"at least {least}",
-                found=getattr(self, name),
-            )
