@@ -1,4 +1,4 @@
-"""Whether what an image is made of keeps to the limits: told from its bytes, before decoding."""
+"""Whether what an image is made of keeps to the limits, by its bytes and before decoding."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from tfrtool.cli.shared_options import debug_option, json_option, workers_option
 @click.option(
     "--label",
     metavar="NAME",
-    help="The feature that is the label, int64 or string; by default it is told from the "
-    "metadata, from names in common use, or as the only one of its sort.",
+    help="The feature that is the label, int64 or string; by default the one that the "
+    "metadata says, or that has a name in common use, or the only one of its sort.",
 )
 @workers_option
 @json_option
@@ -31,7 +31,7 @@ from tfrtool.cli.shared_options import debug_option, json_option, workers_option
 def inspect_dataset_command(
     dataset: str, label: str | None, workers: int | None, as_json: bool
 ) -> Outcome:
-    """Tell what a dataset holds, and how well it is shuffled.
+    """Show what a dataset holds, and how well it is shuffled.
 
     DATASET: a directory with shards, with TFDS metadata or without; versions of a dataset in
     folders, of which the newest is taken; or a folder for each split, as TFX writes them. Shows

@@ -43,7 +43,7 @@ _LISTED = 10
     required=True,
     type=OUTPUT,
     metavar="FILE",
-    help="The sheet to write; its end says the format: .png, .jpg, .webp, .gif, .bmp, .tif.",
+    help="The sheet to write; its suffix is the format: .png, .jpg, .webp, .gif, .bmp, .tif.",
 )
 @click.option(
     "--limit",

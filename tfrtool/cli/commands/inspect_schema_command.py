@@ -55,7 +55,7 @@ def inspect_schema_command(
     Presence, types, lengths, ranges, distinct values and what bytes hold, over all shards
     together. SHARDS: files, quoted globs and directories; or -, a shard on standard input. Exit
     code 3 means that something is not in it: damaged records, shards of another kind, or a feature
-    that TFDS has no words for.
+    that TFDS has no type for.
     """
     if as_json and form != _TABLE:
         raise UsageError("--json and --emit exclude each other", hint="--emit json is a schema")

@@ -71,7 +71,7 @@ def inspect_shard_command(
     no_payload_crc: bool,
     as_json: bool,
 ) -> Outcome:
-    """Tell what is in TFRecord files, and show their first records.
+    """Show what is in TFRecord files, and their first records.
 
     For each shard: size, compression, records, what the payloads are, whether the CRCs hold, the
     features, and the first records parsed. SHARDS: files, quoted globs and directories; or -, a

@@ -35,7 +35,7 @@ _RISK = 0.001
 """The probability with which a random order may be called sorted."""
 
 _FEWEST = 16
-"""Records that an order is told from; of 8 in two halves, one order in 35 is sorted by chance."""
+"""Records that an order is judged from; of 8 in two halves, one in 35 is sorted by chance."""
 
 
 class Order(enum.Enum):
