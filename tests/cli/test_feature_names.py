@@ -61,7 +61,7 @@ def test_every_command_takes_it(
 ) -> None:
     """A name that no writer thought of is told, described, parsed and verified like any other."""
     shard = make_shard([held_by([key])])
-    assert "parsed    each is a tf.train.Example" in output(capsys, "verify", shard)
+    assert "parsed    1 as tf.train.Example" in output(capsys, "verify", shard)
     assert "0" in output(capsys, "inspect", "shard", shard)
     assert "1 record" in output(capsys, "inspect", "schema", shard)
     for command in ("shard", "schema"):

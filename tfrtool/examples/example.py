@@ -35,6 +35,19 @@ class PayloadKind(enum.Enum):
     UNKNOWN = "unknown"
     EMPTY = "empty"
 
+    @property
+    def title(self) -> str:
+        """What it is called where people read it."""
+        return _TITLES.get(self, "nothing")
+
+
+_TITLES = {
+    PayloadKind.EXAMPLE: "tf.train.Example",
+    PayloadKind.SEQUENCE_EXAMPLE: "tf.train.SequenceExample",
+    PayloadKind.EVENT: "TensorBoard events",
+    PayloadKind.UNKNOWN: "neither Example nor SequenceExample",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfrtool.cli.output import human_bytes, human_count
 from tfrtool.cli.render.page import Block, Facts, Heading, Page, Table, Tone, Toned, findings
-from tfrtool.cli.render.summary_text import PAYLOADS
 from tfrtool.errors import printable
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, SplitSummary
 from tfrtool.inspection.dataset.label_mix import MixDistance
@@ -45,7 +44,7 @@ def _head(summary: DatasetSummary) -> Iterator[tuple[str, str]]:
     size = human_bytes(sum(split.bytes for split in summary.splits.values()))
     yield "name", printable(" ".join(filter(None, (summary.name, summary.version))))
     yield "records", f"{summary.records:,} in {human_count(shards, 'shard')}, {size}"
-    yield "payload", PAYLOADS[summary.payload]
+    yield "payload", summary.payload.title
     yield from _wrapped("label", _label(summary))
     checked = "see the faults" if summary.faults else "agrees with all counts and shards"
     unchecked = "none; counts and shards can't be checked against it"

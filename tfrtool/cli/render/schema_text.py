@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 from tfrtool.cli.output import human_count
 from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table
-from tfrtool.cli.render.summary_text import PAYLOADS
 from tfrtool.errors import printable
 from tfrtool.examples.example import is_utf8
 from tfrtool.examples.statistics import FeatureStatistics
@@ -31,7 +30,7 @@ _HEAD = ("feature", "dtype", "shape", "present", "values")
 def schema_page(inferred: InferredSchema) -> Page:
     """Return what ``inspect schema --emit table`` shows."""
     records, shards = inferred.records, human_count(inferred.shards, "shard")
-    title = f"{human_count(records, 'record')} of {shards}, {PAYLOADS[inferred.payload]}"
+    title = f"{human_count(records, 'record')} of {shards}, {inferred.payload.title}"
     page: list[Block] = [Heading(title)]
     if inferred.sampled:
         page.append(Lines([_sample_text(inferred)]))

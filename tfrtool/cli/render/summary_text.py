@@ -18,7 +18,6 @@ from tfrtool.cli.render.page import (
 )
 from tfrtool.errors import printable
 from tfrtool.examples.content import decode_text, describe_bytes
-from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.parsing import ParsedValue
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.examples.wording import lengths_text, name_text
@@ -32,14 +31,6 @@ _INDICES_SHOWN = 8
 _PIECE = 64 * 1024
 _NAME_WIDTH = 36
 """Columns that are set aside for names; longer ones take more."""
-
-PAYLOADS = {
-    PayloadKind.EXAMPLE: "tf.train.Example",
-    PayloadKind.SEQUENCE_EXAMPLE: "tf.train.SequenceExample",
-    PayloadKind.EVENT: "TensorBoard events",
-    PayloadKind.UNKNOWN: "neither Example nor SequenceExample",
-    PayloadKind.EMPTY: "nothing",
-}
 
 
 def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
@@ -86,7 +77,7 @@ def _facts(summary: ShardSummary) -> list[tuple[str, str]]:
     return [
         ("size", f"{human_bytes(shard.bytes)}, {packed}"),
         ("records", f"{summary.records:,}"),
-        ("payload", f"{PAYLOADS[summary.payload]}, {human_bytes(summary.payload_bytes)}"),
+        ("payload", f"{summary.payload.title}, {human_bytes(summary.payload_bytes)}"),
         ("CRCs", _crcs(summary)),
     ]
 

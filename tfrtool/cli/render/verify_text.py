@@ -24,20 +24,6 @@ _FAULTS_SHOWN = 5
 _DATASET_FAULTS_SHOWN = 20
 _GROUPS_SHOWN = 5
 _COPIES_SHOWN = 4
-_EACH = {
-    PayloadKind.EXAMPLE: "each is a tf.train.Example",
-    PayloadKind.SEQUENCE_EXAMPLE: "each is a tf.train.SequenceExample",
-    PayloadKind.EVENT: "each is a TensorBoard event",
-    PayloadKind.UNKNOWN: "they are no tf.train.Examples, so that only their CRCs can tell",
-    PayloadKind.EMPTY: "each has no bytes, which is an Example without features",
-}
-_MANY = {
-    PayloadKind.EXAMPLE: "in shards of Examples",
-    PayloadKind.SEQUENCE_EXAMPLE: "in shards of SequenceExamples",
-    PayloadKind.EVENT: "in event files",
-    PayloadKind.UNKNOWN: "in shards of other records",
-    PayloadKind.EMPTY: "without a byte",
-}
 _MENDABLE = frozenset(FaultKind) - {FaultKind.NOT_TFRECORD, FaultKind.EMPTY, FaultKind.PARSE}
 
 
@@ -153,11 +139,10 @@ def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
     for shard in report.shards:
         kinds[shard.payload] += shard.records
     kinds = +kinds
-    all_parse = not any(f.kind is FaultKind.PARSE for s in report.shards for f in s.faults)
-    if len(kinds) == 1 and all_parse:
-        yield "parsed", _EACH[kinds.popitem()[0]]
-    elif kinds:
-        yield "parsed", ", ".join(f"{count:,} {_MANY[kind]}" for kind, count in kinds.items())
+    if kinds:
+        unfit = any(f.kind is FaultKind.PARSE for s in report.shards for f in s.faults)
+        word = "in shards of" if unfit else "as"
+        yield "parsed", ", ".join(f"{count:,} {word} {kind.title}" for kind, count in kinds.items())
     for found in report.directories:
         if found.info is not None and found.info.splits:
             splits = ", ".join(

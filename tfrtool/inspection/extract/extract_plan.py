@@ -30,11 +30,6 @@ _HEAD = 4097
 """Bytes of a value that tell what it is; a text that is so long is no name or label."""
 
 _NAMES_SHOWN = 8
-_KINDS = {
-    PayloadKind.EVENT: "TensorBoard events",
-    PayloadKind.EMPTY: "empty records",
-    PayloadKind.UNKNOWN: "records that are neither Example nor SequenceExample",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,11 +163,11 @@ def _examples(shards: Sequence[Path]) -> Iterator[tuple[Path, Example]]:
                     others = others or item.message
                     continue
                 kind = classify_payload(item.payload)
-                if kind in _KINDS:
-                    others = _KINDS[kind]
-                    continue
-                count += 1
-                yield path, decode_example(item.payload, kind)
+                if kind in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+                    count += 1
+                    yield path, decode_example(item.payload, kind)
+                else:
+                    others = kind.title
     if not count:
         raise ShardError(
             "nothing to take out", path=shards[0], expected="records with features", found=others
