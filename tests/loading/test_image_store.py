@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tfrtool.loading.cache.image_store import ImageStore
-from tfrtool.loading.pipeline.order import Order
+from tfrtool.loading.pipeline.order import RowOrder
 
 pytestmark = pytest.mark.tf
 
@@ -39,7 +39,7 @@ class _Decoded:
         self.made += 1
         return np.full((SIZE, SIZE, 3), number, np.uint8)
 
-    def batches(self, tf: Any, order: Order, epochs: int = 1) -> Any:
+    def batches(self, tf: Any, order: RowOrder, epochs: int = 1) -> Any:
         """Return a dataset of the batches of all epochs."""
         counter = tf.Variable(0, dtype=tf.int64)
         return self.store.steps(self.dataset, order, epochs, counter).map(
@@ -47,8 +47,8 @@ class _Decoded:
         )
 
 
-def _order(images: int) -> Order:
-    return Order(images=images, batch_size=7, shuffled=True, block=None, seed=1)
+def _order(images: int) -> RowOrder:
+    return RowOrder(images=images, batch_size=7, shuffled=True, block=None, seed=1)
 
 
 def _numbers(batches: Any) -> list[int]:

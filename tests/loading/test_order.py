@@ -11,30 +11,30 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrtool.loading.pipeline.order import Order
+from tfrtool.loading.pipeline.order import RowOrder
 
 pytestmark = pytest.mark.tf
 
 
-def _rows(order: Order, epoch: int) -> list[Any]:
+def _rows(order: RowOrder, epoch: int) -> list[Any]:
     """Return the rows of each step of an epoch."""
     return [_step(order, epoch, number) for number in range(order.steps)]
 
 
 @functools.cache
-def _compiled(order: Order) -> Any:
+def _compiled(order: RowOrder) -> Any:
     return tf.function(order.rows)
 
 
-def _step(order: Order, epoch: int, number: int) -> Any:
+def _step(order: RowOrder, epoch: int, number: int) -> Any:
     """Return the rows of a step; compiled where there are many of them."""
     rows = _compiled(order) if order.steps > 20 else order.rows
     return rows(tf.constant(epoch, tf.int64), tf.constant(number, tf.int64)).numpy()
 
 
-def _order(images: int, **changes: Any) -> Order:
+def _order(images: int, **changes: Any) -> RowOrder:
     settings_ = {"batch_size": 4, "shuffled": True, "block": None, "seed": 0, **changes}
-    return Order(images=images, **settings_)
+    return RowOrder(images=images, **settings_)
 
 
 @settings(max_examples=40, deadline=None)

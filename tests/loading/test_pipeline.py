@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tfrtool
 from tests.datasets import image_payload, write_foreign, write_pets
 from tests.photos import image_bytes
 from tfrtool.errors import DatasetError, UsageError
+from tfrtool.loading.augment.augment_options import parse_augment
 from tfrtool.loading.dataset.dataset import Dataset, open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline.pipeline import load
@@ -340,3 +342,36 @@ def test_impossible_options_are_refused(changes: dict[str, Any]) -> None:
     """Options that can't be meant are a usage error, before anything is read."""
     with pytest.raises(UsageError):
         LoadOptions(**{"image_size": 8, **changes})
+
+
+def test_loading_takes_words_and_numbers(shades: Dataset) -> None:
+    """What the public face takes is what the options of the loader hold."""
+    by_word = shades.load(
+        image_size=SIZE, cache="memory", augment="flip,crop=2", rescale=(2.0, -1.0), seed=3
+    )
+    options = LoadOptions(
+        image_size=SIZE,
+        cache=Cache.MEMORY,
+        augment=parse_augment("flip,crop=2"),
+        rescale=Rescale(scale=2.0, offset=-1.0),
+        seed=3,
+    )
+    for (images, labels), (others, same) in zip(by_word, load(shades, options), strict=True):
+        assert np.array_equal(images, others)
+        assert np.array_equal(labels, same)
+    parts = [
+        _numbers(shades.load(image_size=SIZE, holdout=0.2, held_out=held)) for held in (True, False)
+    ]
+    assert [len(part) for part in parts] == [6, 24]
+    assert sorted(parts[0] + parts[1]) == list(range(30))
+    with pytest.raises(UsageError, match="one of features, memory, disk, none"):
+        shades.load(image_size=SIZE, cache="nowhere")
+    with pytest.raises(UsageError, match="one of tfrtool, notebook, naive"):
+        shades.load(image_size=SIZE, recipe="ours")
+
+
+def test_a_dataset_is_a_path(tmp_path: Path) -> None:
+    """What takes a dataset's directory takes the dataset that was opened."""
+    dataset = tfrtool.dataset(write_pets(tmp_path))
+    assert tfrtool.dataset(dataset) == dataset
+    assert tfrtool.verify(dataset).is_sound

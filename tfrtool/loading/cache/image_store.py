@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.loading.cache.disk_cache import DiskCache
-from tfrtool.loading.pipeline.order import Order
+from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.reading import plain
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 
@@ -56,7 +56,7 @@ class ImageStore:
         """Return whether there are rows to be filled yet, bool [], as a part of a graph."""
         return _call(self._is_missing, (), tf.bool, [])
 
-    def steps(self, decoded: TfDataset, order: Order, epochs: int, counter: Tensor) -> TfDataset:
+    def steps(self, decoded: TfDataset, order: RowOrder, epochs: int, counter: Tensor) -> TfDataset:
         """Return the numbers of the steps to take, as soon as their rows are there.
 
         Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tfrtool.errors import printable
 from tfrtool.records.framing import Fault, FaultKind
 
-__all__ = ["DropReport", "LeftOut", "OnCorrupt"]
+__all__ = ["DropReport", "DroppedRecord", "OnCorrupt"]
 
 _OF_RECORDS = (
     FaultKind.LENGTH_CRC,
@@ -33,7 +33,7 @@ class OnCorrupt(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class DroppedRecord:
     """A record, or more than one, that can't be used.
 
     Attributes:
@@ -62,7 +62,7 @@ class DropReport:
     """
 
     records: int
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[DroppedRecord, ...]
     expected: int | None
 
     @property

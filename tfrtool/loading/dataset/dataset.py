@@ -123,6 +123,9 @@ class Dataset:
         image_size: int,
         cache: str = "none",
         augment: str | None = None,
+        rescale: tuple[float, float] | None = (1 / 255, 0.0),
+        holdout: float | None = None,
+        held_out: bool = False,
         context: object = None,
         on_progress: OnProgress = silent,
         **options: Any,
@@ -138,16 +141,21 @@ class Dataset:
             cache: where decoded images are kept: ``none``, ``memory`` or ``disk``.
             augment: changes to images, such as ``flip,rotate=40``, as ``tfrtool train`` takes them;
                 drawn anew for each image in each epoch.
+            rescale: pixel values, 0 to 255, are multiplied by the first number, and then the second
+                is added. None leaves them as uint8.
+            holdout: the part of the split that is held out, between 0 and 1; None is none.
+            held_out: whether that part is loaded, or the rest.
             context: a ``tf.distribute.InputContext``, as ``distribute_datasets_from_function``
                 gives it: this pipeline has its share of the records then, and its replicas' share
                 of the batch.
             on_progress: told now and then while a cache on disk is written.
-            **options: the attributes of `LoadOptions`: ``batch_size``, ``seed``, ``epochs``, ...
+            **options: the other attributes of `LoadOptions`: ``batch_size``, ``seed``, ``epochs``,
+                ``training``, ``recipe`` and so on.
 
         Returns:
             A ``tf.data.Dataset`` of ``epochs`` epochs, with its cardinality known: pairs of images,
-            float32 [batch, image_size, image_size, 3] from 0 to 1 (or as ``rescale`` says), and
-            labels, int64 [batch].
+            float32 [batch, image_size, image_size, 3] (uint8 without ``rescale``), and labels,
+            int64 [batch].
 
         Raises:
             UsageError: there is no such split, a word is unknown, or the options don't go together.
@@ -155,7 +163,7 @@ class Dataset:
             WriteError: the cache on disk can't be written.
         """
         from tfrtool.loading.augment.augment_options import parse_augment
-        from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
+        from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Rescale
         from tfrtool.loading.pipeline.pipeline import load
 
         chosen = LoadOptions(
@@ -163,6 +171,8 @@ class Dataset:
             image_size=image_size,
             cache=as_member(Cache, cache, "cache"),
             augment=None if augment is None else parse_augment(augment),
+            rescale=None if rescale is None else Rescale(scale=rescale[0], offset=rescale[1]),
+            holdout=None if holdout is None else Holdout(fraction=holdout, held_out=held_out),
             **options,
         )
         return load(self, chosen, context, on_progress)

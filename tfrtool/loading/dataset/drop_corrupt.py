@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason
 from tfrtool.examples.tfds_metadata import read_dataset_info
 from tfrtool.loading.dataset.classes import read_items
-from tfrtool.loading.dataset.corrupt_report import DropReport, LeftOut, OnCorrupt
+from tfrtool.loading.dataset.corrupt_report import DroppedRecord, DropReport, OnCorrupt
 from tfrtool.loading.dataset.dataset import Dataset, Split, shard_lengths
 from tfrtool.loading.dataset.record_check import RecordCheck
 from tfrtool.loading.pipeline.decode import full_image, parser
@@ -124,7 +124,7 @@ def drop_corrupt(
     wanted = [dataset.split(name) for name in (dataset.splits if splits is None else splits)]
     lengths = shard_lengths(find_folders(directory), read_dataset_info(directory), OnCorrupt.SKIP)
     total = sum(len(lengths[split.name]) for split in wanted)
-    done, left_out, saved = 0, list[LeftOut](), {}
+    done, left_out, saved = 0, list[DroppedRecord](), {}
     for split in wanted:
         kept: dict[Path, int] = {}
         for path, expected in lengths[split.name].items():
@@ -134,7 +134,7 @@ def drop_corrupt(
             if expected is not None and not faults and records != expected:
                 message = f"expected {expected} records by the metadata, found {records}"
                 faults.append(Fault(kind=FaultKind.COUNT, offset=0, record=None, message=message))
-            left_out += [LeftOut(path=path, fault=fault) for fault in faults]
+            left_out += [DroppedRecord(path=path, fault=fault) for fault in faults]
             if records:
                 kept[clean] = records
             done += 1

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfrtool.loading.pipeline.tensors import Tensor
 
-__all__ = ["Order"]
+__all__ = ["RowOrder"]
 
 _FIRST_BLOCK = 256
 """Images that the very first epoch waits for before it begins."""
@@ -20,7 +20,7 @@ only the lowest byte counts (measured with TensorFlow 2.21)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RowOrder:
     """Which rows each step of each epoch takes.
 
     Rows are shuffled in blocks: all rows are one, or as many as the size of a buffer. The very

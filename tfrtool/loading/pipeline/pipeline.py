@@ -18,7 +18,7 @@ from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.decode import batch_parser, decoder, features_decoder
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
 from tfrtool.loading.pipeline.normalize import rescaler
-from tfrtool.loading.pipeline.order import Order
+from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.reading import part_reader, plain
 from tfrtool.loading.pipeline.recipes import STAGES_OF, load_published
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
@@ -171,7 +171,7 @@ def _stored(
     dataset: Dataset, options: LoadOptions, store: ImageStore, images: int, part: tuple[int, int]
 ) -> TfDataset:
     """Return batches of images that are all kept in memory, or on disk."""
-    order = Order(
+    order = RowOrder(
         images=images,
         batch_size=options.batch_size,
         shuffled=options.training,

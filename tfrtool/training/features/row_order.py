@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.loading.pipeline.order import Order
+from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.reading import plain
 
 __all__ = ["row_order"]
@@ -31,7 +31,7 @@ def row_order(images: int, options: LoadOptions) -> Iterator[Any]:
     Returns:
         An array, int64 [batch], for each step of ``options.epochs`` epochs.
     """
-    order = Order(
+    order = RowOrder(
         images=images,
         batch_size=images,
         shuffled=options.training,
