@@ -184,7 +184,7 @@ def _problem(problem: str, side: int, font: _Font) -> Image.Image:
     top, line = height + reach + 4, int(font.getbbox("Ag")[3]) + 2
     lines = textwrap.wrap(
         printable(problem[:_LONGEST_TEXT]),
-        int((side - 8) / font.getlength("n")),
+        max(int((side - 8) / font.getlength("n")), 4),
         max_lines=max(int((side - top) / line), 1),
         placeholder="...",
     )

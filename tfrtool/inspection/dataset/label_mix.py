@@ -13,7 +13,7 @@ _RISK = 0.001
 _BALANCED, _NEARLY_BALANCED = 1.1, 1.5  # MNIST has 1.26 of one digit for each of another
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MixDistance:
     """How far a part's mix of labels is from that of the whole.
 
@@ -48,19 +48,13 @@ def mix_distance(
     """
     size, total = sum(part.values()), sum(whole.values())
     if size == 0 or size == total:
-        return _distance(0.0, 0.0, 0.0 if size else 1.0)
+        return MixDistance(0.0, 0.0, 0.0 if size else 1.0)
     distance = sum(abs(part.get(k, 0) / size - n / total) for k, n in whole.items()) / 2
     classes = Counter(whole.values())
     deviation = sum(n * _mean_deviation(total, k, size) for k, n in sorted(classes.items()))
     chance = deviation / (2 * size)
     slack = math.sqrt(math.log(max(parts, 1) / _RISK) / (2 * size))
-    return _distance(distance, chance, min(chance + slack, 1.0))
-
-
-def _distance(distance: float, chance: float, limit: float) -> MixDistance:
-    return MixDistance(
-        mix_distance=distance, mix_distance_by_chance=chance, mix_distance_limit=limit
-    )
+    return MixDistance(distance, chance, min(chance + slack, 1.0))
 
 
 def _mean_deviation(n: int, count: int, size: int) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,19 +67,15 @@ def look_for_label(path: Path, info: DatasetInfo | None) -> FirstRecords:
                 kind = classify_payload(item.payload)
             if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
                 break
-            features = _features(item.payload)
+            try:
+                features = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE).features
+            except ValueError:
+                continue
             label = find_roles(features, info).label
             if label is not None:
                 return FirstRecords(payload=kind, label=label)
             candidates |= dict.fromkeys(n for n, f in features.items() if _may_be_label(f))
     return FirstRecords(payload=kind, candidates=tuple(candidates))
-
-
-def _features(payload: bytes) -> Mapping[str, Feature]:
-    try:
-        return decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features
-    except ValueError:
-        return {}
 
 
 def _may_be_label(feature: Feature) -> bool:
