@@ -49,12 +49,7 @@ cli.add_command(bench_command)
 
 
 def run(argv: Sequence[str], signals: Signals | None = None) -> int:
-    """Run the command line, and return the exit code.
-
-    Args:
-        argv: the words after ``tfrtool``.
-        signals: those that this process gets; None where it is not the command's own.
-    """
+    """Run the command line on the words after ``tfrtool``, and return the exit code."""
     debug = DEBUG in argv
     try:
         result = cli.main(args=argv, prog_name="tfrtool", standalone_mode=False, obj=signals)

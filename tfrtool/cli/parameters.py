@@ -104,12 +104,7 @@ def sources_of(arguments: Sequence[str]) -> tuple[Path | Stream, ...]:
 
 
 def standard_input() -> BinaryIO:
-    """Return standard input, where it can be a shard.
-
-    Raises:
-        ShardError: it is closed, or a device.
-        UsageError: it is a terminal.
-    """
+    """Return standard input, where it can be a shard: it is no terminal and no device."""
     if sys.stdin is None:
         raise ShardError("can't be read: standard input is closed", path="-")
     if sys.stdin.isatty():

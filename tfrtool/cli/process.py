@@ -84,11 +84,7 @@ class Signals:
         raise KeyboardInterrupt
 
     def heed(self) -> None:
-        """Raise KeyboardInterrupt if a signal came: a library may have lost the first one.
-
-        Raises:
-            KeyboardInterrupt: a signal came.
-        """
+        """Raise KeyboardInterrupt if a signal came: a library may have lost the first one."""
         if self.number is not None:
             raise KeyboardInterrupt
 

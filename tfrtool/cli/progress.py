@@ -34,15 +34,7 @@ class Bars:
         self.close()
 
     def __call__(self, progress: Progress, note: str = "") -> None:
-        """Draw how far a phase has come; a new phase gets a new bar.
-
-        Args:
-            progress: how far it is.
-            note: what stands behind the bar.
-
-        Raises:
-            KeyboardInterrupt: a signal came before, and got lost in a library.
-        """
+        """Draw how far a phase has come, with a note behind it; a new phase gets a new bar."""
         if self._signals is not None:
             self._signals.heed()
         if not sys.stderr.isatty():

@@ -38,17 +38,11 @@ def map_shards(
     """Yield ``function(path)`` for each shard, in the order of ``paths``.
 
     Processes are started afresh rather than forked, so that this is safe in a program with
-    threads; they don't load its main module.
-
-    Args:
-        function: what to do with a shard; with several workers, it is in a module that can be
-            imported, and it and its results can be pickled.
-        paths: the shards.
-        workers: how many processes at most; None takes the cores, 1 does everything in this one.
-        worth: how many bytes of shards make one more process worth its start.
+    threads; they don't load its main module. So ``function`` is in a module that can be imported,
+    and it and its results can be pickled. Each process has ``worth`` bytes of shards to do.
 
     Raises:
-        UsageError: workers is less than 1.
+        UsageError: workers is less than 1; None takes the cores.
         ShardError: a process died.
     """
     workers = cores() if workers is None else workers

@@ -21,11 +21,7 @@ class Cancelled(Exception):  # noqa: N818 - it never leaves this room
 
 
 class Tally:
-    """Counts what several threads have done, and stops them when it is told to.
-
-    Attributes:
-        cancelled: whether the work is called off.
-    """
+    """Counts what several threads have done, and stops them once it is cancelled."""
 
     def __init__(self, report: Callable[[int], None]) -> None:
         self._report = report
@@ -35,7 +31,7 @@ class Tally:
         self.cancelled = False
 
     def count(self, things: int) -> None:
-        """Count some things; raises `Cancelled` if the work is called off."""
+        """Count some things of ``size`` bytes together; raise if the work is called off."""
         if self.cancelled:
             raise Cancelled
         with self._lock:

@@ -117,11 +117,7 @@ def _items(
 
 
 class _Extraction:
-    """A fold over the records and faults of shards.
-
-    Attributes:
-        records: how many whole records there were.
-    """
+    """A fold over the records and faults of shards."""
 
     def __init__(self, plan: ExtractPlan, flat: bool, files: NewFiles) -> None:
         self._plan = plan

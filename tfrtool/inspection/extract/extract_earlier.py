@@ -28,10 +28,7 @@ def metadata_beside(directory: Path) -> Path:
 def check_target(directory: Path, overwrite: bool, unfinished: Path | None = None) -> list[str]:
     """Return the names in a directory that an extract replaces; raise if it is in use.
 
-    Args:
-        directory: where files go.
-        overwrite: whether what an earlier extract made is replaced, as its metadata list it.
-        unfinished: metadata that are being written.
+    What an earlier extract made is known by its metadata; ``unfinished`` ones are being written.
 
     Raises:
         UsageError: there is something else; or something, and nothing is to be replaced.
@@ -101,11 +98,7 @@ def _below(directory: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def _listed(path: Path) -> Iterator[str]:
-    """Yield the files that an extract's metadata name.
-
-    Raises:
-        ValueError: a line is none that an extract writes.
-    """
+    """Yield the files that metadata name; a ValueError says that no extract wrote them."""
     with open_regular(path, follow=False) as lines:
         while line := lines.readline(MAX_METADATA_BYTES):
             try:

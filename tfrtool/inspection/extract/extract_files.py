@@ -29,12 +29,7 @@ class FileTree:
     """
 
     def __init__(self, root: Path, final: Path) -> None:
-        """Start with an empty folder.
-
-        Args:
-            root: the folder; it exists.
-            final: where the files are in the end, for what an error says.
-        """
+        """Start with an empty folder, whose files are in ``final`` in the end: errors say that."""
         self._root = str(root)
         self._final = final
         self._folders: dict[tuple[str, str], str] = {}
@@ -43,14 +38,8 @@ class FileTree:
     def add(self, parts: Sequence[str], data: bytes) -> str:
         """Write a file, and return its path below the folder, with ``/`` between folders.
 
-        A name that is taken gets a number: ``1_2.jpg``.
-
-        Args:
-            parts: safe names of folders and, last, of the file.
-            data: the file's bytes.
-
-        Raises:
-            WriteError: the disk is full, or fails otherwise.
+        The parts are safe names of folders and, last, of the file. A name that is taken gets a
+        number: ``1_2.jpg``.
         """
         path = ""
         try:
@@ -103,11 +92,7 @@ class NewFiles(FileTree):
         self.metadata = metadata
 
     def write_line(self, line: str) -> None:
-        """Add a line, in ASCII, to the metadata.
-
-        Raises:
-            WriteError: the disk is full, or fails otherwise.
-        """
+        """Add a line, in ASCII, to the metadata."""
         try:
             self.metadata.write(f"{line}\n".encode("ascii"))
         except OSError as error:
@@ -118,10 +103,6 @@ class NewFiles(FileTree):
 
         The metadata go first and come last: where they are, all files that they name are. An
         error takes everything back; signals wait.
-
-        Raises:
-            UsageError: something else has come there in the meantime.
-            WriteError: something can't be written.
         """
         directory, folder, beside = self._final, self._folder, metadata_beside(self._final)
         with signals_wait():
@@ -145,12 +126,8 @@ class NewFiles(FileTree):
 def new_files(directory: Path, *, overwrite: bool = False) -> Iterator[NewFiles]:
     """Give a place to write files and metadata in; take it away at the end, with what is in it.
 
-    What a killed process left of such a place is taken away, too.
-
-    Args:
-        directory: the files' final place; it is made if it isn't there, and taken away again if
-            nothing came of it.
-        overwrite: whether what an earlier extract made is replaced.
+    What a killed process left of such a place is taken away, too, and so is a folder that was made
+    for this if nothing came of it. What an earlier extract made stays until the end.
 
     Raises:
         UsageError: there are other files or metadata already, or another process is at work.

@@ -61,13 +61,9 @@ def is_misnamed(name: str, content: str) -> bool:
 
 
 def below_class(folder: SafePath, recorded: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a file's folders: those recorded, with the class before them if it is not there.
+    """Return a file's recorded folders, with the class before them if it is not there.
 
     Letter case is no matter: TFDS writes the class "cat" of a file that lay in "PetImages/Cat".
-
-    Args:
-        folder: the class's folder, or no part at all.
-        recorded: the folders in the file's recorded name, made safe.
     """
     wanted = {part.casefold() for part in folder.parts}
     return recorded if wanted <= {part.casefold() for part in recorded} else folder.parts + recorded

@@ -149,11 +149,7 @@ def _no_image(
 
 
 def _examples(shards: Sequence[Path]) -> Iterator[tuple[Path, Example]]:
-    """Yield the records that are examples for certain.
-
-    Raises:
-        ShardError: there are none.
-    """
+    """Yield the records that are examples for certain; that there are none is an error."""
     others: str | None = None
     count = 0
     for path in shards:

@@ -50,11 +50,9 @@ _RESERVED = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafePath:
-    """A path below a folder that can't lead anywhere else.
+    """A path below a folder that can't lead anywhere else, and why it is not what the record said.
 
-    Attributes:
-        parts: folders and, last, the file's name; empty where nothing of a name was left.
-        reasons: why it is not what the record said, a few words each; empty where it is.
+    Nothing of a name may be left: then it has no parts. Without a reason it is the very name.
     """
 
     parts: tuple[str, ...]
@@ -62,14 +60,10 @@ class SafePath:
 
 
 def safe_path(name: bytes, *, windows: bool = os.name == "nt") -> SafePath:
-    """Make a path that stays inside a folder of a file name that a record gives.
+    """Make a path that stays inside a folder of a file name that a record gives, any bytes.
 
     Slashes and backslashes part folders. What leads out (``..``, a root, a drive) is taken away,
     what can't be in a name is written as ``%XX``, and too long names keep their end.
-
-    Args:
-        name: any bytes.
-        windows: whether characters that only Windows refuses are replaced too.
     """
     reasons: dict[str, None] = {}
     kept = name[-4 * _PATH_BYTES :]
@@ -97,12 +91,7 @@ def safe_path(name: bytes, *, windows: bool = os.name == "nt") -> SafePath:
 
 
 def safe_part(text: str, *, windows: bool = os.name == "nt") -> SafePath:
-    """Make one folder's name of a text; slashes become ``%2F``, and "" and ".." have no parts.
-
-    Args:
-        text: any text, such as the name of a class.
-        windows: whether characters that only Windows refuses are replaced too.
-    """
+    """Make one folder's name of a text; slashes become ``%2F``, and "" and ".." have no parts."""
     reasons: dict[str, None] = {}
     if text in ("", ".", ".."):
         return SafePath(parts=(), reasons=("no name for a folder",))
@@ -180,12 +169,6 @@ def numbering_key(name: str) -> str:
 
 
 def numbered(name: str, number: int, mark: str = "_") -> str:
-    """Return a safe name with a number before its suffix: ``cat_2.jpg``.
-
-    Args:
-        name: a safe name.
-        number: 1 to 99,999,999,999.
-        mark: what stands before the number, one character.
-    """
+    """Return a safe name with a number of up to 11 digits before its suffix: ``cat_2.jpg``."""
     stem, suffix = split(numbering_key(name))
     return f"{stem}{mark}{number}{suffix}"

@@ -6,20 +6,15 @@ from tfrtool.records.crc import crc32c, mask, unmask
 
 
 def find_bit_flip(data: bytes, stored: int) -> tuple[int, int] | None:
-    """Find the single bit of ``data`` or of its masked CRC that, flipped back, makes both agree.
+    """Find the bit of ``data`` or of its stored masked CRC that, flipped back, makes both agree.
 
     A CRC is linear: what two texts of one length differ in decides alone what their CRCs differ
     in. The difference of the CRCs is therefore led back byte by byte, from the end of the data,
     until it is that of a single bit. It takes about 0.1 s a MiB; a difference of another sort
     passes for a single bit in 1 of 2**29 cases a byte.
 
-    Args:
-        data: the bytes.
-        stored: their masked CRC-32C as it is stored, which does not hold.
-
     Returns:
-        The byte, counted from the start of the data on into the CRC, and the bit's number in it, 0
-        for the lowest; None where more than one bit is wrong.
+        The byte, counted on into the CRC, and the bit's number in it, 0 for the lowest; or None.
     """
     difference = unmask(stored) ^ crc32c(data)
     masked = stored ^ mask(crc32c(data))

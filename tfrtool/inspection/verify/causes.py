@@ -49,13 +49,7 @@ class Causes:
     """What likely made the faults of one file, of which no more is read than they ask for."""
 
     def __init__(self, shard: Shard, records: int, source: Path | Stream) -> None:
-        """Begin with a file.
-
-        Args:
-            shard: the file.
-            records: how many whole records it has.
-            source: what is read for it, which may be a stream's copy.
-        """
+        """Begin with a file of so many whole records, read from itself or a stream's copy."""
         self._shard = shard
         self._records = records
         self._source = source

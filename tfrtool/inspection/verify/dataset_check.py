@@ -34,14 +34,8 @@ Verdicts = Mapping[Path, ShardVerdict]
 class DatasetFault:
     """Something that is wrong with shards as a whole, rather than within one of them.
 
-    Attributes:
-        kind: what sort of fault.
-        path: the shard, the metadata file or the directory concerned; it need not exist.
-        message: what was expected and what was found, in one line.
-        expected: the number that was expected, where the fault is about numbers.
-        found: the number that was found.
-        offset: None: no place in a file is concerned,
-        record: and no record is.
+    The path, of a shard, the metadata or the directory, need not exist; ``expected`` and ``found``
+    are there where the fault is about numbers. No offset and no record are concerned.
     """
 
     kind: FaultKind
@@ -66,12 +60,8 @@ class DatasetFindings:
 def check_directory(directory: Path, verdicts: Verdicts, *, whole: bool = True) -> DatasetFindings:
     """Compare the shards in a directory with its metadata and with their own names.
 
-    What is missing is what is not on the disk, whether it was to be verified or not.
-
-    Args:
-        directory: where the shards are.
-        verdicts: what was found in those of them that were verified.
-        whole: whether the directory as such is meant, and not only the sets of these shards.
+    What is missing is what is not on the disk, whether it was to be verified or not. Unless the
+    ``whole`` directory is meant, only the sets of these shards are looked at.
     """
     paths = {*verdicts}
     with suppress(OSError):  # readable files in a folder that can't be listed

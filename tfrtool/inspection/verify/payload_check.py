@@ -71,11 +71,7 @@ class PayloadVote:
         return not self._left and not self.holds_examples
 
     def kind(self, *, sequences: bool) -> PayloadKind:
-        """Return what the payloads are.
-
-        Args:
-            sequences: whether some of them, the later ones included, have feature lists.
-        """
+        """Return what they are; ``sequences`` says that some of all have feature lists."""
         if set(+self._kinds) <= {PayloadKind.EMPTY}:
             return PayloadKind.EMPTY
         if self.holds_examples:

@@ -132,13 +132,7 @@ def verify_shard(
 
     Memory is bounded by the longest record, by ``max_faults``, and with images by 32 bytes for
     each of them. A file that can't be read is no exception here, but in the verdict: the other
-    shards of a dataset are worth to be verified, too.
-
-    Args:
-        shard: a file, or a binary stream, of which a copy is kept on disk as long as this goes on.
-        images: whether every image is decoded.
-        max_faults: how many faults are kept; all are counted.
-        hashed: the shards whose SHA-256 is wanted.
+    shards of a dataset are worth to be verified, too. ``hashed`` are those whose SHA-256 is wanted.
     """
     source = as_source(shard, keep=True)
     path = path_of(source)
