@@ -13,7 +13,10 @@ from tfrtool.cli.commands.bench_command import bench_command
 from tfrtool.cli.commands.count_command import count_command
 from tfrtool.cli.commands.extract_command import extract_command
 from tfrtool.cli.commands.index_command import index_command
-from tfrtool.cli.commands.inspect_commands import inspect_group
+from tfrtool.cli.commands.inspect_dataset_command import inspect_dataset_command
+from tfrtool.cli.commands.inspect_images_command import inspect_images_command
+from tfrtool.cli.commands.inspect_schema_command import inspect_schema_command
+from tfrtool.cli.commands.inspect_shard_command import inspect_shard_command
 from tfrtool.cli.commands.predict_command import predict_command
 from tfrtool.cli.commands.repair_command import repair_command
 from tfrtool.cli.commands.train_command import train_command
@@ -36,16 +39,32 @@ def cli() -> None:
     """Write, inspect and train from TFRecord files."""
 
 
-cli.add_command(write_command)
-cli.add_command(inspect_group)
-cli.add_command(count_command)
-cli.add_command(repair_command)
-cli.add_command(extract_command)
-cli.add_command(index_command)
-cli.add_command(verify_command)
-cli.add_command(train_command)
-cli.add_command(predict_command)
-cli.add_command(bench_command)
+@cli.group(
+    name="inspect", epilog="\b\nExample:\n  tfrtool inspect shard 'data/*.tfrecord*' --limit 1"
+)
+def inspect_group() -> None:
+    """Look into TFRecord files. TensorFlow is not needed, and not loaded."""
+
+
+for _command in (
+    write_command,
+    count_command,
+    repair_command,
+    extract_command,
+    index_command,
+    verify_command,
+    train_command,
+    predict_command,
+    bench_command,
+):
+    cli.add_command(_command)
+for _command in (
+    inspect_dataset_command,
+    inspect_images_command,
+    inspect_schema_command,
+    inspect_shard_command,
+):
+    inspect_group.add_command(_command)
 
 
 def run(argv: Sequence[str], signals: Signals | None = None) -> int:
