@@ -76,8 +76,10 @@ class ValueStatistics:
 
     def describe(self, values: Iterable[bytes]) -> None:
         """Take in what the first strings of a list hold."""
+        content = self.content
         for value in islice(values, DESCRIBED):
-            _add(self.content, {describe_bytes(value): 1})
+            name = describe_bytes(value)
+            content[name] = content.get(name, 0) + 1
 
     def take(self, kind: str, values: Iterable[Any]) -> None:
         """Take in the values themselves: their range, and how often each comes."""
