@@ -45,10 +45,9 @@ class SchemaFold:
     def __init__(self, *, values: bool = False, source: str = "") -> None:
         """Begin with nothing.
 
-        Args:
-            values: whether the values themselves are taken in: ranges, and how often each comes.
-                That takes about as long again as all else.
-            source: what the records are called in the places of `ValueStatistics.first`.
+        With ``values``, the values themselves are taken in: ranges, and how often each comes. That
+        takes about as long again as all else. In the places of `ValueStatistics.first`, ``source``
+        is what the records are called.
         """
         self.records = self.sequences = self.duplicates = self.left_out = 0
         self._values = values
@@ -61,9 +60,7 @@ class SchemaFold:
     def add(self, payload: bytes, *, index: int | None = None) -> bool:
         """Take in a payload, and return whether it is an Example or a SequenceExample.
 
-        Args:
-            payload: the serialized bytes.
-            index: the record's index in its source; by default the number of those before it.
+        ``index`` is the record's in its source; by default the number of those before it.
         """
         try:
             message = _parse(hollowed(payload))

@@ -28,12 +28,7 @@ def python_source(
     It defines ``feature_description``, or ``context_features`` and ``sequence_features`` where
     there are feature lists. What each record has in the same number becomes ``FixedLenFeature``;
     what is missing or varies becomes ``VarLenFeature``, with the counts beside it. A default is
-    never written: it would hide what is missing.
-
-    Args:
-        features: what was seen of each feature.
-        records: in how many records.
-        notes: comments for the top, a line each.
+    never written: it would hide what is missing. The notes are comments for the top.
     """
     lists = [feature for feature in features if feature.is_list]
     context = [feature for feature in features if not feature.is_list]

@@ -35,15 +35,11 @@ def tfds_features(
     """Describe features to TFDS, so that it reads all ``records`` records as they are.
 
     One JPEG or PNG becomes an ``Image``, UTF-8 text ``Text``, an int64 that is called a label and
-    has the values 0 ... n-1 ``ClassLabel``, all else a ``Tensor`` or ``Scalar``. What is missing
-    in some records, or comes in any number, becomes a ``Sequence``, which is empty where it is
-    missing: TFDS' own optional features put a number in its place. Lists of lists in TFDS' own
-    layout (``ragged_flat_values`` and ``ragged_row_lengths_0``) become nested sequences.
-
-    Args:
-        features: what was seen of each feature.
-        records: in how many records.
-        labels: whether all values are known, so that classes can be counted.
+    has the values 0 ... n-1 ``ClassLabel``, if all values are known (``labels``), all else a
+    ``Tensor`` or ``Scalar``. What is missing in some records, or comes in any number, becomes a
+    ``Sequence``, which is empty where it is missing: TFDS' own optional features put a number in
+    its place. Lists of lists in TFDS' own layout (``ragged_flat_values`` and
+    ``ragged_row_lengths_0``) become nested sequences.
     """
     found: dict[str, Json] = {}
     left_out: dict[str, str] = {}

@@ -110,11 +110,9 @@ def image_features_json(
 ) -> Json:
     """Return the contents of features.json for images, their names, and a class label.
 
-    Args:
-        class_count: the number of classes.
-        encoding: "jpeg" or "png"; or "raw", for uint8 pixels, row by row, of three channels.
-        size: height and width of all images, in pixels, if they are raw and alike. Where they
-            differ, TFDS can't give raw pixels a shape, and reads them as bytes.
+    The encoding is "jpeg" or "png"; or "raw", for uint8 pixels, row by row, of three channels: then
+    ``size`` is the height and width of all images, if they are alike. Where they differ, TFDS can't
+    give raw pixels a shape, and reads them as bytes.
     """
     features: Json = {}
     if encoding == "raw":
@@ -230,12 +228,9 @@ class WrittenShard:
 
 
 def read_written_shards(directory: Path) -> Mapping[str, WrittenShard]:
-    """Read the report of a write, write_report.json; nothing if there is none.
+    """Read the report of a write: its shards by their names; none if there is no report.
 
     It is a `DatasetError` if it can't be read.
-
-    Returns:
-        The shards by their names in the directory.
     """
     path = directory / REPORT
     with contextlib.suppress(FileNotFoundError), reading_metadata(path, "tfrtool"):

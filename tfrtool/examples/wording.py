@@ -70,9 +70,7 @@ def lengths_text(feature: FeatureStatistics) -> str:
 def values_text(feature: FeatureStatistics, *, brief: bool = False) -> str:
     """Return what bytes hold, and the distinct values if they are few, or their range.
 
-    Args:
-        feature: what was seen.
-        brief: whether to tell the number of distinct texts or the range, not both.
+    In ``brief``, the number of distinct texts or the range, not both.
     """
     found = feature.range
     parts = [feature.described_content or ""]

@@ -111,15 +111,8 @@ def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> 
     """Go through the records of an uncompressed shard without reading their payloads.
 
     Stops where the stream ends, or before it, at a record that is cut or whose length's CRC does
-    not hold: all is well if the returned offset is ``size``.
-
-    Args:
-        file: the shard, open at any position.
-        size: its size, in bytes.
-        ends: where to append the offset behind each record, if these are wanted.
-
-    Returns:
-        The number of records, and the offset behind the last one.
+    not hold: all is well if the offset is ``size``. Returns the number of records and the offset
+    behind the last one; the offset behind each is appended to ``ends``.
     """
     read_at = reader_at(file)
     append = None if ends is None else ends.append

@@ -50,15 +50,10 @@ def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
 
 
 def make_index(shard: Path) -> array[int]:
-    """Find the records of a shard by hopping over their headers.
+    """Return the offset of each record's header, and last the size of the file, in bytes.
 
-    Returns:
-        The offset of each record's header, and last the size of the file, in bytes: one more than
-        there are records.
-
-    Raises:
-        ShardError: the file can't be read, or is compressed, so that no record can be read alone.
-        CorruptShardError: its framing is damaged; names the first such record.
+    `ShardError` if it is compressed, so that no record can be read alone; `CorruptShardError`,
+    which names the first such record, if its framing is damaged.
     """
     offsets = array("Q", (0,))
     with open_shard(shard) as file:

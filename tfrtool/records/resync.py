@@ -106,15 +106,10 @@ class Search:
     def find_next(self, damaged: int, start: int, *, near: bool = False) -> Landing | None:
         """Find where to go on after a record whose length can't be believed.
 
-        Args:
-            damaged: where the damaged record's header starts.
-            start: the first offset to look at, above ``damaged``.
-            near: whether to look no further than for the end of the damaged record, even if there
-                is no whole one.
-
-        Returns:
-            The end of the damaged record, where that can be proven; else the next whole record;
-            None where there is neither. The window still holds the bytes from there on.
+        Its header starts at ``damaged``; ``start``, above that, is the first offset to look at. The
+        end of that record is returned, where it can be proven; else the next whole record, unless
+        only the former is looked for (``near``); None where there is neither. The window holds the
+        bytes from there on.
         """
         window = self._window
         body = damaged + HEADER_SIZE
@@ -172,9 +167,7 @@ class Search:
         After a record whose length reaches beyond the end, whole records are its neighbours, if
         bytes were taken out of the stream; or a part of its payload, if the stream was cut. Only
         the former lead up to the very end. A chain of 16 MiB is believed without going on to it.
-
-        Returns:
-            Where the chain starts, or None. The window still holds the bytes from there on.
+        The window still holds the bytes from the start of the chain on.
         """
         window, seen = self._window, set[int]()
         position = start

@@ -60,11 +60,9 @@ class Window:
         return self.start + self.filled
 
     def load(self, offset: int, size: int) -> int:
-        """Hold ``size`` bytes from ``offset`` on, and drop those before it.
+        """Hold ``size`` bytes from ``offset`` on, and drop those before it; return how many.
 
-        Returns:
-            How many bytes are held from ``offset`` on: less than ``size`` only where the stream
-            ends before.
+        These are less than ``size`` only where the stream ends before.
         """
         upto = offset + size
         if upto > self.end and not self.ended:

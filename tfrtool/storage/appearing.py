@@ -35,9 +35,6 @@ def leftovers(path: Path) -> list[Path]:
     """Return what killed processes of this user left of making ``path``, and what live ones make.
 
     Who asks keeps others from making it, as by a lock.
-
-    Raises:
-        OSError: the folder can't be looked into.
     """
     if len(path.name) > _ENDING:
         return []  # another name may have the same ending
@@ -61,15 +58,8 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
 
     Until then it has a random name beside it, made exclusively, so that no link can stand in its
     way. If the body raises, nothing is left, and what stood at ``path`` still does. A link at
-    ``path`` is replaced, not followed.
-
-    Args:
-        path: the file's name.
-        replace: whether it may replace what is there.
-
-    Raises:
-        FileExistsError: something is there, and may not be replaced.
-        OSError: the disk is full, or fails otherwise.
+    ``path`` is replaced, not followed. `FileExistsError` if something is there and is not to be
+    replaced.
     """
     temporary = temporary_name(path)
     file = temporary.open("xb", buffering=_BUFFER)
@@ -92,9 +82,6 @@ def new_file_by_name(path: Path) -> Iterator[Path]:
 
     The name is that of ``path``, in a folder beside it that is made for this and private, so that
     no link can stand in its way.
-
-    Raises:
-        OSError: the disk is full, or fails otherwise.
     """
     folder = temporary_name(path)
     folder.mkdir(mode=0o700)
@@ -113,9 +100,7 @@ def new_file_by_name(path: Path) -> Iterator[Path]:
 def move(source: Path, target: Path, *, replace: bool = True) -> None:
     """Give a file, or with ``replace`` also a folder, another name, in one step.
 
-    Raises:
-        FileExistsError: the name is taken, and may not be replaced.
-        OSError: the file system fails.
+    `FileExistsError` if that is taken, and may not be replaced.
     """
     if replace:
         os.replace(source, target)  # noqa: PTH105
@@ -135,12 +120,7 @@ def move(source: Path, target: Path, *, replace: bool = True) -> None:
 
 
 def move_all(moves: Iterable[tuple[Path, Path]]) -> None:
-    """Give files and folders other names, which are free, one after the other; an error undoes all.
-
-    Raises:
-        FileExistsError: a name is taken.
-        OSError: the file system fails.
-    """
+    """Give files and folders other, free names, one after the other; an error undoes all."""
     done: list[tuple[Path, Path]] = []
     try:
         for source, target in moves:
@@ -155,12 +135,7 @@ def move_all(moves: Iterable[tuple[Path, Path]]) -> None:
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder that only this user can look into, or check that it is one.
-
-    Raises:
-        OSError: it can't be made; or what is there is a link, no folder, somebody else's, or
-            others may write to it.
-    """
+    """Make a folder that only this user can look into, or check that it is one; else `OSError`."""
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
@@ -178,11 +153,7 @@ def private_folder(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk.
-
-    Raises:
-        OSError: the disk fails.
-    """
+    """Bring the names in a folder to the disk."""
     if os.name == "nt":
         return  # there, a folder can't be opened
     descriptor = os.open(folder, os.O_RDONLY)

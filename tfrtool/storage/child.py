@@ -60,15 +60,7 @@ class Child:
     def __init__(
         self, stderr: IO[bytes] | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        """Start a process.
-
-        Args:
-            stderr: where its standard error goes; None for that of this process.
-            environment: its environment variables; None for those of this process.
-
-        Raises:
-            OSError: it can't be started.
-        """
+        """Start a process; None is the standard error and the environment of this one."""
         import subprocess  # the child needs none
 
         paths = [path for path in sys.path if isinstance(path, str) and os.path.isabs(path)]  # noqa: PTH117
@@ -98,10 +90,8 @@ class Child:
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Return what a function returns there; it, its arguments and its result are pickled.
 
-        Raises:
-            ChildDied: the process ended.
-            ChildError: the function raised an error that only another library knows.
-            Exception: any other that it raised.
+        `ChildDied` if the process ended, `ChildError` if the function raised an error that only
+        another library knows; any other comes as it is.
         """
         task = pickle.dumps((function, arguments))
         try:

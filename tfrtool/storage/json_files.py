@@ -37,9 +37,8 @@ def reading_metadata(path: str | os.PathLike[str], writer: str) -> Iterator[None
 def read_json(path: str | os.PathLike[str], *, follow: bool = True) -> Any:
     """Return what a JSON file holds; ``follow`` says whether its name may be a link.
 
-    Raises:
-        OSError: it can't be read, is no regular file, or is too large.
-        ValueError: it is no JSON, or has more values, longer numbers or deeper lists than are read.
+    `OSError` if it can't be read or is too large, `ValueError` if it is no JSON, or has more
+    values, longer numbers or deeper lists than are read.
     """
     content = read_bounded(path, follow=follow)
     values = sum(map(content.count, (b",", b"[", b"{")))
@@ -54,9 +53,7 @@ def read_json(path: str | os.PathLike[str], *, follow: bool = True) -> Any:
 def read_member(path: str | os.PathLike[str], name: str) -> Any:
     """Return the first member of a name in a JSON file, of which nothing behind it is read.
 
-    Raises:
-        OSError: it can't be read, or is no regular file.
-        ValueError: there is no such member in the first `MAX_MEMBER_BYTES`.
+    `ValueError` if there is none in the first `MAX_MEMBER_BYTES`.
     """
     with open_regular(path) as file:
         text = file.read(MAX_MEMBER_BYTES).decode("utf-8", "replace")
@@ -71,11 +68,7 @@ def read_member(path: str | os.PathLike[str], name: str) -> Any:
 
 
 def text_of(value: object) -> str:
-    """Return a value that is a short text, such as a name.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Return a value that is a short text, such as a name; `ValueError` if it is something else."""
     if not isinstance(value, str):
         raise ValueError(f"expected a text, found {type(value).__name__}")
     if len(value) > _LONGEST_TEXT:
@@ -94,11 +87,7 @@ def _refuse(text: str) -> None:
 
 
 def whole_number(value: object) -> int:
-    """Return a number that counts something; in protobuf's JSON, 64-bit integers are strings.
-
-    Raises:
-        ValueError: it is none from 0 to 2**63 - 1.
-    """
+    """Return a number from 0 to 2**63 - 1; in protobuf's JSON, 64-bit integers are strings."""
     number = value
     if isinstance(value, str) and len(value) <= _INT64_DIGITS and value.isdecimal():
         number = int(value)

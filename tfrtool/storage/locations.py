@@ -21,11 +21,7 @@ _URL = re.compile(
 
 
 def check_no_url(location: str) -> None:
-    """Raise if text that stands for a path is a URL.
-
-    Raises:
-        UsageError: it is.
-    """
+    """Raise a `UsageError` if text that stands for a path is a URL."""
     if _URL.match(location):
         raise UsageError(
             "is a URL, and only local files can be read and written",
@@ -35,11 +31,7 @@ def check_no_url(location: str) -> None:
 
 
 def as_path(location: str | os.PathLike[str]) -> Path:
-    """Return what a caller gave as a path.
-
-    Raises:
-        UsageError: it is empty, a URL, or nothing that a path can be made of.
-    """
+    """Return what a caller gave as a path; `UsageError` if it is none, or a URL."""
     try:
         text = os.fspath(location)
     except TypeError:
@@ -55,11 +47,7 @@ def as_path(location: str | os.PathLike[str]) -> Path:
 def as_paths(
     locations: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
 ) -> tuple[Path, ...]:
-    """Return one path or several as a tuple.
-
-    Raises:
-        UsageError: one of them is empty, a URL, or nothing that a path can be made of.
-    """
+    """Return one path or several as a tuple; the errors are those of `as_path`."""
     if isinstance(locations, str | os.PathLike):
         return (as_path(locations),)
     try:
@@ -71,14 +59,9 @@ def as_paths(
 
 
 def take_paths(options: Any, *names: str) -> None:
-    """Make paths of the locations in a frozen dataclass; for its ``__post_init__``.
+    """Make paths of the named fields of a frozen dataclass; for its ``__post_init__``.
 
-    Args:
-        options: the dataclass.
-        *names: of its fields. None stays where it is the field's default.
-
-    Raises:
-        UsageError: one of them is empty, a URL, or nothing that a path can be made of.
+    None stays where it is the field's default. The errors are those of `as_path`.
     """
     defaults = {field.name: field.default for field in fields(options)}
     for name in names:
@@ -90,12 +73,7 @@ def take_paths(options: Any, *names: str) -> None:
 def user_cache(part: str, environment: Mapping[str, str] = os.environ) -> Path | None:
     """Return where a part of tfrtool's caches is (XDG Base Directory Specification 0.8).
 
-    Args:
-        part: what is kept there.
-        environment: the environment.
-
-    Returns:
-        A path; None where neither XDG_CACHE_HOME nor a home directory is known.
+    None where neither XDG_CACHE_HOME nor a home directory is known.
     """
     base = Path(environment.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():  # the specification has relative paths ignored

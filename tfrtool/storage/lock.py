@@ -23,13 +23,8 @@ _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 def locked(folder: Path, work: str = "write") -> Iterator[None]:
     """Hold the lock of a folder; the system lets go of it when the process dies.
 
-    Args:
-        folder: an existing folder.
-        work: the command that holds it, for the message that others get.
-
-    Raises:
-        UsageError: another process writes there.
-        OSError: the folder can't be written to, or what has the lock's name is not a lock of ours.
+    The message that others get, a `UsageError`, names the ``work``. `OSError` if the folder can't
+    be written to, or what has the lock's name is not a lock of ours.
     """
     path = folder / LOCK
     descriptor = _acquire(path, folder)

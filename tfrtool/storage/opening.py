@@ -34,16 +34,8 @@ class NotRegularFileError(OSError):
 def open_descriptor(path: str | os.PathLike[str], *, follow: bool = True) -> int:
     """Open a regular file to read, and return its descriptor, which the caller closes.
 
-    It never blocks, whatever is there.
-
-    Args:
-        path: the file.
-        follow: whether the name may be a link.
-
-    Raises:
-        IsADirectoryError: it is a directory.
-        NotRegularFileError: it is no regular file.
-        OSError: it can't be opened, or is a link that is not to be followed.
+    It never blocks, whatever is there; what is no regular file is a `NotRegularFileError` or an
+    `IsADirectoryError`, and so is a link an `OSError`, unless it may be followed.
     """
     name = os.fspath(path)
     try:
@@ -72,15 +64,9 @@ def open_regular(
 def read_bounded(
     path: str | os.PathLike[str], limit: int = MAX_METADATA_BYTES, *, follow: bool = True
 ) -> bytes:
-    """Return all bytes of a small regular file.
+    """Return all bytes of a small regular file; the errors are those of `open_descriptor`.
 
-    Args:
-        path: the file.
-        limit: how many bytes it may have.
-        follow: whether the name may be a link.
-
-    Raises:
-        OSError: it can't be read, is no regular file, or is larger; `strerror` says which.
+    It is an `OSError`, too, if it has more than ``limit`` bytes; `strerror` says which.
     """
     with open_regular(path, follow=follow, buffering=0) as file:
         parts, size = [], 0

@@ -43,16 +43,9 @@ _OLD = "replaced"
 def publish_files(staging: Path, new: Sequence[str], old: Sequence[str]) -> None:
     """Move files out of a staging folder into the folder around it, in place of others.
 
-    In the end the staging folder holds the replaced files, for the caller to delete. If this
-    raises, everything is as it was; unless even taking back failed, which `check_settled` tells.
-
-    Args:
-        staging: the folder that holds the new files; nobody else writes to it.
-        new: their names, in the order in which they appear.
-        old: names in the folder around it that go, in this order; some may be those of new files.
-
-    Raises:
-        OSError: the disk is full, or fails otherwise.
+    The ``old`` names go, and the ``new`` ones appear, in these orders; a name may be both. In the
+    end the staging folder holds the replaced files, for the caller to delete. If this raises an
+    `OSError`, everything is as it was; unless even taking back failed, which `check_settled` tells.
     """
     folder = staging.parent
     place = folder / PUBLISHING
@@ -80,12 +73,7 @@ def publish_files(staging: Path, new: Sequence[str], old: Sequence[str]) -> None
 def finish_publishing(staging: Path, is_ours: Callable[[str], bool]) -> bool:
     """End what a publisher began that was killed; return whether there was anything to end.
 
-    Args:
-        staging: the folder that it had its files in.
-        is_ours: tells whether a file of this name may be moved.
-
-    Raises:
-        OSError: the disk fails, or what is there can't be ended.
+    Only files whose names ``is_ours`` knows are moved; it is an `OSError` if others are to be.
     """
     folder = staging.parent
     place = folder / PUBLISHING
@@ -144,11 +132,7 @@ class _Change:
 
 
 def check_settled(folder: Path) -> None:
-    """Raise if the files in a folder are being replaced, or that was interrupted.
-
-    Raises:
-        DatasetError: they are.
-    """
+    """Raise a `DatasetError` if files in a folder are being replaced, or that was interrupted."""
     if os.path.lexists(folder / PUBLISHING):
         raise DatasetError(
             "a write was interrupted here, or is about to end",
@@ -159,14 +143,9 @@ def check_settled(folder: Path) -> None:
 
 @contextlib.contextmanager
 def reading(folder: Path, sign: str) -> Iterator[None]:
-    """Raise if the files in a folder are replaced before or while the body reads them.
+    """Raise a `DatasetError` if files are replaced before or while the body reads them.
 
-    Args:
-        folder: where the files are.
-        sign: the name of one that is replaced with them, if it is there.
-
-    Raises:
-        DatasetError: they are.
+    ``sign`` is the name of one in the folder that is replaced with them, if it is there.
     """
     before, error = _identity(folder, sign), None
     try:

@@ -37,15 +37,9 @@ def as_size(size: int | str) -> int:
 
 
 def as_member(kind: type[_Member], choice: object, what: str) -> _Member:
-    """Return the member that a caller named.
+    """Return the member of an enumeration that a caller named, or gave.
 
-    Args:
-        kind: the enumeration; its values are the words.
-        choice: a member, or a word.
-        what: what is chosen, for the message.
-
-    Raises:
-        UsageError: it is none of them; the error lists them.
+    The error, a `UsageError`, lists the words, and says ``what`` is chosen.
     """
     try:
         return kind(choice)
@@ -61,12 +55,7 @@ def as_member(kind: type[_Member], choice: object, what: str) -> _Member:
 def take_words(options: Any, **kinds: type[enum.Enum]) -> None:
     """Make members of the words in a frozen dataclass; for its ``__post_init__``.
 
-    Args:
-        options: the dataclass.
-        **kinds: the enumeration of each field. None stays where it is the field's default.
-
-    Raises:
-        UsageError: a field is no member and no word.
+    Each field has its enumeration; None stays where it is the field's default.
     """
     defaults = {field.name: field.default for field in fields(options)}
     for name, kind in kinds.items():
