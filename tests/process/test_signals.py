@@ -16,8 +16,8 @@ from tests.conftest import MakeShard
 from tests.datasets import image_payload
 from tests.photos import image_bytes
 from tfrtool.cli.app import run
+from tfrtool.cli.bars import Bars
 from tfrtool.cli.process import Signals
-from tfrtool.cli.progress import Bars
 from tfrtool.records.framing import frame
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")

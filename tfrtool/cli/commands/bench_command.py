@@ -46,7 +46,7 @@ def bench_command(dataset: str, as_json: bool, **options: Any) -> Outcome:
     trained. The first step puts the shards out of the system's page cache, to see how fast the
     disk is. Exit code 3 means that a stage was left out, for want of memory.
     """
-    from tfrtool.cli.progress import Bars
+    from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.bench_text import render_bench
     from tfrtool.loading.bench.bench import bench
 

@@ -52,7 +52,7 @@ def extract_command(
     from the records, and stay inside DIR whatever those say. DIR.jsonl gets the other features, a
     line for each record. Exit code 3 means that records were damaged or had nothing to take out.
     """
-    from tfrtool.cli.progress import Bars
+    from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.extract_text import extract_page
     from tfrtool.inspection.extract.extract import extract
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tfrtool.cli.bars import Bars
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
-from tfrtool.cli.progress import Bars
 from tfrtool.cli.render.page import (
     Block,
     Facts,

@@ -53,7 +53,7 @@ def predict_command(
     files, directories and quoted patterns. Prints each image with the label and its probability.
     Exit code 3 means that some images can't be read, 1 that none can.
     """
-    from tfrtool.cli.progress import Bars
+    from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.predict_text import line_of
     from tfrtool.training.predict.prediction import PredictOptions, Unreadable, find_images
 

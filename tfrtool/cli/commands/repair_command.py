@@ -26,7 +26,7 @@ def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
     before it gets its name. Exit code 0: nothing was lost; 3: something was; 1: there is nothing to
     save.
     """
-    from tfrtool.cli.progress import Bars
+    from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.repair_text import repair_page
     from tfrtool.records.repair import repair_shard
     from tfrtool.storage.plain import plain

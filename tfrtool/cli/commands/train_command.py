@@ -23,7 +23,7 @@ from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfrtool.cli.progress import Bars
+    from tfrtool.cli.bars import Bars
     from tfrtool.training.run.listener import Listener
     from tfrtool.training.run.train_options import TrainOptions
     from tfrtool.training.run.train_report import EpochReport, TrainPlan
@@ -61,7 +61,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
         from tfrtool.training.run.train import train
 
         find_devices()
-    from tfrtool.cli.progress import Bars
+    from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.train_text import render_comparison, render_end
 
     with Bars(unit="step") as bars:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tfrtool.cli.bars import Bars
 from tfrtool.cli.native_stderr import starting_tensorflow
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, note, warn
 from tfrtool.cli.parameters import FOLDER, INPUT, OUTPUT, RESIZE, SIZE
-from tfrtool.cli.progress import Bars
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import UsageError, printable
 from tfrtool.records.compression import Compression
