@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrtool.inspection.dataset.label_mix import mix_distance
 from tfrtool.inspection.dataset.shuffle import Order, ShuffleQuality, measure_order
 
 Labels = list[int]
@@ -21,13 +19,6 @@ def measure(*shards: Sequence[int]) -> ShuffleQuality:
     found = measure_order(shards)
     assert found is not None
     return found
-
-
-def alike(*shards: Sequence[int]) -> bool:
-    """Tell whether chance explains how the shards' mixes of labels differ."""
-    whole = sum(map(Counter, shards), Counter[int]())
-    found = [mix_distance(Counter(shard), whole, parts=len(shards)) for shard in shards]
-    return all(one.is_chance for one in found)
 
 
 def at_random(records: int, shares: Sequence[float] = (1, 1), seed: int = 0) -> Labels:
@@ -71,7 +62,7 @@ def test_shards_of_one_label_each_are_mixed_by_reading_in_turn() -> None:
         1000,
         1,
     )
-    assert not alike([0] * 500, [1] * 500)
+    assert not found.shards_are_alike
 
 
 def test_blocks_are_partly_sorted() -> None:
@@ -92,7 +83,7 @@ def test_each_shard_sorted() -> None:
     shards = [sorted(at_random(1000, seed=seed)) for seed in range(4)]
     found = measure(*shards)
     assert found.order is Order.PARTLY_SORTED
-    assert alike(*shards)
+    assert found.shards_are_alike
     assert found.shuffle_buffer > 500
 
 
@@ -117,7 +108,7 @@ def test_uneven_shards() -> None:
     shards = [at_random(2000, mix, seed) for seed, mix in enumerate(mixes)]
     found = measure(*shards)
     assert found.order is Order.UNEVEN_SHARDS
-    assert not alike(*shards)
+    assert not found.shards_are_alike
     assert found.shuffle_buffer > 2000
     assert found.interleaved_shuffle_buffer == 1
 
@@ -159,10 +150,23 @@ def test_no_labels() -> None:
     assert measure_order([[], []]) is None
 
 
-def test_shards_that_are_dealt_at_random_are_alike() -> None:
-    """What chance does to the shards' mixes is not held against them."""
-    for seed in range(80):
-        assert alike(*cut(at_random(1000, (1, 2, 3), seed), 8))
+def test_shard_spread_of_pure_shards() -> None:
+    """Labels that a shard lacks count as well as those that it has: 500 * 0.5 * 2 over 0.5005."""
+    assert measure([0] * 500, [1] * 500).shard_spread == pytest.approx(999)
+
+
+def test_shard_spread_is_one_by_chance() -> None:
+    """Shards that are dealt at random vary as much as chance says, on the average."""
+    found = [measure(*cut(at_random(1000, (1, 2, 3), seed), 8)) for seed in range(80)]
+    spreads = [one.shard_spread or 0 for one in found]
+    assert sum(spreads) / 80 == pytest.approx(1, abs=0.12)
+    assert all(one.shards_are_alike for one in found)
+
+
+def test_shards_of_many_labels_that_differ() -> None:
+    """Where each shard has labels of its own, it is seen however many labels there are."""
+    shards = [[40 * shard + number % 40 for number in range(200)] for shard in range(50)]
+    assert not measure(*shards).shards_are_alike
 
 
 @given(

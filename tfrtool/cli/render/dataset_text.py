@@ -152,7 +152,7 @@ def _order(split: SplitSummary, found: ShuffleQuality) -> Iterator[tuple[str, st
         yield "", f"with the shards read in turn, {need}"
     mixes = [shard.mix_distance for shard in split.shards if shard.mix_distance is not None]
     if len(mixes) > 1:
-        alike = "alike" if all(mix.is_chance for mix in mixes) else "not alike"
+        alike = "alike" if found.shards_are_alike else "not alike"
         worst = max(mixes, key=lambda mix: mix.mix_distance - mix.mix_distance_by_chance)
         yield "shards", f"{alike}: the farthest is {_off(worst)} from the whole"
 

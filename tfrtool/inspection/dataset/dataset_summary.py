@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from tfrtool.engines.processes import cores, map_shards
@@ -245,21 +246,15 @@ def _summary(layout: Layout, first: FirstRecords, fold: _LabelFold) -> DatasetSu
     if first.label is not None and first.label.isprintable():  # it is a part of a file's name
         names = LabelNames.beside(layout.root, first.label)
     texts = fold.texts(names)
-    counts = {path: Counter(fold.codes(path)) for path in fold.read}
-    parts = [sum((counts[path] for path in split.shards), Counter()) for split in layout.splits]
-    whole = sum(parts, Counter[int]())
+    parts = [Counter(chain.from_iterable(map(fold.codes, one.shards))) for one in layout.splits]
+    whole: Counter[int] = Counter()
+    for part in parts:
+        whole.update(part)
     several = sum(map(bool, parts)) > 1
-    splits = {
-        split.name: _split(
-            split,
-            fold,
-            counts,
-            texts,
-            part,
-            mix_distance(part, whole, parts=len(parts)) if several and part else None,
-        )
-        for split, part in zip(layout.splits, parts, strict=True)
-    }
+    splits = {}
+    for split, part in zip(layout.splits, parts, strict=True):
+        mix = mix_distance(part, whole, parts=len(parts)) if several and part else None
+        splits[split.name] = _split(split, fold, texts, part, mix)
     label = first.label if fold.labelled else None
     info = layout.info
     return DatasetSummary(
@@ -284,14 +279,13 @@ def _summary(layout: Layout, first: FirstRecords, fold: _LabelFold) -> DatasetSu
 def _split(
     split: SplitFiles,
     fold: _LabelFold,
-    counts: Mapping[Path, Counter[int]],
     texts: Mapping[int, str],
     whole: Counter[int],
     mix: MixDistance | None,
 ) -> SplitSummary:
     shards = []
     for path, expected in split.shards.items():
-        found, part = fold.read[path], counts[path]
+        found, part = fold.read[path], Counter(fold.codes(path))
         shards.append(
             DatasetShard(
                 shard=found.shard,

@@ -70,6 +70,8 @@ class ShuffleQuality:
         batch_spread: the variance of the mixes of such batches in file order, over that of random
             batches. 1 is chance, `batch` is one label a batch.
         batch_spread_noise: the standard deviation of `batch_spread` in a random order.
+        shard_spread: the same ratio for the shards' mixes; None where there is one shard.
+        shard_spread_noise: its standard deviation, if records were dealt to shards at random.
         shuffle_buffer: records that ``shuffle`` of tf.data must hold; 1 where the order is good.
         interleaved_shuffle_buffer: the same if shards are read in turn; None where there is one.
     """
@@ -85,8 +87,16 @@ class ShuffleQuality:
     batch: int
     batch_spread: float
     batch_spread_noise: float
+    shard_spread: float | None
+    shard_spread_noise: float
     shuffle_buffer: int
     interleaved_shuffle_buffer: int | None
+
+    @property
+    def shards_are_alike(self) -> bool:
+        """Whether chance explains how the shards' mixes of labels differ."""
+        limit = 1 + _SIGMAS * self.shard_spread_noise
+        return self.shard_spread is None or self.shard_spread <= limit
 
 
 _NO_NAMES: Mapping[int, str] = {}
@@ -108,6 +118,7 @@ def measure_order(
     mean, deviation = _expected_runs(counts.values())
     z = (runs - mean) / deviation if deviation else None
     spread, noise, buffer, interleaved = 1.0, 0.0, 1, None
+    shard_spread, shard_noise = _spread_of(shards, counts)
     if len(counts) == 1:
         order, words = Order.ONE_LABEL, "one label only"
     elif n < _FEWEST:
@@ -149,6 +160,8 @@ def measure_order(
         batch=_batch_size(n),
         batch_spread=spread,
         batch_spread_noise=noise,
+        shard_spread=shard_spread,
+        shard_spread_noise=shard_noise,
         shuffle_buffer=buffer,
         interleaved_shuffle_buffer=interleaved,
     )
@@ -223,31 +236,48 @@ def _needed_buffer(codes: Sequence[int], sigmas: float) -> tuple[float, float, i
     n = len(codes)
     batch = window = _batch_size(n)
     shares = {code: count / n for code, count in Counter(codes).items()}
-    second = sum(share**2 for share in shares.values())
+    second, noise = _moments(shares.values())
     random = (1 - second) / batch * (n - batch) / max(n - 1, 1)
-    if random <= 0:
-        return 1.0, 0.0, 1
-    # The relative noise of a squared distance: the mix of many records is nearly normal.
-    variance = 2 * (second - 2 * sum(share**3 for share in shares.values()) + second**2)
-    noise = math.sqrt(max(variance, 0.0)) / (1 - second)
     spread, chance = 1.0, 0.0
-    while window <= n:
-        between = parts = 0.0
-        for at in range(0, n - window + 1, window):
-            part = Counter(codes[at : at + window])
-            off = sum([count * (count - 2 * window * shares[code]) for code, count in part.items()])
-            between += max(off / window**2 + second, 0.0)
-            parts += 1
-        between /= parts
+    while window <= n and random > 0:
+        parts = [codes[at : at + window] for at in range(0, n - window + 1, window)]
+        between = sum(_distance(Counter(part), shares, second) for part in parts) / len(parts)
         inside = (1 - second - between) / batch * (window - batch) / (window - 1)
         ratio = (between + inside) / random
-        deviation = noise / math.sqrt(parts) * batch / window
+        deviation = noise / math.sqrt(len(parts)) * batch / window
         if window == batch:
             spread, chance = ratio, deviation
         if ratio <= 1 + TOLERANCE + sigmas * deviation:
             return spread, chance, 1 if window == batch else window
         window *= 2
-    return spread, chance, n
+    return spread, chance, n if random > 0 else 1
+
+
+def _moments(shares: Collection[float]) -> tuple[float, float]:
+    """Return the sum of squared shares, and the relative noise of a squared distance."""
+    # The mix of many records is nearly normal around that of the whole.
+    second = sum(share**2 for share in shares)
+    variance = 2 * (second - 2 * sum(share**3 for share in shares) + second**2)
+    return second, math.sqrt(max(variance, 0.0)) / (1 - second) if second < 1 else 0.0
+
+
+def _distance(part: Counter[int], shares: Mapping[int, float], second: float) -> float:
+    """Return the squared distance of a part's mix from the whole's, whose squares sum up so."""
+    size = part.total()
+    squares = sum([count * (count - 2 * size * shares[code]) for code, count in part.items()])
+    return max(squares / size**2 + second, 0.0)
+
+
+def _spread_of(shards: Sequence[Sequence[int]], counts: Counter[int]) -> tuple[float | None, float]:
+    """Return by how much the shards' mixes vary, over what chance gives, and the noise in that."""
+    if len(shards) < 2 or len(counts) < 2:
+        return None, 0.0
+    n = counts.total()
+    shares = {code: count / n for code, count in counts.items()}
+    second, noise = _moments(shares.values())
+    found = sum(len(shard) * _distance(Counter(shard), shares, second) for shard in shards)
+    expected = sum((1 - second) * (n - len(shard)) / (n - 1) for shard in shards)
+    return found / expected, noise / math.sqrt(len(shards) - 1)
 
 
 def _batch_size(records: int) -> int:
