@@ -17,14 +17,16 @@ from tfrtool.inspection.extract.safe_names import (
     safe_part,
     safe_path,
 )
-from tfrtool.records.names import (
+from tfrtool.records.shard_sets import (
+    MISSING_NAMED,
     ShardName,
     check_dataset_name,
     check_version,
+    find_conflicts,
+    group_shards,
     is_shard_name,
     natural_order,
 )
-from tfrtool.records.shard_sets import MISSING_NAMED, find_conflicts, group_shards
 
 __all__ = ["TARGET"]
 

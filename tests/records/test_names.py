@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool.errors import UsageError
-from tfrtool.records.names import (
+from tfrtool.records.shard_sets import (
     ShardName,
     check_dataset_name,
     check_split_name,

@@ -15,7 +15,7 @@ from tests.conftest import MakeShard
 from tfrtool.errors import DatasetError, ShardError, UsageError
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
-from tfrtool.records.names import natural_order
+from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import Shard, find_shards
 
 

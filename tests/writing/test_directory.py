@@ -13,7 +13,7 @@ import pytest
 
 from tfrtool.errors import DatasetError, UsageError, WriteError
 from tfrtool.examples.tfds_metadata import REPORT
-from tfrtool.records.names import ShardName
+from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.publishing import PUBLISHING
 from tfrtool.writing.directory import STAGING, publish

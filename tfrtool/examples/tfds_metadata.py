@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfrtool.records.names import ShardName
-from tfrtool.records.shard_sets import ShardSet
+from tfrtool.records.shard_sets import ShardName, ShardSet
 from tfrtool.storage.json_files import (
     read_json,
     read_member,
@@ -213,7 +212,7 @@ def read_class_names(directory: Path, label_feature: str) -> tuple[str, ...] | N
         count = text.count("\n")
         if count > MAX_CLASSES:
             raise ValueError(f"it has {count:,} lines, and at most {MAX_CLASSES:,} are read")
-        # TFDS ends a name at a line feed alone.
+        # TFDS ends a name at LF alone.
         return tuple(line.strip() for line in text.split("\n") if line.strip())
     return None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfrtool.errors import DatasetError, UsageError, os_errors_as, printable
 from tfrtool.records.compression import starts_record
-from tfrtool.records.names import COMPRESSED_NAME, check_version, is_shard_name, natural_order
+from tfrtool.records.shard_sets import COMPRESSED_NAME, check_version, is_shard_name, natural_order
 from tfrtool.storage.limits import (
     MAX_ENTRIES_WALKED,
     MAX_FILES_LOOKED_INTO,

@@ -14,11 +14,11 @@ from typing import BinaryIO
 from tfrtool.records.compression import (
     Compression,
     Inflater,
+    describe_content,
     detect_compression,
     holds_header,
 )
 from tfrtool.records.crc import MASK_DELTA, crc32c, masked_crc32c
-from tfrtool.records.decoys import describe_content
 from tfrtool.records.framing import (
     CRC,
     FOOTER_SIZE,
@@ -33,7 +33,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.resync import Landing, Search
 from tfrtool.records.stream import Location, Stream, as_source, open_shard
-from tfrtool.records.window import BLOCK_SIZE, LARGE, Source, Window
+from tfrtool.records.window import BLOCK_SIZE, LARGE, ByteSource, Window
 from tfrtool.storage.words import as_member, take_words
 
 _FOOTER_AND_HEADER = struct.Struct("<IQI")
@@ -110,7 +110,7 @@ class RecordReader:
         compression = options.compression or detect_compression(file)
         self._inflater: Inflater | None = None
         self._size: int | None = None
-        source: Source = file
+        source: ByteSource = file
         if compression is Compression.NONE:
             self._size = _bytes_left(file)
         else:

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from tfrtool.errors import ShardError, UsageError, os_errors_as, printable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.dataset_folders import choose_shards, find_folders
-from tfrtool.records.names import natural_order
+from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
 from tfrtool.storage.locations import as_path
 

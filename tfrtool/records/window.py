@@ -16,7 +16,7 @@ beyond it don't go through the buffer at all."""
 _DIRECT = (io.FileIO, io.BufferedReader, io.BytesIO)
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Whatever gives out the bytes of a stream in order."""
 
     def read(self, size: int, /) -> bytes:
@@ -41,7 +41,7 @@ class Window:
 
     __slots__ = ("_readinto", "_source", "buffer", "ended", "filled", "memory", "pinned", "start")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self._source = source
         # A class that derives from these may have changed `read` alone.
         self._readinto = (

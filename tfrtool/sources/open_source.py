@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
-from tfrtool.records.decoys import describe_content, is_text
+from tfrtool.records.compression import describe_content, is_text
 from tfrtool.sources.archives.tar_archive import list_tar, peek, starts_tar
 from tfrtool.sources.archives.zip_archive import list_zip
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfrtool.errors import UsageError, WriteError, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPORT
-from tfrtool.records.names import ShardName
+from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.opening import file_sha256

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.examples.tfds_metadata import REPORT
-from tfrtool.records.names import ShardName
+from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.appearing import new_file, private_folder
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.publishing import PUBLISHING, finish_publishing

@@ -16,7 +16,7 @@ from typing import Any
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
-from tfrtool.records.names import check_dataset_name, check_split_name, check_version
+from tfrtool.records.shard_sets import check_dataset_name, check_split_name, check_version
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.storage.locations import as_path, take_paths
 from tfrtool.storage.words import as_member, as_size, take_words

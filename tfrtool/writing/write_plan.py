@@ -16,7 +16,7 @@ from typing import Any
 from tfrtool.errors import WriteError
 from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
-from tfrtool.records.names import ShardName
+from tfrtool.records.shard_sets import ShardName
 from tfrtool.sources.items import Item, ItemReader, Source
 from tfrtool.writing.cuts import Cut
 from tfrtool.writing.scan.image_audit import Audit

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tfrtool.inspection.extract.safe_names import SafePath, safe_part, split
-from tfrtool.records.names import ShardName
+from tfrtool.records.shard_sets import ShardName
 
 _SUFFIXES = {
     "image/jpeg": (".jpg", ".jpeg", ".jpe", ".jfif"),

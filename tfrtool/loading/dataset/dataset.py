@@ -27,8 +27,7 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.count import count_records, count_shard, first_fault
 from tfrtool.records.dataset_folders import DatasetFolders, find_folders
 from tfrtool.records.framing import Record
-from tfrtool.records.names import ShardName
-from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
+from tfrtool.records.shard_sets import ShardName, ShardSet, find_conflicts, group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.publishing import reading

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason, printable
-from tfrtool.records.names import check_split_name
+from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.folders.folder_reader import FolderReader
 from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER, size_problem
 from tfrtool.sources.items import Item, LeftOut, Source

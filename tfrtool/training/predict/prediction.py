@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError
-from tfrtool.records.names import natural_order
+from tfrtool.records.shard_sets import natural_order
 from tfrtool.sources.folders.listing import Entry, is_clutter, is_image_name
 from tfrtool.sources.folders.walk import is_pattern, list_directory
 from tfrtool.storage.locations import check_no_url

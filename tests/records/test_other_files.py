@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.strategies import read
-from tfrtool.records.decoys import describe_content
+from tfrtool.records.compression import describe_content
 from tfrtool.records.framing import FaultKind
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
