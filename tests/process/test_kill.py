@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tfrtool.cli import main
+
 PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 STAGING = ".tfrtool-incomplete"
 SHARDS = 40
@@ -38,11 +40,9 @@ main(sys.argv[2:])
 """Dies when so many more shards are whole, with those on their way that come after them."""
 
 
-def _write(dataset: Path, *more: str, shards: int | None = None) -> int:
-    """Write in a process of its own, to be killed after so many shards; return its exit code."""
-    start = ["-m", "tfrtool"] if shards is None else ["-c", KILLED, str(shards)]
-    words = [sys.executable, *start, "write", str(PETS), str(dataset), *WORDS, *more]
-    return subprocess.run(words, capture_output=True, check=False, timeout=120).returncode
+def _write(dataset: Path, *more: str) -> int:
+    """Write in this process, which has TensorFlow already; return the exit code."""
+    return main(["write", str(PETS), str(dataset), *WORDS, *more])
 
 
 def _files(dataset: Path) -> dict[str, bytes]:
@@ -58,7 +58,9 @@ def _kill(dataset: Path, shards: int) -> None:
     """Start a write or go on with one, and kill it when so many more shards are whole."""
     before = len(list((dataset / STAGING).glob("*.done.json")))
     more = ("--resume",) if dataset.exists() else ()
-    assert _write(dataset, *more, shards=shards) == -signal.SIGKILL
+    words = [sys.executable, "-c", KILLED, str(shards), "write", str(PETS), str(dataset)]
+    done = subprocess.run([*words, *WORDS, *more], capture_output=True, check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
     assert len(list((dataset / STAGING).glob("*.done.json"))) == before + shards
     assert not list(dataset.glob("*.json"))
 
@@ -75,7 +77,7 @@ def test_a_killed_write_is_gone_on_with(tmp_path: Path) -> None:
     assert len(_files(tmp_path / "whole")) == SHARDS + 3
 
 
-def main() -> None:
+def kill_often() -> None:
     """Kill as often as the command line says, each time a write of its own."""
     rng, at = random.Random(), []
     with tempfile.TemporaryDirectory() as name:
@@ -95,4 +97,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    kill_often()
