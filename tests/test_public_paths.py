@@ -48,6 +48,10 @@ class World:
 Call = Callable[[World, Callable[[Path], Any]], Any]
 
 
+def _train(world: World, form: Callable[[Path], Any]) -> Any:
+    return tfrtool.train(form(world.pets), model="cnn", image_size=32, epochs=1).plan
+
+
 def _predict(world: World, form: Callable[[Path], Any]) -> Any:
     photo = form(next(world.photos.glob("*/*.jpg")))
     return [
@@ -123,42 +127,31 @@ CALLS: dict[str, Call] = {
     "contact_sheet": _sheet,
     "count": lambda w, f: tfrtool.count(f(w.shard)),
     "extract": _extract,
-    "find_images": lambda w, f: [
-        tfrtool.find_images(one) for one in (f(w.photos), [f(w.photos), f(w.shard)])
-    ],
     "find_shards": lambda w, f: [tfrtool.find_shards(one) for one in (f(w.pets), [f(w.pets)])],
     "infer_schema": lambda w, f: [tfrtool.infer_schema(one) for one in (f(w.pets), [f(w.shard)])],
     "inspect_dataset": lambda w, f: tfrtool.inspect_dataset(f(w.pets)),
     "inspect_shard": lambda w, f: tfrtool.inspect_shard(f(w.shard)),
     "dataset.load": _load,
-    "load_saved": lambda w, f: tfrtool.load_saved(f(w.model)).facts,
+    "load_model": lambda w, f: tfrtool.load_model(f(w.model)).facts,
     "open": lambda w, f: [list(tfrtool.open(one)) for one in (f(w.shard), [f(w.shard)])],
     "predict": _predict,
-    "read": lambda w, f: list(tfrtool.read(f(w.shard))),
-    "repair": _repair,
+    "repair_shard": _repair,
+    "train": _train,
     "verify": lambda w, f: [tfrtool.verify(one) for one in (f(w.pets), [f(w.shard), f(w.pets)])],
     "write": _write,
 }
-
-OPTIONS: dict[str, Callable[[Any], Any]] = {
-    "TrainOptions": lambda path: tfrtool.TrainOptions(
-        dataset=path, out=path, tensorboard=path, cache_directory=path, weights=path
-    ),
-}
-"""What `train` and `train_and_compare` take no path but in their options."""
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Return a dataset, one of its shards, the photographs that it is of, and a model."""
     from tfrtool.loading.pipeline.load_options import Rescale
-    from tfrtool.training.models.models import build_model
+    from tfrtool.training.models.models import build_classifier
     from tfrtool.training.models.saved_model import ModelFacts, save_model
-    from tfrtool.training.run.train_options import ModelName, Trainable
 
     root = tmp_path_factory.mktemp("world")
     pets = write_pets(root)
-    core = build_model(ModelName.CNN, 32, 2, "none", Trainable.AUTO)
+    core = build_classifier("cnn", 32, 2, "none", "auto").core
     facts = ModelFacts(model="cnn", image_size=32, class_names=("cat", "dog"))
     save_model(root / "model.keras", core, Rescale(scale=1 / 255, offset=0.0), facts)
     return World(
@@ -181,15 +174,8 @@ def test_every_form_of_a_path_gives_one_result(name: str, world: World) -> None:
     assert str(results[0]) == str(results[1]) == str(results[2])
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_options_make_a_path_of_every_form(name: str, tmp_path: Path) -> None:
-    """Options are alike, whatever the form of the paths that they were made of."""
-    made = [OPTIONS[name](form(tmp_path)) for form in FORMS.values()]
-    assert made[0] == made[1] == made[2]
-
-
 @pytest.mark.parametrize("place", ["s3://bucket/x", "gs:/bucket/x", "", "a\0b"])
-@pytest.mark.parametrize("name", sorted({*CALLS} - {"predict", "find_images"}))
+@pytest.mark.parametrize("name", sorted({*CALLS} - {"predict"}))
 def test_what_is_no_path_is_refused(name: str, place: str, world: World) -> None:
     """A URL is not taken for a folder, nor an empty name for the current one."""
     with pytest.raises(tfrtool.UsageError):
@@ -203,13 +189,13 @@ def test_a_path_alone_is_not_taken_apart(world: World, monkeypatch: pytest.Monke
 
 
 def test_no_public_function_was_forgotten() -> None:
-    """Whatever takes a path, by its signature, or options that do, is in the tables above."""
-    words = ("Path", "Location", "Images", *(f"{name}'" for name in OPTIONS))
+    """Whatever takes a path, by its signature, is in the table above."""
+    words = ("Path", "Location", "Images")
     for name in tfrtool.__all__:
         value = getattr(tfrtool, name)
         if dataclasses.is_dataclass(value):
             types = str([field.type for field in dataclasses.fields(value)])
-            assert not name.endswith("Options") or "Path" not in types or name in OPTIONS
+            assert not name.endswith("Options") or "Path" not in types
         elif inspect.isfunction(value):
             taken = [
                 str(parameter.annotation)
@@ -217,4 +203,4 @@ def test_no_public_function_was_forgotten() -> None:
                 if any(word in f"{parameter.annotation}'" for word in words)
                 and "Callable" not in str(parameter.annotation)
             ]
-            assert not taken or name in CALLS or taken[0] in OPTIONS, name
+            assert not taken or name in CALLS, name

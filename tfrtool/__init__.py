@@ -43,19 +43,10 @@ if TYPE_CHECKING:
     from tfrtool.records.repair import RepairReport
     from tfrtool.records.repair import repair_shard as repair
     from tfrtool.records.shards import Shard, find_shards
-    from tfrtool.training.features.features_precision import Precision
-    from tfrtool.training.models.saved_model import SavedModel, load_saved
-    from tfrtool.training.predict.predict import predict
-    from tfrtool.training.predict.prediction import (
-        Prediction,
-        PredictOptions,
-        Unreadable,
-        find_images,
-    )
-    from tfrtool.training.run.compare import Comparison, train_and_compare
+    from tfrtool.training.models.saved_model import SavedModel, load_model
+    from tfrtool.training.predict.predict import Prediction, predict
     from tfrtool.training.run.train import train
-    from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable, TrainOptions
-    from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
+    from tfrtool.training.run.train_report import TrainReport
     from tfrtool.writing.write import write
     from tfrtool.writing.write_report import WriteReport
 
@@ -83,14 +74,10 @@ _HOMES = {
     "tfrtool.records.reader": "read",
     "tfrtool.records.repair": "RepairReport repair",
     "tfrtool.records.shards": "Shard find_shards",
-    "tfrtool.training.features.features_precision": "Precision",
-    "tfrtool.training.models.saved_model": "SavedModel load_saved",
-    "tfrtool.training.predict.predict": "predict",
-    "tfrtool.training.predict.prediction": "Prediction PredictOptions Unreadable find_images",
-    "tfrtool.training.run.compare": "Comparison train_and_compare",
+    "tfrtool.training.models.saved_model": "SavedModel load_model",
+    "tfrtool.training.predict.predict": "Prediction predict",
     "tfrtool.training.run.train": "train",
-    "tfrtool.training.run.train_options": "ModelName RescaleTo Trainable TrainOptions",
-    "tfrtool.training.run.train_report": "EpochReport TrainPlan TrainReport",
+    "tfrtool.training.run.train_report": "TrainReport",
     "tfrtool.writing.write": "write",
     "tfrtool.writing.write_report": "WriteReport",
 }
@@ -106,15 +93,13 @@ _RENAMED = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "BenchReport", "Comparison", "CorruptShardError", "Dataset", "DatasetError", "DatasetSummary",
-    "EpochReport", "ExtractReport", "Fault", "FeatureSpec", "InferredSchema", "ModelName",
-    "Precision", "PredictOptions", "Prediction", "Record", "Records", "RepairReport", "RescaleTo",
-    "SavedModel", "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary", "SourceError",
-    "Split", "TfrtoolError", "TrainOptions", "TrainPlan", "TrainReport", "Trainable",
-    "Unreadable", "UsageError", "VerifyReport", "WeightsError", "WriteError", "WriteReport",
-    "bench", "contact_sheet", "count", "dataset", "encode_example", "extract", "find_images",
-    "find_shards", "infer_schema", "inspect_dataset", "inspect_shard", "load_saved", "open",
-    "parse_example", "predict", "read", "repair", "train", "train_and_compare", "verify", "write",
+    "BenchReport", "CorruptShardError", "Dataset", "DatasetError", "DatasetSummary",
+    "ExtractReport", "Fault", "FeatureSpec", "InferredSchema", "Prediction", "Record", "Records",
+    "RepairReport", "SavedModel", "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary",
+    "SourceError", "Split", "TfrtoolError", "TrainReport", "UsageError", "VerifyReport",
+    "WeightsError", "WriteError", "WriteReport", "bench", "contact_sheet", "count", "dataset",
+    "encode_example", "extract", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard",
+    "load_model", "open", "parse_example", "predict", "read", "repair", "train", "verify", "write",
 ]  # fmt: skip
 
 

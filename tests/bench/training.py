@@ -133,7 +133,7 @@ def _write(directory: Path, records: int) -> Path:
 
 def _has_bfloat16() -> bool:
     from tfrtool.errors import UsageError
-    from tfrtool.training.features.features_precision import Precision, check_precision
+    from tfrtool.training.features.precision import Precision, check_precision
 
     try:
         check_precision(Precision.BFLOAT16)
@@ -166,9 +166,7 @@ def work(directory: str, way: str, weights: str) -> None:
 
     import tfrtool.loading.dataset.dataset
     import tfrtool.loading.pipeline.decode
-    import tfrtool.training.features.features
-    import tfrtool.training.features.head
-    import tfrtool.training.models.trainable  # noqa: F401
+    import tfrtool.training.features.extraction  # noqa: F401
 
     train = {"naive": _naive, "rounded": _naive, "fit": _fit}.get(way, _ours)
     shards = sorted(str(path) for path in Path(directory).glob("*.tfrecord*"))
@@ -251,13 +249,17 @@ def _naive(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) ->
 
 
 def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> list[float]:
+    import keras
+    import numpy as np
+
     from tfrtool.loading.dataset.dataset import open_dataset
     from tfrtool.loading.pipeline.decode import decoder
     from tfrtool.loading.pipeline.load_options import Rescale
-    from tfrtool.training.features.features import extract_features, freeze
-    from tfrtool.training.features.features_precision import Precision
-    from tfrtool.training.features.head import head_batches
-    from tfrtool.training.models.trainable import Learner, Score
+    from tfrtool.training.features.extraction import extract_features, feature_batches
+    from tfrtool.training.features.frozen_base import freeze
+    from tfrtool.training.features.precision import Precision
+    from tfrtool.training.run.epoch_iterator import EpochIterator
+    from tfrtool.training.run.trainer import Score, Trainer
 
     dataset = open_dataset(Path(shards[0]).parent)
     count = dataset.split("train").records
@@ -266,24 +268,25 @@ def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> 
     images = records.map(decoder(dataset, _SIZE), num_parallel_calls=os.cpu_count() or 1)
     options = tf.data.Options()
     options.autotune.enabled = False
-    options.experimental_warm_start = True
-    decoding = iter(images.batch(_BATCH).prefetch(_AHEAD).with_options(options))
-    _, base, head = _model(weights)
+    batches = images.batch(_BATCH).prefetch(_AHEAD).with_options(options)
+    decoding = EpochIterator(batches, count, -(-count // _BATCH), at_once=True)
+    decoding.start()
+    model, base, head = _model(weights)
     marks.mark("building")
     rescale = Rescale(scale=1 / 127.5, offset=-1.0)
     frozen = freeze(base, _SIZE, rescale, Precision(way))
     marks.mark("freezing")
-    features = extract_features(frozen, decoding, count)
+    features = extract_features(frozen, decoding, keras.callbacks.CallbackList([]))
     marks.mark("features")
-    marks.parts["waiting for images"] = features.waited
-    learner = Learner(head, 1e-3, (frozen.width,))
+    marks.parts["waiting for images"] = decoding.waited
+    trainer = Trainer(model, 1e-3, head)
     losses = []
     for _ in range(_EPOCHS):
         score = Score()
-        order = (range(count)[start : start + _BATCH] for start in range(0, count, _BATCH))
-        for values, labels in head_batches(features, order):
-            score += learner.train(values, labels)
-        losses.append(score.mean_loss)
+        order = (np.arange(count)[start : start + _BATCH] for start in range(0, count, _BATCH))
+        for values, labels in feature_batches(features, order):
+            score.add(trainer.train(values, labels), labels)
+        losses.append(score.means["loss"])
     marks.mark("head")
     return losses
 

@@ -9,9 +9,8 @@ import pytest
 
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.cli import main
-from tfrtool.training.models.models import build_model, rescale_for
+from tfrtool.training.models.models import build_classifier, rescale_for
 from tfrtool.training.models.saved_model import ModelFacts, save_model
-from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable
 
 pytestmark = pytest.mark.tf
 
@@ -22,9 +21,9 @@ SIZE = 32
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with a saved model of two classes and nothing else."""
     directory = tmp_path_factory.mktemp("run")
-    core = build_model(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO)
+    core = build_classifier("cnn", SIZE, 2, "none", "auto").core
     facts = ModelFacts(model="cnn", image_size=SIZE, class_names=("cat", "dog"))
-    rescale = rescale_for(ModelName.CNN, RescaleTo.MODEL)
+    rescale = rescale_for("cnn")
     save_model(directory / "model.keras", core, rescale, facts)
     return directory
 

@@ -37,7 +37,6 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Feature": {"values": ()},
     "FeatureSpec": {"name": "x"},
     "LoadOptions": {"image_size": 64},
-    "TrainOptions": {"dataset": Path("d")},
     "WriteOptions": {"source": "s", "dataset": Path("d")},
 }
 """Arguments without a default."""
@@ -141,17 +140,6 @@ def test_functions_take_words_as_well(tmp_path: Path) -> None:
     assert decoded.features["x"].dtype is DType.INT64
     with pytest.raises(UsageError):
         decode_example(payload, "exampel")  # type: ignore[arg-type]
-
-
-def test_models_are_words(tmp_path: Path) -> None:
-    """A model and what is trained of it are given by name."""
-    options = tfrtool.TrainOptions(
-        dataset=tmp_path,
-        model="EfficientNetB0",  # type: ignore[arg-type]
-        trainable="head",  # type: ignore[arg-type]
-    )
-    assert options.model == tfrtool.ModelName("efficientnetb0")
-    assert options.trainable == tfrtool.Trainable.HEAD
 
 
 def test_a_cache_that_is_named_none_is_none(tmp_path: Path) -> None:

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
-from tfrtool import Dataset, Split, TrainOptions
+from tfrtool import Dataset, Split
 from tfrtool.loading.dataset.corrupt_report import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe
 from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.loading.pipeline.reading import part_reader
 from tfrtool.records.compression import Compression
-from tfrtool.training.features.extraction import begin_extraction
-from tfrtool.training.run.training_data import find_material
+from tfrtool.storage.progress import silent
+from tfrtool.training.features.extraction import Extraction
+from tfrtool.training.run.train_options import TrainOptions
+from tfrtool.training.run.training_data import find_training_data
 
 pytestmark = pytest.mark.tf
 
@@ -105,9 +107,9 @@ def test_kept_features_are_of_the_same_parts(numbered: Dataset, tmp_path: Path) 
     """What goes through a frozen base is shared out in the same way."""
     options = TrainOptions(dataset=numbered.directory, validation=0.25, deterministic=False)
     for _run in range(2):
-        begun = begin_extraction(find_material(options, tmp_path, lambda _: None))
-        assert begun.validation is not None
-        trained, held = _labels(begun.training.epoch()), _labels(begun.validation.epoch())
+        training, validation = Extraction(find_training_data(options, tmp_path, silent)).iterators
+        assert validation is not None
+        trained, held = _labels(training.epoch()), _labels(validation.epoch())
         assert sorted(trained + held) == list(range(TOTAL))
         assert sorted(held) == list(range(3, TOTAL, 4))
 

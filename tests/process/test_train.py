@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.runs import small_options, write_drawings
-from tfrtool.training.run.checkpoint import CHECKPOINT, read_checkpoint
+from tfrtool.training.run.checkpoints import CHECKPOINTS, read_run
 
 pytestmark = [pytest.mark.tf, pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")]
 
@@ -40,7 +40,7 @@ def _end_by(number: signal.Signals, pets: Path, out: Path) -> tuple[int, str]:
         text=True,
     )
     deadline = time.monotonic() + 120
-    while not (out / CHECKPOINT).exists():
+    while not (out / CHECKPOINTS / "checkpoint").exists():
         assert process.poll() is None, "the run ended before it could be interrupted"
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -57,7 +57,7 @@ def test_a_killed_run_goes_on(pets: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     code, _ = _end_by(signal.SIGKILL, pets, out)
     assert code == -signal.SIGKILL
-    checkpoint = read_checkpoint(out)
+    checkpoint = read_run(out)
     assert checkpoint is not None
     done = len(checkpoint.epochs)
     assert 1 <= done < EPOCHS
@@ -65,9 +65,9 @@ def test_a_killed_run_goes_on(pets: Path, tmp_path: Path) -> None:
     assert request["epochs"] == EPOCHS
     assert main([*_words(pets, out, done + 1), "--resume"]) == 0
     history = json.loads((out / "history.json").read_text())
-    from tfrtool.training.run.train import train
+    from tfrtool import train
 
-    whole = train(small_options(pets, epochs=done + 1))
+    whole = train(**small_options(pets, epochs=done + 1))
     losses = [epoch["loss"] for epoch in history["epochs"]]
     assert losses == pytest.approx([epoch.loss for epoch in whole.epochs], rel=1e-3)
     assert not list(out.glob(".tfrtool-*"))
@@ -80,7 +80,7 @@ def test_ctrl_c_leaves_a_checkpoint(pets: Path, tmp_path: Path) -> None:
     assert code == 130
     assert errors.split("\n")[-2:] == ["tfrtool: interrupted", ""]
     assert "Traceback" not in errors
-    assert [path.name for path in out.iterdir()] == [CHECKPOINT]
-    checkpoint = read_checkpoint(out)
+    assert [path.name for path in out.iterdir()] == [CHECKPOINTS]
+    checkpoint = read_run(out)
     assert checkpoint is not None
     assert checkpoint.epochs

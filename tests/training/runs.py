@@ -6,13 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfrtool.training.models.model_choice import ModelName
-from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import EpochReport
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import WriteOptions, parse_splits
 
-__all__ = ["epoch_report", "small_options", "write_drawings"]
+__all__ = ["epoch_report", "saved_variables", "small_options", "write_drawings"]
 
 _PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 
@@ -24,12 +22,16 @@ def write_drawings(directory: Path) -> Path:
     return directory
 
 
-def small_options(dataset: Path, **changes: Any) -> TrainOptions:
-    """Return options of a run that takes a second."""
-    options = TrainOptions(
-        dataset=dataset, model=ModelName.CNN, image_size=32, epochs=2, batch_size=16
-    )
-    return replace(options, **changes)
+def small_options(dataset: Path, **changes: Any) -> dict[str, Any]:
+    """Return the keywords of a run that takes a second."""
+    options = {
+        "dataset": dataset,
+        "model": "cnn",
+        "image_size": 32,
+        "epochs": 2,
+        "batch_size": 16,
+    }
+    return options | changes
 
 
 def epoch_report(epoch: int, **changes: Any) -> EpochReport:
@@ -45,3 +47,12 @@ def epoch_report(epoch: int, **changes: Any) -> EpochReport:
         input_wait_fraction=0.0,
     )
     return replace(report, **changes)
+
+
+def saved_variables(out: Path) -> dict[str, Any]:
+    """Return all numbers of a run's checkpoint, by name."""
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(out / "checkpoint"))
+    names = [name for name in reader.get_variable_to_shape_map() if name[:5] in ("state", "best/")]
+    return {name: reader.get_tensor(name) for name in names}

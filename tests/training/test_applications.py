@@ -18,7 +18,7 @@ from tfrtool.training.models.applications import (
     find_application,
     probe_rescale,
 )
-from tfrtool.training.models.model_choice import ModelName
+from tfrtool.training.models.model_choice import CNN, feature_size, model_name, usual_size
 
 pytestmark = pytest.mark.tf
 
@@ -63,7 +63,7 @@ def test_preprocessing_is_keras_own(name: str) -> None:
     """Pixels become what the model's own preprocess_input makes of them, in the loader too."""
     pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
     expected = _module(name).preprocess_input(pixels.astype(np.float32))
-    rescale = find_application(ModelName(name)).rescale
+    rescale = find_application(model_name(name)).rescale
     assert np.allclose(rescaler(rescale)(pixels), expected, atol=2e-5)
 
 
@@ -81,28 +81,28 @@ def test_size_is_keras_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(imagenet_utils, "obtain_input_shape", ask)
     with pytest.raises(_AskedError) as caught:
-        find_application(ModelName(name)).construct(weights=None)
-    assert caught.value.args == (ModelName(name).image_size,)
+        find_application(model_name(name)).construct(weights=None)
+    assert caught.value.args == (usual_size(model_name(name)),)
 
 
 @pytest.mark.parametrize("name", ["MobileNetV3Large", "MobileNetV3Small"])
 def test_size_is_the_documented_one(name: str) -> None:
     """These two take images of any size; their documentation has a default."""
-    size = ModelName(name).image_size
-    assert f"`({size}, {size}, 3)`" in str(find_application(ModelName(name)).construct.__doc__)
+    size = usual_size(model_name(name))
+    assert f"`({size}, {size}, 3)`" in str(find_application(model_name(name)).construct.__doc__)
 
 
 @pytest.mark.parametrize("name", ["MobileNetV2", "MobileNetV3Small", "VGG16", "EfficientNetB0"])
 def test_feature_size_is_that_of_the_base(name: str) -> None:
     """A model's name tells how many numbers its base makes of an image."""
-    base = build_base(find_application(ModelName(name)), 32, imagenet=False)
-    assert ModelName(name).feature_size == base.output_shape[-1]
+    base = build_base(find_application(model_name(name)), 32, imagenet=False)
+    assert feature_size(model_name(name)) == base.output_shape[-1]
 
 
 def test_feature_sizes_are_known_of_all() -> None:
     """Each model of keras.applications has one, and what has no base has none."""
-    assert all(ModelName(name).feature_size for name in NAMES)
-    assert ModelName.CNN.feature_size is None
+    assert all(feature_size(model_name(name)) for name in NAMES)
+    assert feature_size(CNN) is None
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,7 +111,7 @@ def test_found_however_it_is_spelt(name: str) -> None:
     import keras
 
     for spelt in (name, name.lower(), f"{name[:3]}_{name[3:]}".upper()):
-        found = find_application(ModelName(spelt))
+        found = find_application(model_name(spelt))
         assert (found.name, found.construct) == (name, getattr(keras.applications, name))
 
 
@@ -129,14 +129,14 @@ def test_found_however_it_is_spelt(name: str) -> None:
 def test_unknown_name_tells_near_ones(asked: str, near: str) -> None:
     """A name that Keras doesn't have is a usage error that tells those that are meant."""
     with pytest.raises(UsageError) as caught:
-        find_application(ModelName(asked))
+        find_application(model_name(asked))
     assert near in str(caught.value.expected)
 
 
 @pytest.mark.parametrize("imagenet", [False, True])
 def test_too_small_images_are_a_usage_error(imagenet: bool) -> None:
     """A size below what a model can take is told before anything is downloaded."""
-    application = find_application(ModelName("inception_v3"))
+    application = find_application(model_name("inception_v3"))
     with pytest.raises(UsageError) as caught:
         build_base(application, 64, imagenet=imagenet)
     assert "75" in str(caught.value)
@@ -162,7 +162,7 @@ def test_a_wrong_download_is_no_usage_error() -> None:
 
 def test_a_base_ends_in_pooled_features() -> None:
     """A base gives one row of features for an image, with random weights unless told otherwise."""
-    base = build_base(find_application(ModelName("mobilenet_v3_small")), 32, imagenet=False)
+    base = build_base(find_application(model_name("mobilenet_v3_small")), 32, imagenet=False)
     assert base.input_shape == (None, 32, 32, 3)
     assert base.output_shape == (None, 576)
 

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tfrtool.errors import UsageError
-from tfrtool.training.models.model_choice import ModelName, Trainable, learns_all
+from tfrtool.training.models.model_choice import model_name
 from tfrtool.training.run.train_options import TrainOptions
+
+pytestmark = pytest.mark.tf
 
 
 @pytest.mark.parametrize(
@@ -25,22 +27,14 @@ from tfrtool.training.run.train_options import TrainOptions
 )
 def test_spelling_does_not_matter(spelt: str, value: str) -> None:
     """A model has one name, however it is spelt, and naming it again changes nothing."""
-    assert ModelName(spelt).value == value
-    assert ModelName(value) == ModelName(spelt)
+    assert model_name(spelt) == model_name(value) == value
 
 
 @pytest.mark.parametrize("text", ["", "_", "../model", "2fast", "resnet 50\n"])
 def test_what_is_no_name_is_refused(text: str) -> None:
     """Text that can't be a name at all is a usage error, before Keras is asked."""
     with pytest.raises(UsageError):
-        ModelName(text)
-
-
-def test_own_names_are_told_from_others() -> None:
-    """The two models that have names of their own are equal to them, and others are not."""
-    assert ModelName("MobileNetV2") == ModelName.MOBILENET_V2
-    assert ModelName("mobilenet") != ModelName.MOBILENET_V2
-    assert ModelName("cnn") == ModelName.CNN
+        model_name(text)
 
 
 @pytest.mark.parametrize(
@@ -48,13 +42,13 @@ def test_own_names_are_told_from_others() -> None:
 )
 def test_a_layer_is_what_is_no_word(value: str, layer: str | None) -> None:
     """What is none of the three words names a layer."""
-    assert Trainable(value).layer == layer
+    assert TrainOptions(dataset=Path("d"), trainable=value).layer == layer
 
 
 def test_nothing_is_no_layer() -> None:
     """An empty value says nothing of what learns."""
     with pytest.raises(UsageError):
-        Trainable("")
+        TrainOptions(dataset=Path("d"), trainable="")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +64,8 @@ def test_nothing_is_no_layer() -> None:
 )
 def test_whether_all_learns(trainable: str, weights: str, everything: bool) -> None:
     """Everything learns where it is asked for, and by itself where nothing was learnt before."""
-    assert learns_all(Trainable(trainable), weights) == everything
+    options = TrainOptions(dataset=Path("d"), trainable=trainable, weights=weights)
+    assert options.trains_all == everything
 
 
 @pytest.mark.parametrize(
@@ -78,16 +73,16 @@ def test_whether_all_learns(trainable: str, weights: str, everything: bool) -> N
     [
         ({}, 1e-3),
         ({"weights": "none"}, 3e-4),
-        ({"weights": "none", "trainable": Trainable.HEAD}, 1e-3),
-        ({"weights": "none", "trainable": Trainable("block_12")}, 3e-4),
-        ({"trainable": Trainable.ALL}, 1e-4),
-        ({"trainable": Trainable("block_12")}, 1e-4),
-        ({"weights": "file.keras", "trainable": Trainable.ALL}, 1e-4),
-        ({"model": ModelName.CNN}, 3e-4),
-        ({"model": ModelName.CNN, "trainable": Trainable.HEAD}, 1e-3),
-        ({"model": ModelName.CNN, "weights": "file.keras"}, 1e-3),
-        ({"model": ModelName.CNN, "trainable": Trainable("hidden")}, 3e-4),
-        ({"model": ModelName.CNN, "learning_rate": 0.5}, 0.5),
+        ({"weights": "none", "trainable": "head"}, 1e-3),
+        ({"weights": "none", "trainable": "block_12"}, 3e-4),
+        ({"trainable": "all"}, 1e-4),
+        ({"trainable": "block_12"}, 1e-4),
+        ({"weights": "file.keras", "trainable": "all"}, 1e-4),
+        ({"model": "cnn"}, 3e-4),
+        ({"model": "cnn", "trainable": "head"}, 1e-3),
+        ({"model": "cnn", "weights": "file.keras"}, 1e-3),
+        ({"model": "cnn", "trainable": "hidden"}, 3e-4),
+        ({"model": "cnn", "learning_rate": 0.5}, 0.5),
     ],
 )
 def test_learning_rate_goes_by_what_learns(changes: dict[str, Any], rate: float) -> None:
@@ -101,7 +96,7 @@ def test_learning_rate_goes_by_what_learns(changes: dict[str, Any], rate: float)
 )
 def test_defaults_are_the_models_own(model: str, size: int, weights: str) -> None:
     """Size and weights come from the model, unless they are given."""
-    options = TrainOptions(dataset=Path("d"), model=ModelName(model))
+    options = TrainOptions(dataset=Path("d"), model=model)
     assert (options.size, options.initial_weights) == (size, weights)
-    given = TrainOptions(dataset=Path("d"), model=ModelName(model), image_size=64, weights="w.h5")
+    given = TrainOptions(dataset=Path("d"), model=model, image_size=64, weights="w.h5")
     assert (given.size, given.initial_weights) == (64, "w.h5")

@@ -14,14 +14,13 @@ import pytest
 
 from tfrtool.errors import UsageError, WeightsError
 from tfrtool.loading.pipeline.load_options import Rescale
-from tfrtool.training.models.models import Classifier, build_classifier, build_model, rescale_for
+from tfrtool.training.models.models import Classifier, build_classifier, rescale_for
 from tfrtool.training.models.saved_model import ModelFacts, save_model
-from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable
 
 pytestmark = pytest.mark.tf
 
 SIZE = 32
-MODEL = ModelName("mobilenet")
+MODEL = "mobilenet"
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +31,14 @@ def keras() -> Any:
     return keras
 
 
-def _mobilenet(weights: str = "none", trainable: Trainable = Trainable.AUTO) -> Any:
-    return build_model(ModelName.MOBILENET_V2, SIZE, 2, weights, trainable)
+def _mobilenet(weights: str = "none", trainable: str = "auto") -> Any:
+    return build_classifier("mobilenet_v2", SIZE, 2, weights, trainable).core
 
 
 @pytest.mark.parametrize(("model", "classes"), [("mobilenet_v2", 5), ("cnn", 2), ("cnn", 1000)])
 def test_probabilities_come_out(model: str, classes: int) -> None:
     """For each image there is a probability for each class, and they add up to 1."""
-    built = build_model(ModelName(model), SIZE, classes, "none", Trainable.AUTO)
+    built = build_classifier(model, SIZE, classes, "none", "auto").core
     images = np.random.default_rng(0).random((3, SIZE, SIZE, 3), np.float32)
     output = np.asarray(built(images))
     assert output.shape == (3, classes)
@@ -48,7 +47,7 @@ def test_probabilities_come_out(model: str, classes: int) -> None:
 
 def test_cnn_has_five_convolutions(keras: Any) -> None:
     """The cnn is the horses_or_humans example's: 16, 32, 64, 64, 64 filters, 512 hidden units."""
-    layers = build_model(ModelName.CNN, 300, 2, "none", Trainable.AUTO).layers
+    layers = build_classifier("cnn", 300, 2, "none", "auto").core.layers
     convolutions = [layer for layer in layers if isinstance(layer, keras.layers.Conv2D)]
     assert [layer.filters for layer in convolutions] == [16, 32, 64, 64, 64]
     assert [layer.units for layer in layers if isinstance(layer, keras.layers.Dense)] == [512, 2]
@@ -57,32 +56,26 @@ def test_cnn_has_five_convolutions(keras: Any) -> None:
 def test_rescaling_is_keras_own(keras: Any) -> None:
     """Pixels for MobileNetV2 become what its preprocess_input makes of them; unit is 0 to 1."""
     pixels = np.arange(256, dtype=np.float32)
-    rescale = rescale_for(ModelName.MOBILENET_V2, RescaleTo.MODEL)
+    rescale = rescale_for("mobilenet_v2")
     expected = keras.applications.mobilenet_v2.preprocess_input(pixels.copy())
     assert np.allclose(pixels * rescale.scale + rescale.offset, expected, atol=1e-6)
     unit = Rescale(scale=1 / 255, offset=0.0)
     for model in ("cnn", "mobilenet_v2", "resnet50"):
-        assert rescale_for(ModelName(model), RescaleTo.UNIT) == unit
-    assert rescale_for(ModelName.CNN, RescaleTo.MODEL) == unit
+        assert rescale_for(model, unit=True) == unit
+    assert rescale_for("cnn") == unit
 
 
-@pytest.mark.parametrize("to", [RescaleTo.MODEL, RescaleTo.UNIT])
-def test_a_model_that_is_not_there_has_no_range(to: RescaleTo) -> None:
+@pytest.mark.parametrize("unit", [False, True])
+def test_a_model_that_is_not_there_has_no_range(unit: bool) -> None:
     """An unknown name is told before anything is loaded, whatever the range."""
     with pytest.raises(UsageError):
-        rescale_for(ModelName("resnet51"), to)
+        rescale_for("resnet51", unit=unit)
 
 
-def test_a_dataset_has_a_range_of_its_own() -> None:
-    """A model can't tell the statistics of a dataset, and doesn't pretend to."""
-    with pytest.raises(ValueError, match="statistics"):
-        rescale_for(ModelName.CNN, RescaleTo.DATASET)
-
-
-def _save(path: Path, core: Any, model: ModelName, classes: int = 2) -> Path:
+def _save(path: Path, core: Any, model: str, classes: int = 2) -> Path:
     names = tuple(f"class {number}" for number in range(classes))
-    facts = ModelFacts(model=model.value, image_size=SIZE, class_names=names)
-    save_model(path, core, rescale_for(model, RescaleTo.MODEL), facts)
+    facts = ModelFacts(model=model, image_size=SIZE, class_names=names)
+    save_model(path, core, rescale_for(model), facts)
     return path
 
 
@@ -93,16 +86,14 @@ def _same(first: Any, second: Any) -> bool:
 
 def test_a_cnn_has_no_parts() -> None:
     """There is nothing in the cnn that could be frozen and left out of training."""
-    built = build_classifier(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO)
+    built = build_classifier("cnn", SIZE, 2, "none", "auto")
     assert (built.base, built.head, built.frozen) == (None, None, False)
-    with pytest.raises(ValueError, match="parts"):
-        Classifier(core=built.core, head=built.core.layers[-1])
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Classifier]:
     """Return a saved MobileNet whose features are not all the same, and its parts."""
-    built = build_classifier(MODEL, SIZE, 2, "none", Trainable.HEAD)
+    built = build_classifier(MODEL, SIZE, 2, "none", "head")
     generator = np.random.default_rng(1)
     for layer in built.base.layers:
         shapes = [weight.shape for weight in layer.get_weights()]
@@ -130,7 +121,7 @@ def test_the_parts_are_the_whole(saved: tuple[Path, Classifier]) -> None:
 def test_weights_of_a_whole_model(saved: tuple[Path, Classifier]) -> None:
     """A saved model is gone on from, base and head, at another size of images too."""
     path, first = saved
-    again = build_classifier(MODEL, 64, 2, str(path), Trainable.AUTO)
+    again = build_classifier(MODEL, 64, 2, str(path), "auto")
     assert again.core.input_shape == (None, 64, 64, 3)
     assert _same(first.base, again.base)
     assert _same(first.head, again.head)
@@ -141,7 +132,7 @@ def test_weights_of_a_base(saved: tuple[Path, Classifier], tmp_path: Path) -> No
     """A file of a base's weights is loaded into the base, which is frozen then."""
     path = tmp_path / "base.weights.h5"
     saved[1].base.save_weights(path)
-    again = build_classifier(MODEL, SIZE, 2, str(path), Trainable.AUTO)
+    again = build_classifier(MODEL, SIZE, 2, str(path), "auto")
     assert _same(saved[1].base, again.base)
     assert len(again.core.trainable_weights) == 2
 
@@ -170,7 +161,7 @@ def test_what_learns(
 ) -> None:
     """Weights learn as asked for; statistics that were loaded stay, while the model is trained."""
     weights = str(saved[0]) if loaded else "none"
-    built = build_classifier(MODEL, SIZE, 2, weights, Trainable(trainable))
+    built = build_classifier(MODEL, SIZE, 2, weights, trainable)
     layers = built.base.layers
     assert _abridged([layer.name for layer in layers if layer.trainable_weights]) == learning
     assert built.frozen == (not learning)
@@ -192,8 +183,8 @@ def _abridged(names: list[str]) -> list[Any]:
 
 def test_a_frozen_base_always_gives_the_same_features() -> None:
     """Nothing is dropped at random in a base that doesn't learn."""
-    model = ModelName("efficientnet_b0")
-    built = build_classifier(model, SIZE, 2, "none", Trainable.HEAD)
+    model = "efficientnetb0"
+    built = build_classifier(model, SIZE, 2, "none", "head")
     images = np.random.default_rng(0).random((4, SIZE, SIZE, 3), np.float32)
     for layer in built.base.layers:
         if len(layer.get_weights()) == 4:
@@ -206,7 +197,7 @@ def test_a_frozen_base_always_gives_the_same_features() -> None:
 def test_from_a_layer_on_in_a_cnn() -> None:
     """A cnn's layers have plain names, the same in every model."""
     for _ in range(2):
-        core = build_model(ModelName.CNN, SIZE, 2, "none", Trainable("conv5"))
+        core = build_classifier("cnn", SIZE, 2, "none", "conv5").core
     learning = [layer.name for layer in core.layers if layer.trainable_weights]
     assert learning == ["conv5", "hidden", "probabilities"]
 
@@ -218,15 +209,15 @@ def test_from_a_layer_on_in_a_cnn() -> None:
 def test_unknown_layer_tells_near_ones(model: str, asked: str, near: str) -> None:
     """A layer that isn't there is a usage error that tells those that may be meant."""
     with pytest.raises(UsageError) as caught:
-        build_model(ModelName(model), SIZE, 2, "none", Trainable(asked))
+        build_classifier(model, SIZE, 2, "none", asked)
     assert near in str(caught.value.expected)
 
 
 def test_cnn_weights_from_a_saved_model(tmp_path: Path) -> None:
     """A cnn goes on from a model.keras."""
-    first = build_model(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO)
-    path = _save(tmp_path / "m.keras", first, ModelName.CNN)
-    second = build_model(ModelName.CNN, SIZE, 2, str(path), Trainable.AUTO)
+    first = build_classifier("cnn", SIZE, 2, "none", "auto").core
+    path = _save(tmp_path / "m.keras", first, "cnn")
+    second = build_classifier("cnn", SIZE, 2, str(path), "auto").core
     images = np.random.default_rng(0).random((2, SIZE, SIZE, 3), np.float32)
     assert np.allclose(np.asarray(second(images)), np.asarray(first(images)), atol=1e-6)
 
@@ -234,10 +225,10 @@ def test_cnn_weights_from_a_saved_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("size", "classes"), [(64, 2), (SIZE, 3)])
 def test_a_saved_cnn_fits_its_own_size_and_classes(size: int, classes: int, tmp_path: Path) -> None:
     """Weights for other images or other classes are an error, and not a part of them taken."""
-    first = build_model(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO)
-    path = _save(tmp_path / "m.keras", first, ModelName.CNN)
+    first = build_classifier("cnn", SIZE, 2, "none", "auto").core
+    path = _save(tmp_path / "m.keras", first, "cnn")
     with pytest.raises(WeightsError):
-        build_model(ModelName.CNN, size, classes, str(path), Trainable.AUTO)
+        build_classifier("cnn", size, classes, str(path), "auto")
 
 
 @pytest.mark.parametrize("kind", ["missing", "text.h5", "text.keras", "other.keras"])
@@ -247,7 +238,7 @@ def test_unusable_weights_are_named(kind: str, tmp_path: Path) -> None:
     if kind.startswith("text"):
         path.write_text("no weights")
     elif kind == "other.keras":
-        _save(path, build_model(ModelName.CNN, SIZE, 2, "none", Trainable.AUTO), ModelName.CNN)
+        _save(path, build_classifier("cnn", SIZE, 2, "none", "auto").core, "cnn")
     with pytest.raises(WeightsError) as caught:
         _mobilenet(str(path))
     assert caught.value.path == str(path)
@@ -290,7 +281,7 @@ def _imagenet_from(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     home = tmp_path / "home"
     home.mkdir()  # Keras goes elsewhere if it isn't there
     monkeypatch.setattr("keras.src.utils.file_utils.config.keras_home", lambda: str(home))
-    return build_model(ModelName.MOBILENET_V2, 224, 2, "imagenet", Trainable.AUTO)
+    return build_classifier("mobilenet_v2", 224, 2, "imagenet", "auto").core
 
 
 def test_imagenet_is_downloaded_and_frozen(
@@ -328,6 +319,6 @@ def test_no_network_is_one_clear_error(
 
 def test_the_head_of_the_cnn_learns_alone() -> None:
     """Its last layer is its head, as that of any other model: the rest is frozen."""
-    core = build_model(ModelName.CNN, SIZE, 3, "none", Trainable.HEAD)
+    core = build_classifier("cnn", SIZE, 3, "none", "head").core
     assert [layer.name for layer in core.layers if layer.trainable] == ["probabilities"]
     assert len(core.trainable_weights) == 2

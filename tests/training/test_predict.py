@@ -15,17 +15,10 @@ from PIL import Image
 import tfrtool
 from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.errors import UsageError
-from tfrtool.training.models.models import build_model, rescale_for
-from tfrtool.training.models.saved_model import ModelFacts, SavedModel, load_saved, save_model
-from tfrtool.training.predict.predict import predict
-from tfrtool.training.predict.prediction import (
-    ImageFile,
-    Prediction,
-    PredictOptions,
-    Unreadable,
-    find_images,
-)
-from tfrtool.training.run.train_options import ModelName, RescaleTo, Trainable
+from tfrtool.training.models.models import build_classifier, rescale_for
+from tfrtool.training.models.saved_model import ModelFacts, SavedModel, load_model, save_model
+from tfrtool.training.predict.image_files import ImageFile, find_images
+from tfrtool.training.predict.predict import Prediction, predict, predict_files
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import WriteOptions
 
@@ -37,11 +30,11 @@ SIZE = 32
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedModel:
     """Return a saved model for three classes, whose output depends on every pixel."""
-    core = build_model(ModelName.CNN, SIZE, 3, "none", Trainable.AUTO)
+    core = build_classifier("cnn", SIZE, 3, "none", "auto").core
     path = tmp_path_factory.mktemp("saved") / "model.keras"
     facts = ModelFacts(model="cnn", image_size=SIZE, class_names=("ant", "bee", "cat"))
-    save_model(path, core, rescale_for(ModelName.CNN, RescaleTo.MODEL), facts)
-    return load_saved(path)
+    save_model(path, core, rescale_for("cnn"), facts)
+    return load_model(path)
 
 
 @pytest.fixture
@@ -62,8 +55,8 @@ def _files(*paths: Path | str) -> tuple[ImageFile, ...]:
     return tuple(ImageFile(str(path)) for path in paths)
 
 
-def _told(results: Sequence[Prediction | Unreadable]) -> list[Prediction]:
-    return [result for result in results if isinstance(result, Prediction)]
+def _told(results: Sequence[Prediction]) -> list[Prediction]:
+    return [result for result in results if result.problem is None]
 
 
 def test_pixels_are_the_loaders(eyes: tuple[SavedModel, list[Any]], tmp_path: Path) -> None:
@@ -74,14 +67,14 @@ def test_pixels_are_the_loaders(eyes: tuple[SavedModel, list[Any]], tmp_path: Pa
     batches = dataset.load(image_size=SIZE, training=False, rescale=None)
     trained = np.concatenate([images.numpy() for images, _ in batches])
     model, seen = eyes
-    assert len(list(predict(model, find_images([str(source)])))) == 12
+    assert len(list(predict(model, str(source)))) == 12
     assert np.array_equal(np.concatenate(seen), trained)
 
 
 def test_predictions_are_the_models(saved: SavedModel, tmp_path: Path) -> None:
     """Each image comes with the model's probabilities, the highest first, in the order asked."""
     photos = sorted(write_class_folders(tmp_path / "photos").rglob("*.jpg"), reverse=True)
-    results = _told(list(predict(saved, _files(*photos), PredictOptions(top=3, batch_size=5))))
+    results = _told(list(predict_files(saved, _files(*photos), top=3, batch_size=5)))
     assert [result.path for result in results] == [str(path) for path in photos]
     for result in results:
         pixels = _by_hand(Path(result.path))
@@ -103,8 +96,8 @@ def _by_hand(path: Path) -> Any:
 def test_top(top: int, told: int, saved: SavedModel, tmp_path: Path) -> None:
     """As many classes are told as are asked for, or as there are."""
     (tmp_path / "a.jpg").write_bytes(image_bytes())
-    (result,) = predict(saved, _files(tmp_path / "a.jpg"), PredictOptions(top=top))
-    assert isinstance(result, Prediction)
+    (result,) = predict_files(saved, _files(tmp_path / "a.jpg"), top=top)
+    assert result.problem is None
     assert len(result.classes) == told
     data = result.to_json()
     assert data["path"] == str(tmp_path / "a.jpg")
@@ -120,7 +113,7 @@ def test_every_format_is_the_same_picture(
     path = tmp_path / "picture.jpg"
     path.write_bytes(image_bytes(format_, size=(40, 30)))
     model, seen = eyes
-    assert _told(list(predict(model, _files(path))))
+    assert _told(list(predict_files(model, _files(path))))
     with Image.open(path) as image:
         pixels = np.asarray(image.convert("RGB"), np.float32)
     import tensorflow as tf
@@ -138,7 +131,7 @@ def test_images_are_turned_upright(
         data = image_bytes(format_, size=(32, 32), orientation=orientation)
         (tmp_path / name).write_bytes(data)
     model, seen = eyes
-    list(predict(model, _files(tmp_path / "stored", tmp_path / "turned")))
+    list(predict_files(model, _files(tmp_path / "stored", tmp_path / "turned")))
     stored, turned = seen[0]
     assert np.abs(turned - stored[::-1, ::-1]).max() <= 3
     assert np.abs(turned - stored).max() > 20
@@ -149,7 +142,7 @@ def test_what_is_transparent_is_white(eyes: tuple[SavedModel, list[Any]], tmp_pa
     Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(tmp_path / "a.png")
     Image.new("I;16", (8, 8), 0xFFFF).save(tmp_path / "b.png")
     model, seen = eyes
-    list(predict(model, _files(tmp_path / "a.png", tmp_path / "b.png")))
+    list(predict_files(model, _files(tmp_path / "a.png", tmp_path / "b.png")))
     assert (seen[0] == 255).all()
 
 
@@ -168,11 +161,11 @@ def test_unreadable_images_have_a_reason(saved: SavedModel, tmp_path: Path) -> N
     os.mkfifo(tmp_path / "pipe.jpg")
     (tmp_path / "link.jpg").symlink_to("nowhere.jpg")
     names = [*contents, "pipe.jpg", "link.jpg", "missing.jpg", "good.jpg"]
-    results = list(predict(saved, _files(*(tmp_path / name for name in names))))
+    results = list(predict_files(saved, _files(*(tmp_path / name for name in names))))
     assert [Path(result.path).name for result in results] == names
-    bad = [result for result in results if isinstance(result, Unreadable)]
+    bad = [result for result in results if result.problem is not None]
     assert [Path(result.path).name for result in bad] == names[1:-1]
-    assert all(result.reason and "\n" not in result.reason for result in bad)
+    assert all(result.problem and "\n" not in result.problem for result in bad)
 
 
 def test_a_batch_may_have_no_image(saved: SavedModel, tmp_path: Path) -> None:
@@ -180,8 +173,8 @@ def test_a_batch_may_have_no_image(saved: SavedModel, tmp_path: Path) -> None:
     (tmp_path / "good.jpg").write_bytes(image_bytes())
     names = ["no"] * 4 + ["good.jpg"] * 3
     files = _files(*(tmp_path / name for name in names))
-    results = list(predict(saved, files, PredictOptions(batch_size=2)))
-    assert [isinstance(result, Prediction) for result in results] == [False] * 4 + [True] * 3
+    results = list(predict_files(saved, files, batch_size=2))
+    assert [result.problem is None for result in results] == [False] * 4 + [True] * 3
     assert len({result.probability for result in _told(results)}) == 1
 
 
@@ -190,19 +183,19 @@ def test_memory_is_bounded(saved: SavedModel, tmp_path: Path) -> None:
     names = [tmp_path / f"{number}.jpg" for number in range(40)]
     for path in names[:20]:
         path.write_bytes(image_bytes())
-    results = predict(saved, _files(*names), PredictOptions(batch_size=4))
+    results = predict_files(saved, _files(*names), batch_size=4)
     for _ in range(4):
-        assert isinstance(next(results), Prediction)
+        assert next(results).problem is None
     for path in names[20:]:  # not there yet when the first batch was told
         path.write_bytes(image_bytes())
     assert len(_told(list(results))) == 36
 
 
 @pytest.mark.parametrize("changes", [{"top": 0}, {"batch_size": 0}])
-def test_impossible_options_are_refused(changes: dict[str, int]) -> None:
+def test_impossible_options_are_refused(changes: dict[str, Any]) -> None:
     """Nothing can't be told, and no image at a time can't either."""
     with pytest.raises(UsageError):
-        PredictOptions(**changes)
+        predict("nowhere", [], **changes)
 
 
 @pytest.fixture
@@ -252,6 +245,6 @@ def test_a_file_may_be_called_like_a_pattern(tree: Path) -> None:
 def test_image_over_a_limit_is_given_to_no_decoder(saved: SavedModel, tmp_path: Path) -> None:
     """A JPEG of 501 scans, which TensorFlow would decode for as long as that takes, is refused."""
     (tmp_path / "bomb.jpg").write_bytes(many_scans(501))
-    (result,) = predict(saved, _files(tmp_path / "bomb.jpg"))
-    assert isinstance(result, Unreadable)
-    assert "501 scans" in result.reason
+    (result,) = predict_files(saved, _files(tmp_path / "bomb.jpg"))
+    assert result.problem is not None
+    assert "501 scans" in result.problem

@@ -11,21 +11,23 @@ from typing import Any
 import pytest
 
 from tests.training.runs import small_options, write_drawings
-from tfrtool.training.models.model_choice import ModelName, Trainable
-from tfrtool.training.run.profile import Profiler
-from tfrtool.training.run.train import train
+from tfrtool import train
+from tfrtool.storage.progress import Progress
+from tfrtool.training.run.training_callbacks import StepTrace
 
 pytestmark = pytest.mark.tf
 
 
-def _work(tf: Any, steps: int, directory: Path | None) -> list[Path]:
+def _work(tf: Any, steps: int, folder: Path) -> list[Path]:
     """Trace steps that can be told apart in the trace."""
-    with Profiler(directory, steps) as profiler:
-        for number in range(steps):
-            with tf.profiler.experimental.Trace(f"step-{number:02d}"):
-                tf.random.uniform((8, 8)).numpy()
-            profiler.step()
-    return [] if directory is None else sorted(directory.rglob("*.xplane.pb"))
+    trace = StepTrace(folder, steps)
+    for number in range(steps):
+        trace.on_train_batch_begin(number)
+        with tf.profiler.experimental.Trace(f"step-{number:02d}"):
+            tf.random.uniform((8, 8)).numpy()
+        trace.on_train_batch_end(number)
+    trace.stop()
+    return sorted(folder.rglob("*.xplane.pb"))
 
 
 def _traced(path: Path) -> set[str]:
@@ -62,15 +64,15 @@ def test_tensorboards_profiler_finds_the_steps(tmp_path: Path, model: str) -> No
     pytest.importorskip("xprof", reason="xprof reads the trace")
     options = small_options(
         write_drawings(tmp_path / "pets"),
-        model=ModelName(model),
+        model=model,
         weights="none",
-        trainable=Trainable.HEAD if model != "cnn" else Trainable.AUTO,
+        trainable="head" if model != "cnn" else "auto",
         epochs=1,
         batch_size=8,
         tensorboard=tmp_path / "logs",
         profile=True,
     )
-    train(options)
+    train(**options)
     (trace,) = (tmp_path / "logs").rglob("*.xplane.pb")
     # In a process of its own: it brings protobuf messages that TensorFlow has, too.
     read = subprocess.run(
@@ -83,22 +85,16 @@ def test_tensorboards_profiler_finds_the_steps(tmp_path: Path, model: str) -> No
     assert all(step["stepTimeMs"] > 0 for step in steps)
 
 
-def test_without_a_directory_nothing_is_traced(tf: Any) -> None:
-    """Whoever asks for no trace pays for none: another profiler can run meanwhile."""
-    with Profiler(None, 20) as profiler:
-        for _ in range(20):
-            profiler.step()
-            tf.profiler.experimental.start("")
-            tf.profiler.experimental.stop(save=False)
-
-
 def test_a_run_that_fails_ends_its_trace(tmp_path: Path) -> None:
     """After an error in the middle, the next run can be traced."""
+    pets = write_drawings(tmp_path / "pets")
+    for name in ("one", "two"):
+        options = small_options(pets, epochs=1, out=tmp_path / name, profile=True)
 
-    def interrupted() -> None:
-        with Profiler(tmp_path, 1):
-            raise KeyboardInterrupt
+        def interrupt(progress: Progress) -> None:
+            if progress.what == "epoch 1" and progress.done == 4:
+                raise KeyboardInterrupt
 
-    for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            interrupted()
+            train(**options, on_progress=interrupt)
+        assert len(list((tmp_path / name).rglob("*.xplane.pb"))) == 1

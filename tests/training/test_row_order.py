@@ -9,7 +9,7 @@ from tests.datasets import image_payload, write_foreign
 from tfrtool.loading.dataset.dataset import Dataset, open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions
 from tfrtool.loading.pipeline.pipeline import count_images, load
-from tfrtool.training.features.row_order import row_order
+from tfrtool.training.features.extraction import row_order
 
 pytestmark = pytest.mark.tf
 

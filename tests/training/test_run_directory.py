@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.training.runs import small_options, write_drawings
-from tfrtool.errors import UsageError
+from tfrtool import DatasetError, UsageError, train
 from tfrtool.storage.lock import locked
-from tfrtool.training.run.train import train
 from tfrtool.training.run.train_report import EpochReport
 
 pytestmark = pytest.mark.tf
@@ -24,7 +23,7 @@ def test_the_second_run_is_told_of_the_first(tmp_path: Path) -> None:
         locked(out, "train"),
         pytest.raises(UsageError, match=rf"train is at work \(process {os.getpid()}\)"),
     ):
-        train(small_options(tmp_path / "nowhere", out=out))
+        train(**small_options(tmp_path / "nowhere", out=out))
 
 
 def test_planted_links_are_not_written_through(tmp_path: Path) -> None:
@@ -34,16 +33,28 @@ def test_planted_links_are_not_written_through(tmp_path: Path) -> None:
     out = tmp_path / "run"
     out.mkdir()
     names = ("history.json", "history.png", "labels.txt")
-    for name in (*names, *(f".incomplete-{name}" for name in (*names, "checkpoint.npz"))):
+    for name in (*names, *(f".incomplete-{name}" for name in names)):
         (out / name).symlink_to(precious)
 
     def plant(epoch: EpochReport) -> None:
         assert epoch.epoch == 1
-        (out / "checkpoint.npz").unlink()
-        (out / "checkpoint.npz").symlink_to(precious)
         (out / "model.keras").symlink_to(precious)
 
-    train(small_options(write_drawings(tmp_path / "pets"), out=out, epochs=1), on_epoch=plant)
+    train(**small_options(write_drawings(tmp_path / "pets"), out=out, epochs=1), on_epoch=plant)
     assert precious.read_bytes() == b"precious"
     assert not any((out / name).is_symlink() for name in (*names, "model.keras"))
     assert not list(out.glob(".tfrtool-*"))
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", ["checkpoint", "checkpoint/ckpt-1_temp", "checkpoint/run.json"])
+def test_no_checkpoint_is_written_through_a_link(tmp_path: Path, name: str, resume: bool) -> None:
+    """A link in the place of a checkpoint's folder, or in it, is refused; nothing is written."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    out = tmp_path / "run"
+    (out / name).parent.mkdir(mode=0o700, parents=True)
+    (out / name).symlink_to(elsewhere)
+    with pytest.raises(DatasetError, match=r"link|no regular file"):
+        train(**small_options(tmp_path / "nowhere", out=out, resume=resume))
+    assert list(elsewhere.iterdir()) == []

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from tfrtool.errors import WeightsError
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.loading.pipeline.normalize import rescaler
-from tfrtool.training.models.models import build_model
-from tfrtool.training.models.saved_model import ModelFacts, load_saved, save_model
-from tfrtool.training.run.train_options import ModelName, Trainable
+from tfrtool.training.models.models import build_classifier
+from tfrtool.training.models.saved_model import ModelFacts, load_model, save_model
 
 pytestmark = pytest.mark.tf
 
@@ -44,7 +43,7 @@ def core() -> Any:
     import keras
 
     keras.utils.set_random_seed(0)
-    return build_model(ModelName.CNN, SIZE, 3, "none", Trainable.AUTO)
+    return build_classifier("cnn", SIZE, 3, "none", "auto").core
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def saved(core: Any, tmp_path: Path) -> Path:
 def test_pixels_go_in(rescale: Rescale, core: Any, tmp_path: Path) -> None:
     """The saved model gives for pixels, uint8 or float, what the core gives for rescaled ones."""
     save_model(tmp_path / "m.keras", core, rescale, FACTS)
-    whole = load_saved(tmp_path / "m.keras").whole
+    whole = load_model(tmp_path / "m.keras").whole
     pixels = np.random.default_rng(0).integers(0, 256, (2, SIZE, SIZE, 3)).astype(np.uint8)
     expected = np.asarray(core(rescaler(rescale)(pixels)))
     assert np.allclose(whole.predict_on_batch(pixels), expected, atol=1e-5)
@@ -98,7 +97,7 @@ def test_plain_keras_loads_it(core: Any, tmp_path: Path) -> None:
 def test_facts_are_in_the_file(saved: Path) -> None:
     """Class names, size and resizing are in the file itself, and a directory means its model."""
     for path in (saved, saved.parent):
-        loaded = load_saved(path)
+        loaded = load_model(path)
         assert (loaded.facts, loaded.path) == (FACTS, saved)
     with zipfile.ZipFile(saved) as archive:
         data = json.loads(archive.read("tfrtool.json"))
@@ -169,7 +168,7 @@ def test_facts_that_do_not_fit_are_an_error(change: Any, saved: Path) -> None:
     """A model without its facts, or with those of another, is not used; the file is named."""
     _rewrite(saved, change)
     with pytest.raises(WeightsError) as caught:
-        load_saved(saved)
+        load_model(saved)
     assert caught.value.path == str(saved)
     assert "\n" not in str(caught.value)
 
@@ -185,7 +184,7 @@ def test_what_is_no_model_is_an_error(kind: str, saved: Path) -> None:
         content = {"empty": b"", "text": b"no model", "cut": data[: len(data) // 2]}[kind]
         saved.write_bytes(content)
     with pytest.raises(WeightsError) as caught:
-        load_saved(saved)
+        load_model(saved)
     assert str(saved) in str(caught.value.path)
 
 
@@ -195,7 +194,7 @@ def test_damaged_weights_are_an_error(saved: Path) -> None:
     data[len(data) // 2] ^= 0xFF
     saved.write_bytes(data)
     with pytest.raises(WeightsError):
-        load_saved(saved)
+        load_model(saved)
 
 
 @pytest.mark.parametrize("member", ["config.json", "other", "model.weights.h5"])
@@ -210,7 +209,7 @@ def test_a_file_that_inflates_is_refused_before_it_does(saved: Path, member: str
     tracemalloc.start()
     try:
         with pytest.raises(WeightsError, match=r"unpack to 8\d,\d{3},\d{3} bytes, more than"):
-            load_saved(saved)
+            load_model(saved)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
@@ -222,11 +221,11 @@ def test_a_description_of_the_model_is_bounded(saved: Path) -> None:
         for _ in range(65):
             file.write(bytes(2**20))
     with pytest.raises(WeightsError, match=r"more\.json.*more than 67,108,864"):
-        load_saved(saved)
+        load_model(saved)
 
 
 def test_a_pipe_is_no_model(tmp_path: Path) -> None:
     """What is no regular file is refused, and not waited for."""
     os.mkfifo(tmp_path / "model.keras")
     with pytest.raises(WeightsError, match="is a pipe"):
-        load_saved(tmp_path / "model.keras")
+        load_model(tmp_path / "model.keras")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +12,32 @@ from PIL import Image
 
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import write_class_folders
+from tests.training.runs import small_options, write_drawings
+from tfrtool import train
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
-from tfrtool.loading.augment.augment_options import parse_augment
 from tfrtool.loading.cache.cache_plan import CachePlan
-from tfrtool.loading.pipeline.load_options import Cache, Recipe
+from tfrtool.loading.pipeline.load_options import Cache
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
-from tfrtool.training.run.run_plan import plan_run_cache
-from tfrtool.training.run.train import Step, train
-from tfrtool.training.run.train_options import ModelName, Trainable, TrainOptions
+from tfrtool.storage.progress import Progress, silent
+from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan
-from tfrtool.training.run.training_data import find_material
+from tfrtool.training.run.training_data import find_training_data, plan_run_cache
 from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions, parse_splits
+from tfrtool.writing.write_options import WriteOptions
 
 pytestmark = pytest.mark.tf
-
-PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 
 
 @pytest.fixture(scope="module")
 def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the drawings of the fixtures as a dataset."""
-    directory = tmp_path_factory.mktemp("pets") / "pets"
-    splits = parse_splits(["train=0.8", "validation=0.2"])
-    write_dataset(WriteOptions(source=PETS, dataset=directory, splits=splits, shards=4))
-    return directory
-
-
-def _options(dataset: Path, **changes: Any) -> TrainOptions:
-    options = TrainOptions(
-        dataset=dataset, model=ModelName.CNN, image_size=32, epochs=2, batch_size=16
-    )
-    return replace(options, **changes)
+    return write_drawings(tmp_path_factory.mktemp("pets") / "pets")
 
 
 def test_the_demo_learns(pets: Path) -> None:
     """With the demo's options, the cnn tells cats from dogs: over 0.9 of those it never saw."""
-    report = train(_options(pets, image_size=64, epochs=12, learning_rate=1e-3))
+    report = train(**small_options(pets, image_size=64, epochs=12, learning_rate=1e-3))
     assert report.epochs[-1].val_accuracy is not None
     assert report.epochs[-1].val_accuracy > 0.9
 
@@ -58,28 +45,34 @@ def test_the_demo_learns(pets: Path) -> None:
 def test_same_seed_same_history(pets: Path) -> None:
     """A run is repeated by its seed, and another seed gives another run."""
     first, second, third = (
-        [epoch.loss for epoch in train(_options(pets, seed=seed)).epochs] for seed in (1, 1, 2)
+        [epoch.loss for epoch in train(**small_options(pets, seed=seed)).epochs]
+        for seed in (1, 1, 2)
     )
     assert first == pytest.approx(second, rel=1e-3)
     assert first != pytest.approx(third, rel=1e-3)
 
 
-@pytest.mark.parametrize("recipe", Recipe)
-def test_every_recipe_trains_on_all_images(pets: Path, recipe: Recipe) -> None:
+@pytest.mark.parametrize("recipe", ["tfrtool", "notebook", "naive"])
+def test_every_recipe_trains_on_all_images(pets: Path, recipe: str) -> None:
     """Plan, steps and epochs are told in order, with the counts of the dataset."""
     plans: list[TrainPlan] = []
     epochs: list[EpochReport] = []
-    steps: list[Step] = []
-    report = train(_options(pets, recipe=recipe), plans.append, epochs.append, steps.append)
+    steps: list[Progress] = []
+    report = train(
+        **small_options(pets, recipe=recipe),
+        on_plan=plans.append,
+        on_epoch=epochs.append,
+        on_progress=steps.append,
+    )
     assert tuple(epochs) == report.epochs
     assert [epoch.epoch for epoch in epochs] == [1, 2]
     (plan,) = plans
     assert (plan.train_images, plan.validation_images) == (155, 44)
-    assert plan.recipe == recipe.value
-    assert [(step.epoch, step.done) for step in steps] == [
-        (epoch, done) for epoch in (1, 2) for done in range(1, 11)
+    assert plan.recipe == recipe
+    assert [(step.what, step.done, step.total) for step in steps] == [
+        (f"epoch {epoch}", done, 10) for epoch in (1, 2) for done in range(1, 11)
     ]
-    assert steps[9].loss == pytest.approx(epochs[0].loss)
+    assert f"loss {epochs[0].loss:.4f}" in steps[9].note
     for epoch in epochs:
         assert 0 <= epoch.accuracy <= 1
         assert 0 <= epoch.input_wait_fraction <= 1
@@ -88,9 +81,11 @@ def test_every_recipe_trains_on_all_images(pets: Path, recipe: Recipe) -> None:
 
 def test_loss_and_accuracy_are_over_the_whole_epoch(pets: Path) -> None:
     """With a model that doesn't change, training and evaluation of one split agree."""
-    options = _options(pets, split="validation", validation="train", epochs=1, learning_rate=1e-12)
-    swapped = replace(options, split="train", validation="validation")
-    first, second = train(options).epochs[0], train(swapped).epochs[0]
+    options = small_options(
+        pets, split="validation", validation="train", epochs=1, learning_rate=1e-12
+    )
+    swapped = dict(options, split="train", validation="validation")
+    first, second = train(**options).epochs[0], train(**swapped).epochs[0]
     assert first.loss == pytest.approx(second.val_loss, rel=1e-3)
     assert first.accuracy == pytest.approx(second.val_accuracy, abs=1e-6)
     assert second.loss == pytest.approx(first.val_loss, rel=1e-3)
@@ -98,20 +93,20 @@ def test_loss_and_accuracy_are_over_the_whole_epoch(pets: Path) -> None:
 
 def test_validation_defaults_and_choices(pets: Path) -> None:
     """The split named validation is the default; a fraction is held out of the training split."""
-    assert _plan(_options(pets, epochs=1)).validation_images == 44
-    held = _plan(_options(pets, epochs=1, validation=0.25))
+    assert _plan(small_options(pets, epochs=1)).validation_images == 44
+    held = _plan(small_options(pets, epochs=1, validation=0.25))
     assert held.train_images + held.validation_images == 155
     assert 0.2 < held.validation_images / 155 < 0.3
 
 
-def _plan(options: TrainOptions) -> TrainPlan:
-    return train(options).plan
+def _plan(options: dict[str, Any]) -> TrainPlan:
+    return train(**options).plan
 
 
 def test_without_validation_nothing_is_validated(tmp_path: Path) -> None:
     """Where there is no split to validate on, the fields are empty."""
     directory = write_foreign(tmp_path / "d", [[image_payload(n % 2) for n in range(8)]])
-    report = train(_options(directory, epochs=1))
+    report = train(**small_options(directory, epochs=1))
     assert report.plan.validation_images == 0
     assert report.epochs[0].val_loss is None
     assert report.epochs[0].to_json()["val_accuracy"] is None
@@ -120,46 +115,47 @@ def test_without_validation_nothing_is_validated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "cache"),
     [
-        ({"cache": Cache.MEMORY}, "memory"),
-        ({"cache": Cache.NONE}, "none"),
+        ({"cache": "memory"}, "memory"),
+        ({"cache": "none"}, "none"),
         ({"epochs": 1}, "none"),
         ({}, "memory"),
-        ({"recipe": Recipe.NAIVE}, "none"),
-        ({"recipe": Recipe.NOTEBOOK}, "memory"),
+        ({"recipe": "naive"}, "none"),
+        ({"recipe": "notebook"}, "memory"),
     ],
 )
 def test_cache_is_planned(pets: Path, changes: dict[str, Any], cache: str) -> None:
     """The cache is what was asked for, or what fits, and there is a reason for it."""
-    plan = _plan(_options(pets, **changes))
+    plan = _plan(small_options(pets, **changes))
     assert plan.cache == cache
     assert plan.cache_reason
 
 
 def test_cache_that_does_not_fit_is_not_made(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With little free memory, images are decoded again instead."""
-    monkeypatch.setattr("tfrtool.training.run.run_plan.available_memory", lambda: 1_000_000)
-    monkeypatch.setattr("tfrtool.training.run.run_plan.free_disk", lambda _: 1_000_000)
-    plan = _plan(_options(pets))
+    monkeypatch.setattr("tfrtool.training.run.training_data.available_memory", lambda: 1_000_000)
+    monkeypatch.setattr("tfrtool.training.run.training_data.free_disk", lambda _: 1_000_000)
+    plan = _plan(small_options(pets))
     assert plan.cache == "none"
     assert "1.0 MiB are free" in plan.cache_reason
 
 
 def test_features_that_do_not_fit_are_not_kept(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen base's outputs, 1,280 numbers of each of 199 images, are held against memory."""
-    options = TrainOptions(dataset=pets, trainable=Trainable.HEAD, weights="none", image_size=32)
 
-    def planned(free: int, **changes: Any) -> CachePlan:
-        monkeypatch.setattr("tfrtool.training.run.run_plan.available_memory", lambda: free)
-        monkeypatch.setattr("tfrtool.training.run.run_plan.free_disk", lambda _: 0)
-        chosen = replace(options, **changes)
-        return plan_run_cache(chosen, find_material(chosen, pets, lambda _: None), None)
+    def planned(free: int, cache: Any = None) -> CachePlan:
+        monkeypatch.setattr("tfrtool.training.run.training_data.available_memory", lambda: free)
+        monkeypatch.setattr("tfrtool.training.run.training_data.free_disk", lambda _: 0)
+        options = TrainOptions(
+            dataset=pets, trainable="head", weights="none", image_size=32, cache=cache
+        )
+        return plan_run_cache(options, find_training_data(options, pets, silent), None)
 
     needed = 199 * (1280 * 4 + 8)
     enough = planned(3 * needed)
     assert (enough.cache, enough.bytes) == (Cache.FEATURES, needed)
     assert planned(needed).cache is Cache.NONE
     with pytest.raises(UsageError, match="does not fit"):
-        planned(needed, cache=Cache.FEATURES)
+        planned(needed, cache="features")
 
 
 def test_out_holds_a_whole_model(pets: Path, tmp_path: Path) -> None:
@@ -167,9 +163,9 @@ def test_out_holds_a_whole_model(pets: Path, tmp_path: Path) -> None:
     import keras
 
     out = tmp_path / "run"
-    report = train(_options(pets, image_size=64, epochs=12, learning_rate=1e-3, out=out))
+    report = train(**small_options(pets, image_size=64, epochs=12, learning_rate=1e-3, out=out))
     assert sorted(path.name for path in out.iterdir()) == [
-        "checkpoint.npz",
+        "checkpoint",
         "history.json",
         "history.png",
         "labels.txt",
@@ -205,7 +201,7 @@ def test_out_is_not_overwritten(pets: Path, tmp_path: Path) -> None:
     """A directory with a model in it is refused, before any time is spent."""
     (tmp_path / "model.keras").write_bytes(b"precious")
     with pytest.raises(UsageError):
-        train(_options(pets, out=tmp_path))
+        train(**small_options(pets, out=tmp_path))
     assert (tmp_path / "model.keras").read_bytes() == b"precious"
 
 
@@ -218,7 +214,7 @@ def test_damaged_payload_is_named(tmp_path: Path) -> None:
     offset = len(first) + 16
     flip_bit(path, offset + 40)
     with pytest.raises(CorruptShardError) as caught:
-        train(_options(directory))
+        train(**small_options(directory))
     error = caught.value
     assert (error.path, error.record, error.offset) == (str(path), 1, offset)
 
@@ -229,7 +225,7 @@ def test_undecodable_image_is_an_error(tmp_path: Path) -> None:
     bad = image_payload(0, data=b"\xff\xd8\xff no image")
     directory = write_foreign(tmp_path / "d", [[*good, bad]])
     with pytest.raises(DatasetError) as caught:
-        train(_options(directory))
+        train(**small_options(directory))
     assert "\n" not in str(caught.value)
 
 
@@ -238,13 +234,13 @@ def test_one_class_is_an_error(tmp_path: Path) -> None:
     source = write_class_folders(tmp_path / "photos", ("cat",))
     write_dataset(WriteOptions(source=source, dataset=tmp_path / "pets"))
     with pytest.raises(DatasetError, match="two classes"):
-        train(_options(tmp_path / "pets"))
+        train(**small_options(tmp_path / "pets"))
 
 
 def test_same_split_twice_is_refused(tmp_path: Path) -> None:
     """Training and validating on one split would measure nothing."""
     with pytest.raises(UsageError):
-        train(_options(write_pets(tmp_path), validation="train"))
+        train(**small_options(write_pets(tmp_path), validation="train"))
 
 
 def test_label_beyond_the_classes_is_an_error(tmp_path: Path) -> None:
@@ -252,7 +248,7 @@ def test_label_beyond_the_classes_is_an_error(tmp_path: Path) -> None:
     directory = write_foreign(tmp_path / "d", [[image_payload(n) for n in (0, 1, 2)]])
     (directory / "label.labels.txt").write_text("cat\ndog\n")
     with pytest.raises(DatasetError):
-        train(_options(directory, epochs=1))
+        train(**small_options(directory, epochs=1))
 
 
 @pytest.mark.parametrize(
@@ -264,21 +260,21 @@ def test_label_beyond_the_classes_is_an_error(tmp_path: Path) -> None:
         {"learning_rate": 0.0},
         {"seed": -1},
         {"validation": 1.5},
-        {"recipe": Recipe.NAIVE, "cache": Cache.MEMORY},
-        {"recipe": Recipe.NAIVE, "cycle_length": 2},
-        {"recipe": Recipe.NOTEBOOK, "augment": parse_augment("flip")},
-        {"recipe": Recipe.NOTEBOOK, "deterministic": False},
-        {"recipe": Recipe.NAIVE, "resume": True, "out": Path("run")},
+        {"recipe": "naive", "cache": "memory"},
+        {"recipe": "naive", "cycle_length": 2},
+        {"recipe": "notebook", "augment": "flip"},
+        {"recipe": "notebook", "deterministic": False},
+        {"recipe": "naive", "resume": True, "out": Path("run")},
         {"resume": True},
         {"profile": True},
         {"early_stopping": 0},
         {"shuffle_buffer": 0},
         {"prefetch": -1},
-        {"cache": Cache.MEMORY, "cache_directory": Path("c")},
+        {"cache": "memory", "cache_directory": Path("c")},
         {"weights": "imagenet"},
     ],
 )
 def test_impossible_options_are_refused(changes: dict[str, Any]) -> None:
     """Options that can't be meant, or don't go together, are a usage error."""
     with pytest.raises(UsageError):
-        _options(Path("d"), **changes)
+        train(**small_options(Path("d"), **changes))

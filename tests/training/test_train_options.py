@@ -9,27 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
 from tests.training.runs import small_options, write_drawings
+from tfrtool import train
 from tfrtool.errors import UsageError
-from tfrtool.loading.augment.augment_options import parse_augment
-from tfrtool.loading.dataset.corrupt_report import OnCorrupt
-from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.loading.pipeline.pipeline import load
-from tfrtool.training.features.features_precision import Precision
-from tfrtool.training.models.model_choice import ModelName, Trainable
+from tfrtool.storage.progress import Progress, silent
 from tfrtool.training.models.models import build_classifier
-from tfrtool.training.models.saved_model import load_saved
-from tfrtool.training.run.listener import Phase
-from tfrtool.training.run.train import train
-from tfrtool.training.run.train_options import RescaleTo, TrainOptions
-from tfrtool.training.run.training_data import find_material
+from tfrtool.training.models.saved_model import load_model
+from tfrtool.training.run.train_options import TrainOptions
+from tfrtool.training.run.training_data import find_training_data
 
 pytestmark = pytest.mark.tf
 
-MOBILENET: dict[str, Any] = {"model": ModelName.MOBILENET_V2, "weights": "none"}
-HEAD: dict[str, Any] = {**MOBILENET, "trainable": Trainable.HEAD}
+MOBILENET: dict[str, Any] = {"model": "mobilenet_v2", "weights": "none"}
+HEAD: dict[str, Any] = {**MOBILENET, "trainable": "head"}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +43,7 @@ def weights(pets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     import keras
 
     keras.utils.set_random_seed(0)
-    base = build_classifier(ModelName.MOBILENET_V2, 32, 2, "none", Trainable.ALL).base
+    base = build_classifier("mobilenet_v2", 32, 2).base
     for layer in base.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.3
@@ -59,13 +55,13 @@ def weights(pets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _part(options: TrainOptions, tmp_path: Path, *, training: bool) -> tuple[Any, Any]:
+def _part(options: dict[str, Any], tmp_path: Path, *, training: bool) -> tuple[Any, Any]:
     """Return all images that a run trains or validates on, as pixels, and their labels."""
-    material = find_material(options, tmp_path, lambda _: None)
-    part = material.training if training else material.validation
+    data = find_training_data(TrainOptions(**options), tmp_path, silent)
+    part = data.training if training else data.validation
     assert part is not None
     whole = replace(part, batch_size=1000, training=False, epochs=1)
-    ((images, labels),) = load(material.dataset, whole)
+    ((images, labels),) = load(data.dataset, whole)
     return images.numpy(), labels.numpy()
 
 
@@ -74,7 +70,7 @@ def test_early_stopping_takes_the_best_weights(pets: Path, tmp_path: Path) -> No
     import keras
 
     options = small_options(pets, epochs=9, early_stopping=2, learning_rate=0.05, out=tmp_path)
-    report = train(options)
+    report = train(**options)
     assert report.stopped_early
     assert report.best_epoch is not None
     losses = [epoch.val_loss for epoch in report.epochs]
@@ -82,7 +78,7 @@ def test_early_stopping_takes_the_best_weights(pets: Path, tmp_path: Path) -> No
     best = losses[report.best_epoch - 1]
     assert best == min(loss for loss in losses if loss is not None)
     images, labels = _part(options, tmp_path, training=False)
-    told = load_saved(tmp_path / "model.keras").whole(images.astype("float32"))
+    told = load_model(tmp_path / "model.keras").whole(images.astype("float32"))
     loss = float(keras.losses.SparseCategoricalCrossentropy()(labels, told))
     assert loss == pytest.approx(best, rel=1e-3)
     assert loss != pytest.approx(losses[-1], rel=1e-3)
@@ -91,14 +87,14 @@ def test_early_stopping_takes_the_best_weights(pets: Path, tmp_path: Path) -> No
 def test_normalization_is_that_of_the_images_trained_on(pets: Path, tmp_path: Path) -> None:
     """Each channel has mean 0 and deviation 1 over the training part, in the saved model too."""
     options = small_options(
-        pets, rescale=RescaleTo.DATASET, validation=0.25, epochs=1, out=tmp_path / "run"
+        pets, rescale="dataset", validation=0.25, epochs=1, out=tmp_path / "run"
     )
-    rescale = train(options).plan.rescale
+    rescale = train(**options).plan.rescale
     pixels, _ = _part(options, tmp_path, training=True)
     rescaled = pixels.astype(np.float64) * rescale.scale + rescale.offset
     np.testing.assert_allclose(rescaled.mean((0, 1, 2)), 0, atol=1e-6)
     np.testing.assert_allclose(rescaled.std((0, 1, 2)), 1, atol=1e-6)
-    layer = load_saved(tmp_path / "run").whole.get_layer("rescaling")
+    layer = load_model(tmp_path / "run").whole.get_layer("rescaling")
     assert tuple(layer.scale) == pytest.approx(rescale.scale)
 
 
@@ -106,7 +102,7 @@ def test_a_layer_and_all_after_it_learn(pets: Path) -> None:
     """From a layer on there is more to learn than in the head, and less than in all."""
     learnt = [
         train(
-            small_options(pets, model=ModelName.CNN, trainable=Trainable(name), epochs=1)
+            **small_options(pets, model="cnn", trainable=name, epochs=1)
         ).plan.trainable_parameters
         for name in ("probabilities", "hidden", "all")
     ]
@@ -124,13 +120,16 @@ def test_small_images_are_not_blown_up(
     data = image_bytes("PNG", mode="L", size=(side, side - 8))
     payloads = [image_payload(number % 2, data=data) for number in range(4)]
     directory = write_foreign(tmp_path / "d", [payloads])
-    options = replace(small_options(directory, epochs=1), image_size=image_size)
-    assert find_material(options, tmp_path, lambda _: None).training.image_size == expected
+    options = dict(small_options(directory, epochs=1), image_size=image_size)
+    assert (
+        find_training_data(TrainOptions(**options), tmp_path, silent).training.image_size
+        == expected
+    )
 
 
 def test_the_loader_is_told_what_was_asked_for(pets: Path, tmp_path: Path) -> None:
     """Every knob reaches the loader; what is validated on is neither augmented nor mixed."""
-    augment = parse_augment("flip")
+    augment = "flip"
     knobs: dict[str, Any] = {
         "cycle_length": 2,
         "block_length": 3,
@@ -143,13 +142,13 @@ def test_the_loader_is_told_what_was_asked_for(pets: Path, tmp_path: Path) -> No
         "batch_size": 7,
     }
     options = small_options(pets, augment=augment, **knobs)
-    material = find_material(options, tmp_path, lambda _: None)
-    assert material.validation is not None
+    data = find_training_data(TrainOptions(**options), tmp_path, silent)
+    assert data.validation is not None
     for name, value in knobs.items():
-        assert getattr(material.training, name) == value
-        assert getattr(material.validation, name) == value
-    assert (material.training.augment, material.validation.augment) == (augment, None)
-    assert (material.training.training, material.validation.training) == (True, False)
+        assert getattr(data.training, name) == value
+        assert getattr(data.validation, name) == value
+    assert (str(data.training.augment), data.validation.augment) == (augment, None)
+    assert (data.training.training, data.validation.training) == (True, False)
 
 
 def test_features_are_made_once(pets: Path, weights: Path) -> None:
@@ -157,19 +156,19 @@ def test_features_are_made_once(pets: Path, weights: Path) -> None:
 
     The graph for inference multiplies in another order than Keras does: float32 has 24 bits.
     """
-    phases: list[Phase] = []
+    phases: list[Progress] = []
     options = small_options(
         pets,
-        model=ModelName.MOBILENET_V2,
+        model="mobilenet_v2",
         weights=str(weights),
-        trainable=Trainable.HEAD,
+        trainable="head",
         epochs=3,
         learning_rate=0.01,
     )
-    kept = train(options, on_phase=phases.append)
-    uncached = train(replace(options, cache=Cache.MEMORY))
+    kept = train(**options, on_progress=phases.append)
+    uncached = train(**dict(options, cache="memory"))
     assert (kept.plan.cache, uncached.plan.cache) == ("features", "memory")
-    features = [phase for phase in phases if phase.name == "features"]
+    features = [phase for phase in phases if phase.what == "features"]
     assert features[-1].done == features[-1].total == 155 + 44
     assert sorted({phase.done for phase in features}) == [phase.done for phase in features]
     for one, other in zip(kept.epochs, uncached.epochs, strict=True):
@@ -182,10 +181,10 @@ def test_features_are_made_once(pets: Path, weights: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {**MOBILENET, "trainable": Trainable.ALL},
-        {**HEAD, "augment": parse_augment("flip")},
-        {**HEAD, "cache": Cache.MEMORY},
-        {**HEAD, "recipe": Recipe.NAIVE},
+        {**MOBILENET, "trainable": "all"},
+        {**HEAD, "augment": "flip"},
+        {**HEAD, "cache": "memory"},
+        {**HEAD, "recipe": "naive"},
         {},
     ],
     ids=str,
@@ -193,13 +192,13 @@ def test_features_are_made_once(pets: Path, weights: Path) -> None:
 def test_bfloat16_is_for_features(changes: dict[str, Any]) -> None:
     """Where no features are kept, there is nothing to gain, and it is refused."""
     with pytest.raises(UsageError, match="bfloat16"):
-        small_options(Path("d"), precision=Precision.BFLOAT16, **changes)
+        train(**small_options(Path("d"), precision="bfloat16", **changes))
 
 
 def test_augmented_images_have_no_features(pets: Path) -> None:
     """Features that were asked for are not kept where they differ every epoch, and it is said."""
-    augment = parse_augment("flip")
-    plan = train(small_options(pets, **HEAD, epochs=1, cache=Cache.FEATURES, augment=augment)).plan
+    augment = "flip"
+    plan = train(**small_options(pets, **HEAD, epochs=1, cache="features", augment=augment)).plan
     assert plan.cache != "features"
     assert "augment" in plan.cache_reason
 
@@ -211,7 +210,7 @@ def test_damage_is_left_out(tmp_path: Path) -> None:
     shard = sorted(directory.iterdir())[1]
     offset = len(payloads[5]) + 16
     flip_bit(shard, offset + 60)
-    report = train(small_options(directory, on_corrupt=OnCorrupt.SKIP))
+    report = train(**small_options(directory, on_corrupt="skip"))
     assert (report.plan.train_images, report.plan.n_left_out) == (9, 1)
     (line,) = report.plan.left_out
     assert f"{shard}, record 1, offset {offset}" in line
@@ -220,7 +219,55 @@ def test_damage_is_left_out(tmp_path: Path) -> None:
 
 def test_logs_and_trace_are_where_they_were_asked_for(pets: Path, tmp_path: Path) -> None:
     """Event files and a trace lie in the directory for TensorBoard."""
-    report = train(small_options(pets, epochs=1, tensorboard=tmp_path, profile=True))
+    report = train(**small_options(pets, epochs=1, tensorboard=tmp_path, profile=True))
     assert report.plan.profile == tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plugins", "train", "validation"]
     assert len(list(tmp_path.glob("plugins/profile/*/*.xplane.pb"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("rescale", "model, unit, dataset"),
+        ("recipe", "tfrtool, notebook, naive"),
+        ("cache", "features, memory, disk, none"),
+        ("precision", "float32, bfloat16"),
+        ("on_corrupt", "stop, skip"),
+    ],
+)
+@pytest.mark.parametrize("word", ["nonsense", "", 7])
+def test_unknown_words_are_refused(name: str, known: str, word: object) -> None:
+    """What is no word of a choice is an error that lists the known ones."""
+    with pytest.raises(UsageError) as caught:
+        train(**{"dataset": "nowhere", name: word})  # type: ignore[arg-type]
+    assert caught.value.expected == f"one of {known}"
+    assert caught.value.found == repr(word)
+
+
+@pytest.mark.parametrize("name", ["recipe", "rescale", "precision"])
+def test_none_is_no_choice_where_it_is_no_default(name: str) -> None:
+    """None is refused where it does not mean anything."""
+    with pytest.raises(UsageError):
+        train(**{"dataset": "nowhere", name: None})  # type: ignore[arg-type]
+
+
+def test_a_dataset_may_be_open_already(pets: Path) -> None:
+    """A path, text and an opened dataset are the same; words may be those of the command line."""
+    options = small_options(pets, epochs=1, cache="auto", out=None)
+    losses = {
+        train(**dict(options, dataset=given)).epochs[0].loss
+        for given in (str(pets), pets, tfrtool.open_dataset(pets))
+    }
+    assert len(losses) == 1
+
+
+def test_paths_may_have_any_form(tmp_path: Path) -> None:
+    """Options are alike, whatever the form of the paths that they were made of."""
+    forms: list[Any] = [tmp_path, str(tmp_path)]
+    made = [
+        TrainOptions(dataset=one, out=one, tensorboard=one, cache_directory=one, weights=one)
+        for one in forms
+    ]
+    assert made[0] == made[1]
+    with pytest.raises(UsageError):
+        train("nowhere", out="s3://bucket/run")

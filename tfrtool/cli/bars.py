@@ -54,8 +54,8 @@ class Bars:
                 dynamic_ncols=True,
             )
         self._bar.update(progress.done - self._bar.n)
-        if note:
-            self._bar.set_postfix_str(note, refresh=False)
+        if note or progress.note:
+            self._bar.set_postfix_str(note or progress.note, refresh=False)
 
     def show(self, phase: str, done: int, total: int, note: str = "") -> None:
         """Draw the progress of a verb that tells it in words of its own."""

@@ -15,12 +15,14 @@ class Progress:
         done: how much of it is done.
         total: how much there is; None where that can't be known beforehand.
         unit: of both: "records", "images", "shards", "steps", "B".
+        note: what else can be told by now, such as "loss 0.31"; empty for nothing.
     """
 
     what: str
     done: int
     total: int | None
     unit: str
+    note: str = ""
 
 
 OnProgress = Callable[[Progress], None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Iterable
 
 import click
 
@@ -14,8 +14,12 @@ from tfrtool.cli.parameters import INPUT
 from tfrtool.cli.process import nobody_reads
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import SourceError, printable
+from tfrtool.storage.progress import silent
 
 __all__ = ["predict_command"]
+
+_WIDEST_PATH, _WIDEST_LABEL = 60, 30
+"""Columns; what is longer moves the rest of its own line only."""
 
 
 @click.command(
@@ -32,7 +36,7 @@ __all__ = ["predict_command"]
     default=1,
     show_default=True,
     metavar="K",
-    help="How many classes to tell of each image, the most probable first.",
+    help="How many classes to print for each image, the most probable first.",
 )
 @click.option(
     "--batch-size",
@@ -47,40 +51,53 @@ __all__ = ["predict_command"]
 def predict_command(
     model: str, images: tuple[str, ...], top: int, batch_size: int, as_json: bool
 ) -> Outcome:
-    """Tell what images show, by a model that tfrtool train saved.
+    """Predict what images show, by a model that tfrtool train saved.
 
     MODEL: a model.keras, or the directory that train --out made; nothing else is needed. IMAGES:
     files, directories and quoted patterns. Prints each image with the label and its probability.
     Exit code 3 means that some images can't be read, 1 that none can.
     """
+<<<<<<< HEAD
     from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.predict_text import line_of
     from tfrtool.training.predict.prediction import PredictOptions, Unreadable, find_images
+=======
+    from tfrtool.cli.bars import Bars
+    from tfrtool.training.predict.image_files import find_images
+>>>>>>> 9fe4095 (Train in one loop with Keras' callbacks, and keep checkpoints with TensorFlow's manager)
 
-    options = PredictOptions(top=top, batch_size=batch_size)
-    found = find_images(images)
+    files = find_images(images)
     with starting_tensorflow():
         from tfrtool.loading.pipeline.devices import find_devices
-        from tfrtool.training.models.saved_model import load_saved
-        from tfrtool.training.predict.predict import predict
+        from tfrtool.training.models.saved_model import load_model
+        from tfrtool.training.predict.predict import predict_files
 
         find_devices()
-    saved = load_saved(Path(model))
-    line = line_of(found, saved.facts.class_names)
+    saved = load_model(model)
+    # As wide as they need, which is known before the first prediction is.
+    path = _width((file.path for file in files), _WIDEST_PATH)
+    label = _width(saved.facts.class_names, _WIDEST_LABEL)
     unreadable = 0
-    with Bars(unit="image") as bars:
-        for done, result in enumerate(predict(saved, found, options), 1):
-            if isinstance(result, Unreadable):
+    with Bars() as bars:
+        # On a terminal, the lines themselves show how far it is.
+        progress = silent if sys.stdout.isatty() else bars
+        for found in predict_files(saved, files, top, batch_size, progress):
+            if found.problem is not None:
                 unreadable += 1
-                warn(f"{printable(result.path)}: {printable(result.reason)}")
+                warn(f"{printable(found.path)}: {printable(found.problem)}")
             elif as_json:
-                emit_json(result.to_json())
+                emit_json(found.to_json())
             else:
-                emit(line(result))
-            if not sys.stdout.isatty():  # there, the lines themselves show how far it is
-                bars.show("predict", done, len(found))
+                cells = [f"{printable(found.path):{path}}"]
+                for name, probability in found.classes.items():
+                    cells.append(f"{printable(name):{label}}  {probability:.4f}")
+                emit("  ".join(cells))
             if nobody_reads():
                 break
-    if unreadable == len(found):
+    if unreadable == len(files):
         raise SourceError("none of the images can be read", found=f"{unreadable:,} that can't")
     return Outcome.DAMAGE if unreadable else Outcome.FINE
+
+
+def _width(texts: Iterable[str], most: int) -> int:
+    return min(max((len(printable(text)) for text in texts), default=0), most)

@@ -11,49 +11,45 @@ from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainRepor
 
 if TYPE_CHECKING:
     from tfrtool.loading.pipeline.load_options import Rescale
-    from tfrtool.training.run.compare import Comparison
 
-__all__ = ["render_comparison", "render_end", "render_epoch", "render_plan"]
+__all__ = ["render_end", "render_epoch", "render_plan"]
 
 _CLASSES_SHOWN = 10
 
 
 def render_plan(plan: TrainPlan) -> str:
-    """Return what is said before the first step, and the head of the table of epochs."""
+    """Return what is printed before the first step, and the head of the table of epochs."""
     classes = ", ".join(printable(name) for name in plan.class_names[:_CLASSES_SHOWN])
     if len(plan.class_names) > _CLASSES_SHOWN:
         classes += ", ..."
-    validated = (
-        f"{plan.validation_images:,} to validate on"
-        if plan.validation_images
-        else ("none to validate on")
-    )
+    validated = f"{plan.validation_images:,}" if plan.validation_images else "none"
+    validated += " to validate on"
     if plan.epochs_before:
         validated += f"; {human_count(plan.epochs_before, 'epoch')} done before"
-    loader = [plan.recipe, *([] if plan.deterministic else ["in any order"])]
+    loader = plan.recipe
+    if not plan.deterministic:
+        loader += ", in any order"
     if plan.augment is not None:
-        loader.append(f"augment {plan.augment}")
+        loader += f", augment {plan.augment}"
+    precision = "" if plan.precision == "float32" else f", {plan.precision}"
     lines = [
+        f"{plan.model} at {plan.image_size} px, "
+        f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
+        f"learning rate {plan.learning_rate:g}{precision}",
+        f"  classes  {len(plan.class_names)} ({classes})",
+        f"  images   {plan.train_images:,} to train on, {validated}",
         f"  pixels   {_pixels(plan.rescale)}",
-        f"  loader   {', '.join(loader)}; cache: {plan.cache} ({plan.cache_reason})",
+        f"  loader   {loader}; cache: {plan.cache} ({plan.cache_reason})",
     ]
     if plan.n_left_out:
         lines.append(f"  damage   {human_count(plan.n_left_out, 'record')} left out")
     if plan.profile is not None:
         lines.append(f"  profile  {printable(str(plan.profile))}")
-    precision = "" if plan.precision == "float32" else f", {plan.precision}"
-    return "\n".join(
-        [
-            f"{plan.model} at {plan.image_size} px, "
-            f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
-            f"learning rate {plan.learning_rate:g}{precision}",
-            f"  classes  {len(plan.class_names)} ({classes})",
-            f"  images   {plan.train_images:,} to train on, {validated}",
-            *lines,
-            "",
-            "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait",
-        ]
-    )
+    lines += [
+        "",
+        "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait",
+    ]
+    return "\n".join(lines)
 
 
 def _pixels(rescale: Rescale) -> str:
@@ -66,46 +62,41 @@ def _pixels(rescale: Rescale) -> str:
 
 def render_epoch(epoch: EpochReport) -> str:
     """Return an epoch as a line of the table."""
+    val_loss, val_accuracy = (
+        "-" if value is None else f"{value:.4f}" for value in (epoch.val_loss, epoch.val_accuracy)
+    )
     return (
         f"{epoch.epoch:5d}  {epoch.seconds:8.1f}  {epoch.images_per_second:8.1f}  "
-        f"{epoch.loss:7.4f}  {epoch.accuracy:8.4f}  {_number(epoch.val_loss):>8}  "
-        f"{_number(epoch.val_accuracy):>12}  {epoch.input_wait_fraction:10.1%}"
+        f"{epoch.loss:7.4f}  {epoch.accuracy:8.4f}  {val_loss:>8}  {val_accuracy:>12}  "
+        f"{epoch.input_wait_fraction:10.1%}"
     )
 
 
 def render_end(report: TrainReport, out: Path | None) -> str:
-    """Return what is said after the last epoch."""
-    epochs, before = len(report.epochs), report.plan.epochs_before
+    """Return what is printed after the last epoch, with the naive run beside ours if any."""
+    epochs = len(report.epochs)
     lines = ["", f"{human_count(epochs, 'epoch')} in {report.seconds:.1f} s"]
-    if epochs == before:
+    if epochs == report.plan.epochs_before:
         lines.append("they were done before; a higher --epochs adds some")
     if report.best_epoch is not None:
         early = "stopped early; " if report.stopped_early else ""
         lines.append(f"{early}the weights are those of epoch {report.best_epoch}, the best")
     if out is not None:
         lines.append(f"saved in {printable(str(out))}: model.keras, history, labels")
-    return "\n".join(lines)
-
-
-def render_comparison(both: Comparison) -> str:
-    """Return what is said of our run beside the naive one."""
-    rows = {both.ours.plan.recipe: both.ours, "naive": both.naive}
-    lines = [
-        f"  {name:8}  {run.start_seconds:9.1f} s  {run.epochs_seconds:8.1f} s  "
+    if report.naive is None:
+        return "\n".join(lines)
+    lines += [
+        "",
+        "  recipe     start, end      epochs         all                  epochs  last loss",
+    ]
+    lines += [
+        f"  {run.plan.recipe:8}  {run.start_seconds:9.1f} s  {run.epochs_seconds:8.1f} s  "
         f"{run.seconds:8.1f} s  {run.cpu_seconds:8.1f} s of CPU  "
         f"{len(run.epochs):6}  {run.epochs[-1].loss:9.4f}"
-        for name, run in rows.items()
+        for run in (report, report.naive)
     ]
-    return "\n".join(
-        [
-            "",
-            "  recipe     start, end      epochs         all                  epochs  last loss",
-            *lines,
-            f"  {both.speedup:.2f} times as fast as the naive recipe; "
-            f"an epoch, {both.epochs_speedup:.2f} times",
-        ]
+    lines.append(
+        f"  {report.speedup:.2f} times as fast as the naive recipe; "
+        f"an epoch, {report.epochs_speedup:.2f} times"
     )
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    return "\n".join(lines)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
-from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Rescale
-from tfrtool.loading.pipeline.pipeline import count_images, load
-from tfrtool.training.features.features import Features, FrozenBase, extract_features, freeze
-from tfrtool.training.features.features_precision import Precision
-from tfrtool.training.features.head import head_batches
-from tfrtool.training.features.row_order import row_order
-from tfrtool.training.run.epochs import Head
-from tfrtool.training.run.feed import Feed
-from tfrtool.training.run.listener import Phase
-from tfrtool.training.run.training_data import Material
+import numpy as np
+import tensorflow as tf
 
-__all__ = ["Extraction", "begin_extraction"]
+from tfrtool.errors import DatasetError
+from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Rescale
+from tfrtool.loading.pipeline.order import RowOrder
+from tfrtool.loading.pipeline.reading import plain
+from tfrtool.loading.pipeline.tensors import Batch
+from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.training.features.frozen_base import FrozenBase, freeze
+from tfrtool.training.features.precision import Precision
+from tfrtool.training.run.epoch_iterator import EpochIterator
+from tfrtool.training.run.trainer import Spent
+from tfrtool.training.run.training_data import TrainingData
+
+__all__ = ["Extraction", "extract_features", "feature_batches", "row_order"]
 
 _BATCH = 32
 """Images decoded for the base at a time, a multiple of what it takes."""
@@ -29,111 +33,161 @@ _VALIDATED = 1024
 """Rows of features that are evaluated at a time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """Images on their way to a base.
+    """Images on their way to a base, decoded while the model is still being built.
 
     Attributes:
-        material: what is trained on.
-        training: batches of images to train on, uint8.
-        validation: likewise; None where nothing is validated.
+        iterators: batches of images to train on, uint8, and of those to validate on, if any.
     """
 
-    material: Material
-    training: Feed
-    validation: Feed | None
+    def __init__(self, data: TrainingData) -> None:
+        """Begin to decode images."""
+        self._data = data.changed(
+            rescale=None,
+            cache=Cache.NONE,
+            training=False,
+            augment=None,
+            epochs=1,
+            first_epoch=0,
+            batch_size=_BATCH,
+            prefetch=_AHEAD if data.training.prefetch is None else data.training.prefetch,
+        )
+        self._options = data.training
+        self.iterators = self._data.iterators(lambda _: None)
+        for iterator in self.iterators:  # or the base would wait when it comes to the second
+            if iterator is not None:
+                iterator.start()
 
     def run(
         self,
         base: Any,
         rescale: Rescale,
         precision: Precision,
-        on_phase: Callable[[Phase], None],
-    ) -> tuple[tuple[Feed, Feed | None], Head]:
+        callbacks: Any,
+        on_progress: OnProgress,
+    ) -> tuple[tuple[EpochIterator, EpochIterator | None], Spent]:
         """Run the base over all images.
 
         Args:
             base: a ``keras.Model`` from rescaled images to features, float32 [batch, width].
             rescale: what pixels become before.
             precision: what the base computes in.
-            on_phase: told how far this is.
+            callbacks: a ``keras.callbacks.CallbackList``; each batch is a prediction to it.
+            on_progress: told how far this is.
 
         Returns:
-            Feeds of features, in the order that the images would have, and how long it took.
+            Batches of features, in the order that the images would have, and the time spent.
 
         Raises:
             UsageError: the processor can't compute in that precision.
             DatasetError: a record can't be used; names it.
             CorruptShardError: a shard is damaged; names the record.
         """
-        frozen = freeze(base, self.material.training.image_size, rescale, precision)
-        total = self.training.images + (0 if self.validation is None else self.validation.images)
+        frozen = freeze(base, self._options.image_size, rescale, precision)
+        total = sum(one.images for one in self.iterators if one is not None)
+        start, done = time.perf_counter(), 0
+        found: list[Batch] = []
 
-        def tell(done: int) -> None:
-            on_phase(Phase(name="features", done=done, total=total))
+        def on_images(count: int) -> None:
+            nonlocal done
+            done += count
+            on_progress(Progress(what="features", done=done, total=total, unit="images"))
 
-        with self.material.naming_damage():
-            options = self.material.training
-            order = row_order(self.training.images, options)
-            features = _extract(frozen, self.training, tell)
-            steps = -(-len(features) // options.batch_size)
-            feed = Feed(_Ordered(features, order), len(features), steps, at_once=True)
-            spent = Head(seconds=features.seconds, waited=features.waited)
-            if self.validation is None:
-                return (feed, None), spent
-            validated = _extract(
-                frozen, self.validation, lambda done: tell(self.training.images + done)
-            )
-        spent = Head(
-            seconds=spent.seconds + validated.seconds, waited=spent.waited + validated.waited
+        for iterator in filter(None, self.iterators):
+            with self._data.naming_damage():
+                found.append(extract_features(frozen, iterator, callbacks, on_images))
+        waited = sum(one.waited for one in filter(None, self.iterators))
+        spent = Spent(seconds=time.perf_counter() - start, waited=waited)
+        images = len(found[0][1])
+        training = EpochIterator(
+            feature_batches(found[0], row_order(images, self._options)),
+            images,
+            -(-images // self._options.batch_size),
+            at_once=True,
         )
-        batches = _in_order(validated)
-        return (feed, Feed(batches, len(validated), len(batches), at_once=False)), spent
+        if len(found) == 1:
+            return (training, None), spent
+        values, labels = found[1]
+        starts = range(0, len(labels), _VALIDATED)
+        batches = [(values[at : at + _VALIDATED], labels[at : at + _VALIDATED]) for at in starts]
+        validation = EpochIterator(batches, len(labels), len(batches), at_once=False)
+        return (training, validation), spent
 
 
-def begin_extraction(material: Material) -> Extraction:
-    """Begin to decode images, while the model is still being built."""
-    training, validation = _images(material, material.training), None
-    training.start()
-    if material.validation is not None:
-        validation = _images(material, material.validation)
-        validation.start()  # or the base would wait when it comes to these
-    return Extraction(material=material, training=training, validation=validation)
+def extract_features(
+    base: FrozenBase,
+    images: EpochIterator,
+    callbacks: Any,
+    on_images: Callable[[int], None] = lambda _: None,
+) -> Batch:
+    """Run a base over all images.
+
+    Args:
+        base: the base.
+        images: batches of uint8 [n, image_size, image_size, 3] and labels, int64 [n], decoded
+            ahead as the base works; those of a multiple of the base's own size are taken best.
+        callbacks: a ``keras.callbacks.CallbackList``; each batch is a prediction to it.
+        on_images: called after each batch with its number of images.
+
+    Returns:
+        Values, float32 [images, width], and labels, int64 [images], in the order of the images.
+
+    Raises:
+        DatasetError: there are more images than were counted, or fewer.
+    """
+    values = np.empty((images.images, base.width), np.float32)
+    labels = np.empty(images.images, np.int64)
+    end = 0
+    for step, (pixels, numbers) in enumerate(images.epoch(callbacks.on_predict_batch_begin)):
+        begin, end = end, end + len(numbers)
+        if end > len(labels):
+            break
+        values[begin:end], labels[begin:end] = base(pixels), numbers
+        callbacks.on_predict_batch_end(step)
+        on_images(end - begin)
+    if end != len(labels):
+        what = "more" if end > len(labels) else "fewer"
+        raise DatasetError(f"the split has {what} records than were counted")
+    return values, labels
 
 
-def _images(material: Material, options: LoadOptions) -> Feed:
-    once = replace(
-        options,
-        rescale=None,
-        cache=Cache.NONE if options.cache is Cache.FEATURES else options.cache,
-        training=False,
-        augment=None,
-        epochs=1,
-        first_epoch=0,
-        batch_size=_BATCH,
-        prefetch=_AHEAD if options.prefetch is None else options.prefetch,
+def feature_batches(features: Batch, order: Iterator[Any]) -> Iterator[Batch]:
+    """Yield batches of features and labels.
+
+    Args:
+        features: values, float32 [images, width], and labels, int64 [images].
+        order: for each batch the numbers of its images, integers [n].
+    """
+    values, labels = features
+    for rows in order:
+        yield values[rows], labels[rows]
+
+
+def row_order(images: int, options: LoadOptions) -> Iterator[Any]:
+    """Yield the numbers of images, batch by batch, in the order of the loader's memory cache.
+
+    What is trained on a base's outputs in this order sees what it would see of the images. The
+    numbers of a whole epoch come at once: to ask for those of each batch would take a fifth of the
+    time that the head takes for it.
+
+    Args:
+        images: how many an epoch has.
+        options: those that the images would be loaded with.
+
+    Yields:
+        An array, int64 [batch], for each step of ``options.epochs`` epochs.
+    """
+    order = RowOrder(
+        images=images,
+        batch_size=images,
+        shuffled=options.training,
+        block=options.shuffle_buffer,
+        seed=options.seed,
     )
-    images = count_images(material.dataset, once)
-    return Feed(load(material.dataset, once), images, -(-images // _BATCH), at_once=True)
-
-
-def _extract(base: FrozenBase, feed: Feed, tell: Callable[[int], None]) -> Features:
-    return extract_features(base, feed.epoch(), feed.images, tell)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ordered:
-    """Batches of features in the order of their rows' numbers."""
-
-    features: Features
-    order: Any
-
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        return head_batches(self.features, self.order)
-
-
-def _in_order(features: Features) -> list[tuple[Any, Any]]:
-    return [
-        (features.values[start : start + _VALIDATED], features.labels[start : start + _VALIDATED])
-        for start in range(0, len(features), _VALIDATED)
-    ]
+    chosen = tf.data.Options()
+    chosen.autotune.enabled = False
+    epochs = tf.data.Dataset.range(options.first_epoch, options.first_epoch + options.epochs)
+    rows = epochs.map(plain(lambda epoch: order.rows(epoch, tf.constant(0, tf.int64))))
+    for epoch in rows.prefetch(1).with_options(chosen):
+        for start in range(0, images, options.batch_size):
+            yield epoch.numpy()[start : start + options.batch_size]

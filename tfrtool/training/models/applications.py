@@ -16,13 +16,13 @@ import numpy as np
 
 from tfrtool.errors import UsageError, WeightsError
 from tfrtool.loading.pipeline.load_options import Rescale
-from tfrtool.training.models.model_choice import IMAGENET, ModelName
+from tfrtool.training.models.model_choice import IMAGENET, model_name
 
 __all__ = ["Application", "application_names", "build_base", "find_application"]
 
 _WHITE = 255.0
 _NEAR = 6
-"""Names that are told where there is none as asked for."""
+"""Names in the error where there is none as asked for."""
 
 _FORWARD, _REVERSED = (0, 1, 2), (2, 1, 0)
 
@@ -44,43 +44,33 @@ class Application:
 
 def application_names() -> tuple[str, ...]:
     """Return the names of all constructors in keras.applications."""
-    return tuple(
-        sorted(
-            name for name, value in vars(keras.applications).items() if inspect.isfunction(value)
-        )
-    )
+    found = vars(keras.applications).items()
+    return tuple(sorted(name for name, value in found if inspect.isfunction(value)))
 
 
-def find_application(model: ModelName) -> Application:
+def find_application(model: str) -> Application:
     """Find a model in keras.applications.
 
     Raises:
         UsageError: there is none of that name, or its preprocessing is not linear.
     """
-    names = {ModelName(name).key: name for name in application_names()}
-    name = names.get(model.key)
+    names = {model_name(name): name for name in application_names()}
+    name = names.get(model)
     if name is None:
+        near = [key for key in names if model in key or key in model]
+        near.sort(key=lambda key: (not key.startswith(model), key))
+        near += difflib.get_close_matches(model, names, n=_NEAR)
+        chosen = list(dict.fromkeys(near))[:_NEAR] or list(names)
+        known = ", ".join(names[key] for key in chosen)
         raise UsageError(
             "no such model",
-            expected=f"mobilenet_v2, cnn or a name of keras.applications: {_near(model, names)}",
-            found=model.value,
+            expected=f"mobilenet_v2, cnn or a name of keras.applications: {known}",
+            found=model,
         )
     construct = getattr(keras.applications, name)
     # Where the constructor is defined; the public modules don't have all of them.
-    module = sys.modules[construct.__module__]
-    return Application(
-        name=name, construct=construct, rescale=probe_rescale(module.preprocess_input)
-    )
-
-
-def _near(model: ModelName, names: dict[str, str]) -> str:
-    near = sorted(
-        (key for key in names if model.key in key or key in model.key),
-        key=lambda key: (not key.startswith(model.key), key),
-    )
-    near += difflib.get_close_matches(model.key, names, n=_NEAR)
-    chosen = list(dict.fromkeys(near))[:_NEAR]
-    return ", ".join(names[key] for key in chosen or names)
+    rescale = probe_rescale(sys.modules[construct.__module__].preprocess_input)
+    return Application(name=name, construct=construct, rescale=rescale)
 
 
 def probe_rescale(preprocess: Callable[..., Any]) -> Rescale:
@@ -140,9 +130,8 @@ def build_base(application: Application, image_size: int, *, imagenet: bool) -> 
     if not imagenet:
         return _construct(application, image_size, None)
     try:
-        # Keras tells of a download on stdout, which is for results.
-        told = sys.stderr if sys.stderr.isatty() else io.StringIO()
-        with contextlib.redirect_stdout(told):
+        # Keras shows a download on stdout, which is for results.
+        with contextlib.redirect_stdout(sys.stderr if sys.stderr.isatty() else io.StringIO()):
             return _construct(application, image_size, IMAGENET)
     except UsageError:
         # Keras raises the same for an impossible size and for a download whose hash is wrong.

@@ -13,24 +13,17 @@ import keras
 from tfrtool.errors import UsageError, WeightsError
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.models.applications import build_base, find_application
-from tfrtool.training.models.model_choice import (
-    IMAGENET,
-    NO_WEIGHTS,
-    ModelName,
-    Trainable,
-    learns_all,
-)
-from tfrtool.training.models.saved_model import CORE, SavedModel, load_saved, whole_model
-from tfrtool.training.run.train_options import RescaleTo
+from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS
+from tfrtool.training.models.saved_model import CORE, SavedModel, load_model
 
-__all__ = ["Classifier", "build_classifier", "build_model", "rescale_for", "whole_model"]
+__all__ = ["Classifier", "build_classifier", "rescale_for"]
 
 _UNIT = Rescale(scale=1 / 255, offset=0.0)
 
 _FILTERS = (16, 32, 64, 64, 64)
 _HIDDEN = 512
 _NEAR = 5
-"""Layers that are told where there is none as asked for."""
+"""Layers that are named where there is none as asked for."""
 
 _HEAD = "probabilities"
 """The name of the last layer of every model here."""
@@ -48,7 +41,7 @@ class Classifier:
         base: a ``keras.Model`` from rescaled images to pooled features, float32
             [batch, features]; None for the cnn, which has no such part.
         head: the layer from features to probabilities; None where there is no base.
-        frozen: whether nothing of the base learns. It then runs in inference mode, so that an
+        frozen: whether nothing of the base is trained. It then runs in inference mode, so that an
             image always has the same features.
     """
 
@@ -57,42 +50,30 @@ class Classifier:
     head: Any = None
     frozen: bool = False
 
-    def __post_init__(self) -> None:
-        if (self.base is None) != (self.head is None) or (self.frozen and self.base is None):
-            raise ValueError("a classifier has both parts or none, and only a base can be frozen")
 
-
-def rescale_for(model: ModelName, to: RescaleTo) -> Rescale:
+def rescale_for(model: str, *, unit: bool = False) -> Rescale:
     """Return how pixel values become what a model takes. The cnn's own range is 0 to 1.
+
+    Args:
+        model: its name.
+        unit: whether it takes 0 to 1, whatever it was trained on.
 
     Raises:
         UsageError: there is no such model.
-        ValueError: it is told by the images of a dataset, and not by a model.
     """
-    if to is RescaleTo.DATASET:
-        raise ValueError("a dataset's statistics are not a model's")
-    if model == ModelName.CNN:
-        return _UNIT
-    own = find_application(model).rescale
-    return {RescaleTo.UNIT: _UNIT, RescaleTo.MODEL: own}[to]
-
-
-def build_model(
-    model: ModelName, image_size: int, classes: int, weights: str, trainable: Trainable
-) -> Any:
-    """Build a classifier as `build_classifier` does, and return its core."""
-    return build_classifier(model, image_size, classes, weights, trainable).core
+    own = _UNIT if model == CNN else find_application(model).rescale
+    return _UNIT if unit else own
 
 
 def build_classifier(
-    model: ModelName, image_size: int, classes: int, weights: str, trainable: Trainable
+    model: str, image_size: int, classes: int, weights: str = NO_WEIGHTS, trainable: str = "auto"
 ) -> Classifier:
     """Build a classifier of rescaled images.
 
     Loaded weights come with statistics in their BatchNormalization layers, which a few small
-    batches would spoil. The base then runs in inference mode, whatever of it learns, as Keras'
-    guide on transfer learning has it, and these layers don't learn at all. Over random weights
-    they must learn, statistics and all.
+    batches would spoil. The base then runs in inference mode, whatever of it is trained, as Keras'
+    guide on transfer learning has it, and these layers aren't trained at all. Over random weights
+    they must be, statistics and all.
 
     Args:
         model: which.
@@ -100,7 +81,7 @@ def build_classifier(
         classes: how many classes.
         weights: "imagenet", "none" or the path of a file: a .keras model that tfrtool trained, or
             a .weights.h5 or .h5 file of the base (of the whole, for the cnn).
-        trainable: what learns.
+        trainable: "auto", "head", "all" or the name of a layer from which on layers are trained.
 
     Raises:
         UsageError: there is no such model or layer, or the images are too small for it.
@@ -112,16 +93,22 @@ def build_classifier(
             "no such file", path=file, expected="imagenet, none or a file of weights"
         )
     saved = _saved(file, model, classes) if file is not None and file.suffix == _SAVED else None
-    if model == ModelName.CNN:
+    if trainable == "auto":
+        trainable = "all" if weights == NO_WEIGHTS else "head"
+    if model == CNN:
         core = _cnn(image_size, classes)
         if file is not None:
             _load(core, file, saved and saved.core)
-        if not learns_all(trainable, weights):
-            _learn_from(core.layers, trainable.layer or _HEAD, "the cnn")
+        if trainable != "all":
+            _freeze_before(core.layers, _HEAD if trainable == "head" else trainable, "the cnn")
         return Classifier(core=core)
 
     base = _base(model, image_size, weights, saved)
-    _set_trainable(base, model, weights, trainable)
+    # One by one, too: Keras 3.15 does not hand it on to the layers of a cloned model.
+    for layer in (base, *base.layers):
+        layer.trainable = trainable != "head"
+    if trainable not in ("head", "all"):
+        _freeze_before(base.layers, trainable, model)
     inputs = keras.Input((image_size, image_size, 3))
     frozen = not base.trainable_weights
     if frozen or weights != NO_WEIGHTS:
@@ -136,7 +123,7 @@ def build_classifier(
     return Classifier(core=core, base=base, head=head, frozen=frozen)
 
 
-def _base(model: ModelName, image_size: int, weights: str, saved: SavedModel | None) -> Any:
+def _base(model: str, image_size: int, weights: str, saved: SavedModel | None) -> Any:
     """Build a base, and load its weights."""
     if saved is not None:
         # The saved layers, and not newly built ones: with its imagenet weights, Keras gives
@@ -150,16 +137,6 @@ def _base(model: ModelName, image_size: int, weights: str, saved: SavedModel | N
     if weights not in (IMAGENET, NO_WEIGHTS):
         _load(base, Path(weights), None)
     return base
-
-
-def _set_trainable(base: Any, model: ModelName, weights: str, trainable: Trainable) -> None:
-    learns = learns_all(trainable, weights) or trainable.layer is not None
-    base.trainable = learns
-    # One by one, too: Keras 3.15 does not hand it on to the layers of a cloned model.
-    for layer in base.layers:
-        layer.trainable = learns
-    if trainable.layer is not None:
-        _learn_from(base.layers, trainable.layer, model.value)
 
 
 def _hold_still(base: Any) -> None:
@@ -193,7 +170,7 @@ def _cnn(image_size: int, classes: int) -> Any:
     return keras.Sequential(layers, name=CORE)
 
 
-def _learn_from(layers: Sequence[Any], name: str, model: str) -> None:
+def _freeze_before(layers: Sequence[Any], name: str, model: str) -> None:
     """Freeze the layers before one of them."""
     names = [layer.name for layer in layers]
     if name not in names:
@@ -211,14 +188,14 @@ def _learn_from(layers: Sequence[Any], name: str, model: str) -> None:
         layer.trainable = False
 
 
-def _saved(file: Path, model: ModelName, classes: int) -> SavedModel:
-    saved = load_saved(file)
+def _saved(file: Path, model: str, classes: int) -> SavedModel:
+    saved = load_model(file)
     facts = saved.facts
-    if facts.model != model.value or len(facts.class_names) != classes:
+    if facts.model != model or len(facts.class_names) != classes:
         raise WeightsError(
             "the saved model is another",
             path=file,
-            expected=f"{model.value} for {classes} classes",
+            expected=f"{model} for {classes} classes",
             found=f"{facts.model} for {len(facts.class_names)}",
         )
     return saved

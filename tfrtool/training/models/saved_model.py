@@ -18,7 +18,7 @@ from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 
-__all__ = ["CORE", "MODEL_FILE", "ModelFacts", "SavedModel", "load_saved", "save_model"]
+__all__ = ["CORE", "MODEL_FILE", "ModelFacts", "SavedModel", "load_model", "save_model"]
 
 CORE = "core"
 """The name of the layer of a whole model that takes rescaled images."""
@@ -49,7 +49,7 @@ class ModelFacts:
 
     def __post_init__(self) -> None:
         if self.image_size < 1 or len(self.class_names) < 2:
-            raise ValueError("a classifier takes pixels, and tells at least two classes apart")
+            raise ValueError("a classifier takes pixels, and knows at least two classes")
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that is kept in the file."""
@@ -101,28 +101,14 @@ class SavedModel:
         return self.whole.get_layer(CORE)
 
 
-def whole_model(core: Any, image_size: int, rescale: Rescale) -> Any:
-    """Return a model from pixel values, 0 to 255, to probabilities, that shares the core's weights.
-
-    It is what is saved: whoever loads it needs to know nothing about rescaling. It is made of
-    Keras' own layers and operations only, so that Keras loads it by itself and in safe mode.
-    """
-    pixels = keras.Input((image_size, image_size, 3), name="pixels")
-    ordered = keras.ops.flip(pixels, axis=-1) if rescale.bgr else pixels
-    scale, offset = _plain(rescale.scale), _plain(rescale.offset)
-    rescaled = keras.layers.Rescaling(scale, offset, name="rescaling")(ordered)
-    return keras.Model(pixels, core(rescaled), name="classifier")
-
-
-def _plain(value: float | tuple[float, float, float]) -> float | list[float]:
-    return list(value) if isinstance(value, tuple) else value
-
-
 def save_model(path: Path, core: Any, rescale: Rescale, facts: ModelFacts) -> None:
-    """Save a model and its facts in one file; whoever calls it takes care of a temporary name.
+    """Save a model from pixels to probabilities and its facts in one file.
+
+    Whoever loads it needs to know nothing about rescaling. It is made of Keras' own layers and
+    operations only, so that Keras loads it by itself and in safe mode.
 
     Args:
-        path: must end in ``.keras``.
+        path: must end in ``.keras``; the caller takes care of a temporary name.
         core: a ``keras.Model`` from rescaled images to probabilities.
         rescale: what pixels become before.
         facts: what else must be known to use it.
@@ -130,13 +116,20 @@ def save_model(path: Path, core: Any, rescale: Rescale, facts: ModelFacts) -> No
     Raises:
         OSError: the file can't be written.
     """
-    whole_model(core, facts.image_size, rescale).save(path)
+    pixels = keras.Input((facts.image_size, facts.image_size, 3), name="pixels")
+    ordered = keras.ops.flip(pixels, axis=-1) if rescale.bgr else pixels
+    scale, offset = (
+        list(value) if isinstance(value, tuple) else value
+        for value in (rescale.scale, rescale.offset)
+    )
+    rescaled = keras.layers.Rescaling(scale, offset, name="rescaling")(ordered)
+    keras.Model(pixels, core(rescaled), name="classifier").save(path)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(_MEMBER, json.dumps(facts.to_json()))
 
 
-def load_saved(path: str | os.PathLike[str]) -> SavedModel:
-    """Load a model that `save_model` wrote.
+def load_model(path: str | os.PathLike[str]) -> SavedModel:
+    """Load a model that `train` saved.
 
     Args:
         path: the file, or a directory with a ``model.keras`` in it.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import SourceError, os_reason
+from tfrtool.errors import SourceError, UsageError, os_reason
 from tfrtool.images.audit import audit_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.encode import render_image
@@ -20,27 +21,61 @@ from tfrtool.sources.folders.folder_reader import read_file
 from tfrtool.sources.folders.walk import file_entry
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
-from tfrtool.training.models.saved_model import SavedModel, load_saved
-from tfrtool.training.predict.prediction import (
-    ImageFile,
-    Images,
-    Prediction,
-    PredictOptions,
-    Unreadable,
-    find_images,
-)
+from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.training.models.saved_model import SavedModel, load_model
+from tfrtool.training.predict.image_files import ImageFile, Locations, find_images
 
-__all__ = ["predict"]
-
-_DEFAULT = PredictOptions()
+__all__ = ["Prediction", "predict", "predict_files"]
 
 _PIXELS = ImageRecipe(encode=Encode.RAW)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What a model predicts of an image.
+
+    Attributes:
+        path: of the image.
+        classes: probabilities by class name, the highest first; as many as were asked for. None are
+            there where the image can't be read.
+        problem: why it can't be read, in a clause; None where it can.
+    """
+
+    path: str
+    classes: Mapping[str, float] = field(default_factory=dict)
+    problem: str | None = None
+
+    @property
+    def label(self) -> str | None:
+        """The most probable class; None where the image can't be read."""
+        return next(iter(self.classes), None)
+
+    @property
+    def probability(self) -> float | None:
+        """Its probability, 0 to 1."""
+        return next(iter(self.classes.values()), None)
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the object that ``predict --json`` prints."""
+        classes = {name: round(value, 6) for name, value in self.classes.items()}
+        probability = next(iter(classes.values()), None)
+        return {
+            "path": self.path,
+            "label": self.label,
+            "probability": probability,
+            "classes": classes,
+        }
+
+
 def predict(
-    saved: SavedModel | str | os.PathLike[str], images: Images, options: PredictOptions = _DEFAULT
-) -> Iterator[Prediction | Unreadable]:
-    """Tell what images show, in their order.
+    model: SavedModel | str | os.PathLike[str],
+    images: Locations,
+    *,
+    top: int = 1,
+    batch_size: int = 32,
+    on_progress: OnProgress = silent,
+) -> Iterator[Prediction]:
+    """Predict what images show: ``for found in tfrtool.predict("run", "photos"): ...``.
 
     Images are decoded as for training: JPEGs that TensorFlow reads right by TensorFlow; others as
     ``tfrtool write`` converts them, turned upright, what is transparent on white, and of an
@@ -50,39 +85,55 @@ def predict(
     decoded, however many images there are.
 
     Args:
-        saved: the model, or its file.
-        images: what `find_images` takes, or returned.
-        options: how many at a time, and how much is told.
+        model: what `load_model` returned, or the model's file, or the directory of its run.
+        images: files, directories and patterns, one or several.
+        top: how many classes are given for each image, the most probable first.
+        batch_size: images that go through the model at a time.
+        on_progress: called after each image.
 
     Yields:
-        What the model says of an image, or why it can't be read.
+        A prediction for each image, in their order; with a ``problem`` for those that can't be
+        read.
+
+    Raises:
+        UsageError: a number is below 1, or a path is a URL.
+        WeightsError: the model can't be loaded.
     """
-    given = (images,) if isinstance(images, str | os.PathLike) else images
-    files = [
-        file
-        for image in given
-        for file in ((image,) if isinstance(image, ImageFile) else find_images(image))
-    ]
-    saved = saved if isinstance(saved, SavedModel) else load_saved(saved)
+    for name, value in {"top": top, "batch size": batch_size}.items():
+        if value < 1:
+            raise UsageError(f"impossible {name}", expected="at least 1", found=value)
+    saved = model if isinstance(model, SavedModel) else load_model(model)
+    return predict_files(saved, find_images(images), top, batch_size, on_progress)
+
+
+def predict_files(
+    saved: SavedModel,
+    files: Sequence[ImageFile],
+    top: int = 1,
+    batch_size: int = 32,
+    on_progress: OnProgress = silent,
+) -> Iterator[Prediction]:
+    """Predict as `predict` does, of files that were found before."""
     names, size = saved.facts.class_names, saved.facts.image_size
     run = tf.function(
         lambda pixels: saved.whole(tf.cast(pixels, tf.float32), training=False),
         # One trace for batches of all lengths.
         input_signature=[tf.TensorSpec((None, size, size, 3), tf.uint8)],
     )
-    for batch in _decoded(files, size, options.batch_size):
-        pixels = [found for _, found in batch if not isinstance(found, Unreadable)]
+    done = 0
+    for batch in _decoded(files, size, batch_size):
+        pixels = [found for _, found in batch if not isinstance(found, str)]
         rows = iter(run(np.stack(pixels)).numpy() if pixels else ())
         for path, found in batch:
-            if isinstance(found, Unreadable):
-                yield found
-            else:
-                yield Prediction(path=path, classes=_top(next(rows), names, options.top))
-
-
-def _top(probabilities: Any, names: Sequence[str], count: int) -> dict[str, float]:
-    order = np.argsort(-probabilities, kind="stable")[:count]
-    return {names[number]: float(probabilities[number]) for number in order}
+            done += 1
+            on_progress(Progress(what="predict", done=done, total=len(files), unit="images"))
+            if isinstance(found, str):
+                yield Prediction(path=path, problem=found)
+                continue
+            row = next(rows)
+            order = np.argsort(-row, kind="stable")[:top]
+            classes = {names[number]: float(row[number]) for number in order}
+            yield Prediction(path=path, classes=classes)
 
 
 _Found = tuple[str, Any]
@@ -93,45 +144,41 @@ def _decoded(images: Sequence[ImageFile], size: int, batch_size: int) -> Iterato
     """Yield batches; while one is in use, the next is being decoded."""
     pool = ThreadPoolExecutor(os.cpu_count())
     ahead: deque[tuple[str, Future[Any]]] = deque()
+
+    def taken() -> list[_Found]:
+        batch = [ahead.popleft() for _ in range(min(batch_size, len(ahead)))]
+        return [(path, future.result()) for path, future in batch]
+
     with quiet_pillow():
         try:
             for image in images:
                 ahead.append((image.path, pool.submit(_read, image, size)))
                 if len(ahead) == 2 * batch_size:
-                    yield _taken(ahead, batch_size)
+                    yield taken()
             while ahead:
-                yield _taken(ahead, batch_size)
+                yield taken()
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _taken(ahead: deque[tuple[str, Future[Any]]], count: int) -> list[_Found]:
-    taken = [ahead.popleft() for _ in range(min(count, len(ahead)))]
-    return [(path, future.result()) for path, future in taken]
 
 
 def _read(image: ImageFile, size: int) -> Any:
     """Return uint8 pixels [size, size, 3], or what is wrong."""
     if image.problem is not None:
-        return Unreadable(path=image.path, reason=image.problem)
+        return image.problem
     try:
         entry = file_entry(image.path, image.path)
-    except OSError as error:
-        return Unreadable(path=image.path, reason=os_reason(error))
-    if isinstance(entry, LeftOut):
-        return Unreadable(path=image.path, reason=entry.reason)
-    if entry.problem is not None:
-        return Unreadable(path=image.path, reason=entry.problem)
-    if entry.bytes > MAX_IMAGE_BYTES:
-        reason = f"it has {entry.bytes:,} bytes, more than {MAX_IMAGE_BYTES:,}"
-        return Unreadable(path=image.path, reason=reason)
-    try:
+        if isinstance(entry, LeftOut):
+            return entry.reason
+        if entry.problem is not None:
+            return entry.problem
+        if entry.bytes > MAX_IMAGE_BYTES:
+            return f"it has {entry.bytes:,} bytes, more than {MAX_IMAGE_BYTES:,}"
         data = read_file(image.path, entry.bytes)
     except OSError as error:
-        return Unreadable(path=image.path, reason=os_reason(error))
+        return os_reason(error)
     verdict = audit_image(data)
     if verdict.problem is not None:
-        return Unreadable(path=image.path, reason=verdict.problem)
+        return verdict.problem
     try:
         if verdict.conversion is None:
             pixels = tf.io.decode_image(data, channels=3, expand_animations=False)
@@ -139,13 +186,10 @@ def _read(image: ImageFile, size: int) -> Any:
             drawn = render_image(data, _PIXELS)
             pixels = np.frombuffer(drawn.data, np.uint8).reshape(drawn.height, drawn.width, 3)
     except tf.errors.OpError as error:
-        return Unreadable(path=image.path, reason=f"it does not decode: {_said(error.message)}")
+        # Without the name of TensorFlow's operation.
+        reason = " ".join(str(error.message).rpartition("} ")[2].split())[:200]
+        return f"it does not decode: {reason}"
     except SourceError as error:
-        return Unreadable(path=image.path, reason=f"it does not decode: {error.found}")
+        return f"it does not decode: {error.found}"
     resized = tf.image.resize(pixels, (size, size))
     return tf.cast(tf.round(resized), tf.uint8).numpy()
-
-
-def _said(message: str) -> str:
-    """Return what TensorFlow said, without the name of its operation."""
-    return " ".join(message.rpartition("} ")[2].split())[:200]

@@ -2,246 +2,151 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
+import contextlib
+import gc
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-import keras
+from tfrtool.errors import UsageError
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.pipeline.load_options import Cache, Recipe
+from tfrtool.storage.locations import as_path
+from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.training.features.precision import Precision
+from tfrtool.training.run.train_options import KNOBS, TrainOptions
+from tfrtool.training.run.train_report import TrainReport
+from tfrtool.training.run.train_run import OnEpoch, OnPlan, run_training
 
-from tfrtool.errors import WeightsError
-from tfrtool.loading.pipeline.load_options import Cache, Recipe, Rescale
-from tfrtool.training.features.extraction import Extraction, begin_extraction
-from tfrtool.training.features.features_precision import check_precision
-from tfrtool.training.models.models import build_classifier, rescale_for
-from tfrtool.training.models.trainable import Learner
-from tfrtool.training.run.checkpoint import (
-    CHECKPOINT,
-    Checkpoint,
-    check_same,
-    read_checkpoint,
-    unusable,
-    write_checkpoint,
-)
-from tfrtool.training.run.clock import Clock
-from tfrtool.training.run.epochs import Head, run_epoch
-from tfrtool.training.run.feed import Feed
-from tfrtool.training.run.listener import Listener, Phase, Step
-from tfrtool.training.run.logs import Logs
-from tfrtool.training.run.profile import Profiler
-from tfrtool.training.run.request import request_of
-from tfrtool.training.run.run_plan import Decided, describe_plan, plan_run_cache
-from tfrtool.training.run.save import run_directory, save_run
-from tfrtool.training.run.snapshots import Snapshots
-from tfrtool.training.run.stopping import best_epoch, is_over
-from tfrtool.training.run.train_options import RescaleTo, TrainOptions
-from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
-from tfrtool.training.run.training_data import Material, find_material, measured_rescale
-
-__all__ = ["Step", "train"]
-
-_Feeds = tuple[Feed, Feed | None]
+__all__ = ["train", "train_by_options"]
 
 
 def train(
-    options: TrainOptions,
-    on_plan: Callable[[TrainPlan], None] = lambda _: None,
-    on_epoch: Callable[[EpochReport], None] = lambda _: None,
-    on_step: Callable[[Step], None] = lambda _: None,
-    on_phase: Callable[[Phase], None] = lambda _: None,
+    dataset: str | os.PathLike[str] | Dataset,
+    *,
+    compare: bool = False,
+    callbacks: Sequence[Any] = (),
+    on_plan: OnPlan = lambda _: None,
+    on_epoch: OnEpoch = lambda _: None,
+    on_progress: OnProgress = silent,
+    **options: Any,
 ) -> TrainReport:
-    """Train a classifier on a dataset's images.
+    """Train a classifier on a dataset's images: ``tfrtool.train("shards", model="cnn")``.
 
     Args:
-        options: what, on what, and how long.
+        dataset: the directory of shards, or the opened dataset.
+        compare: whether the naive recipe is run, too, for ``naive`` and ``speedup`` of the report.
+        callbacks: of Keras', called as ``fit`` would call them; ``model.stop_training`` ends the
+            run. What they remember is in no checkpoint.
         on_plan: called once, before the first step.
         on_epoch: called after each epoch, when its checkpoint is whole.
-        on_step: called after each step.
-        on_phase: called while something is done before the first epoch.
+        on_progress: called after each step, and as something is done before the first epoch.
+        **options: any of these, with what they are without being given.
+
+            split ("train"): the split to train on.
+            validation: the name of a split, or the fraction of the training split to hold out;
+            without it the split named "validation" if there is one.
+            model ("mobilenet_v2"): that, "cnn", or another name of keras.applications.
+            weights: "imagenet", "none" or a file; "imagenet" for a model of keras.applications,
+            and "none" for the cnn.
+            trainable ("auto"): "head", "all" or the name of a layer from which on layers are
+            trained; auto is the head over loaded weights, and all where there are none.
+            image_size: in pixels, both ways; the model's own.
+            rescale ("model"): the range that the model was trained on; "unit" is 0 to 1, and
+            "dataset" makes the mean of each channel 0 and its standard deviation 1.
+            epochs (5), batch_size (32), seed (0): how many times through the split, images in a
+            step, and what decides initial weights, the order of images and what is drawn.
+            learning_rate: Adam's; 0.001 where only a head is trained, 0.0003 from random weights,
+            and 0.0001 from loaded ones.
+            early_stopping: end after this many epochs without a lower val_loss (loss, where
+            nothing is validated), with the weights of the best epoch.
+            recipe ("tfrtool"): the loader; "notebook" and "naive" are the published ones.
+            cache ("auto"): "features", "memory", "disk" or "none"; auto goes by what is free.
+            cache_directory: where a cache on disk is; the user's own cache directory.
+            cycle_length, block_length, parallel_calls, shuffle_buffer, prefetch, deterministic
+            (True): as in `Dataset.load`.
+            augment: how images are changed at random: "flip,rotate=40".
+            precision ("float32"): "bfloat16" for a frozen base whose outputs are kept.
+            on_corrupt ("stop"): "skip" leaves out what is damaged.
+            out: a directory for the model, its history, its labels, and a checkpoint of each epoch.
+            resume (False): begin after the checkpoint in ``out``, if there is one.
+            tensorboard: a directory for TensorBoard's logs.
+            profile (False): trace some steps, into ``tensorboard`` or ``out / "profile"``.
+
+    Returns:
+        What was planned, and what each epoch brought.
 
     Raises:
-        UsageError: the options don't go together with the dataset, or with the run to go on with.
+        UsageError: the options don't go together, or not with the dataset or the run to resume.
         DatasetError: the dataset can't be trained on, or the checkpoint can't be used.
         CorruptShardError: a shard is damaged; names the record.
         WeightsError: the weights can't be had.
         WriteError: the directory can't be written to.
     """
-    listener = Listener(on_plan=on_plan, on_epoch=on_epoch, on_step=on_step, on_phase=on_phase)
-    start = Clock()
-    check_precision(options.precision)
-    checkpoint = None
-    with ExitStack() as stack:
-        if options.out is not None:
-            stack.enter_context(run_directory(options.out, resume=options.resume))
-            checkpoint = read_checkpoint(options.out) if options.resume else None
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
-        material = find_material(options, scratch, on_phase)
-        if checkpoint is not None and options.out is not None:
-            check_same(options.out, checkpoint, request_of(options, material.original))
-        run = _Run(options, material, checkpoint, listener)
-        run.train(start)
-        return run.finish(start)
+    opened = dataset if isinstance(dataset, Dataset) else None
+    location = dataset.directory if isinstance(dataset, Dataset) else dataset
+    return train_by_options(
+        TrainOptions(dataset=as_path(location), **options),
+        compare=compare,
+        dataset=opened,
+        callbacks=callbacks,
+        on_plan=on_plan,
+        on_epoch=on_epoch,
+        on_progress=on_progress,
+    )
 
 
-class _Run:
-    """One run, from the images to the saved model."""
+def train_by_options(
+    options: TrainOptions,
+    *,
+    compare: bool = False,
+    on_progress: OnProgress = silent,
+    **others: Any,
+) -> TrainReport:
+    """Train as `train` does; with ``compare``, run the naive recipe after that.
 
-    def __init__(
-        self,
-        options: TrainOptions,
-        material: Material,
-        checkpoint: Checkpoint | None,
-        listener: Listener,
-    ) -> None:
-        """Build the model, while the first images are decoded."""
-        self._options, self._listener = options, listener
-        self._epochs = [] if checkpoint is None else list(checkpoint.epochs)
-        self._best = () if checkpoint is None else checkpoint.best
-        self._seconds_before = 0.0 if checkpoint is None else checkpoint.seconds
-        self._request = request_of(options, material.original)
-        cache = plan_run_cache(options, material, checkpoint)
-        rescale = self._rescale(material, checkpoint)
-        done = len(self._epochs)
-        self._material = material.changed(
-            rescale=rescale,
-            # A loader keeps no features.
-            cache=Cache.NONE if cache.cache is Cache.FEATURES else cache.cache,
-            first_epoch=done,
-            epochs=max(options.epochs - done, 1),
-        )
-        self._source = self._begin(cache.cache is Cache.FEATURES)
-        keras.utils.set_random_seed(options.seed)
-        self._classifier = build_classifier(
-            options.model,
-            material.training.image_size,
-            len(material.dataset.class_names),
-            options.initial_weights,
-            options.trainable,
-        )
-        self._learner = self._make_learner()
-        frozen = self._classifier.base.variables if self._classifier.frozen else []
-        self._snapshots = Snapshots(self._learner, frozen)
-        if checkpoint is not None:
-            self._restore(checkpoint)
-        decided = Decided(
-            cache=cache,
-            rescale=rescale,
-            parameters=sum(v.value.shape.num_elements() for v in self._learner.weights),
-            epochs_before=done,
-        )
-        self._plan = describe_plan(options, self._material, decided)
-        listener.on_plan(self._plan)
+    Both are begun beforehand, up to their first step, so that neither is charged with what happens
+    once in a process: loading libraries, starting threads, reading the shards from the disk.
+    """
+    if not compare:
+        return run_training(options, on_progress=on_progress, **others)
+    if options.recipe is Recipe.NAIVE or options.resume:
+        what = "a part of a run" if options.resume else "the naive recipe"
+        raise UsageError(f"nothing can be compared with {what}")
+    knobs: dict[str, Any] = dict.fromkeys(KNOBS)
+    silenced = replace(options, out=None, tensorboard=None, profile=False)
+    naive = replace(
+        silenced,
+        recipe=Recipe.NAIVE,
+        cache=None,
+        cache_directory=None,
+        deterministic=True,
+        precision=Precision.FLOAT32,
+        **knobs,
+    )
+    begun = silenced
+    if options.recipe is Recipe.TFRTOOL and not options.keeps_features:
+        # A cache on disk would be written as a whole before the first step.
+        begun = replace(silenced, cache=Cache.NONE, cache_directory=None)
+    dataset = others.get("dataset")
+    for one in (begun, naive):
+        with contextlib.suppress(_BegunError):
+            run_training(one, dataset=dataset, on_progress=_end)
+    gc.collect()  # what these held
+    ours = run_training(options, on_progress=on_progress, **others)
+    gc.collect()
+    theirs = run_training(
+        naive,
+        dataset=dataset,
+        on_progress=lambda one: on_progress(replace(one, what=f"naive {one.what}")),
+    )
+    return replace(ours, naive=theirs)
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        reason = None
-        if self._options.early_stopping is not None and not checkpoint.best:
-            reason = "the weights of its best epoch are missing"
-        try:
-            self._snapshots.restore(checkpoint.snapshot)
-        except WeightsError as error:
-            reason = error.what
-        if reason is not None and self._options.out is not None:
-            raise unusable(self._options.out / CHECKPOINT, reason)
 
-    def _rescale(self, material: Material, checkpoint: Checkpoint | None) -> Rescale:
-        if checkpoint is not None:
-            return checkpoint.rescale
-        if self._options.rescale is RescaleTo.DATASET:
-            return measured_rescale(material, self._listener.on_phase)
-        return rescale_for(self._options.model, self._options.rescale)
+class _BegunError(Exception):
+    """What ends a run that is only begun."""
 
-    def _is_over(self) -> bool:
-        enough = len(self._epochs) >= self._options.epochs
-        return enough or is_over(self._epochs, self._options.early_stopping)
 
-    def _begin(self, featured: bool) -> Extraction | _Feeds | None:
-        """Begin to read what the first epoch will need; nothing if there is none to come."""
-        if self._is_over():
-            return None
-        if featured:
-            return begin_extraction(self._material)
-        with self._material.naming_damage():
-            feeds = self._material.feeds(self._listener.on_phase)
-            feeds[0].start()
-        return feeds
-
-    def _make_learner(self) -> Learner:
-        options, classifier = self._options, self._classifier
-        if isinstance(self._source, Extraction):
-            return Learner(classifier.head, options.rate, classifier.base.output_shape[1:])
-        size = self._material.training.image_size
-        return Learner(classifier.core, options.rate, (size, size, 3))
-
-    def train(self, start: Clock) -> None:
-        """Train until all epochs are done, or no more are worth it."""
-        if self._source is None:
-            return
-        source = self._source
-        steps = (source.training if isinstance(source, Extraction) else source[0]).steps
-        with (
-            Logs(self._options.tensorboard) as logs,
-            Profiler(self._plan.profile, steps) as profiler,
-        ):
-            feeds, before = self._feeds(source, profiler)
-
-            def on_step(step: Step) -> None:
-                profiler.step(last=step.done == step.total)
-                self._listener.on_step(step)
-
-            while not self._is_over():
-                number = len(self._epochs) + 1
-                with self._material.naming_damage():
-                    epoch = run_epoch(self._learner, number, feeds, on_step, before)
-                before = Head()
-                self._epochs.append(epoch)
-                logs.write(epoch)
-                self._keep(self._seconds_before + start.wall)
-                self._listener.on_epoch(epoch)
-
-    def _feeds(self, source: Extraction | _Feeds, profiler: Profiler) -> tuple[_Feeds, Head]:
-        if not isinstance(source, Extraction):
-            return source, Head()
-
-        def on_phase(phase: Phase) -> None:
-            profiler.step(last=phase.done == phase.total)
-            self._listener.on_phase(phase)
-
-        base, precision = self._classifier.base, self._options.precision
-        return source.run(base, self._plan.rescale, precision, on_phase)
-
-    def _keep(self, seconds: float) -> None:
-        """Keep the weights of the best epoch, and a checkpoint of the last."""
-        if self._options.early_stopping is not None and self._is_best():
-            self._best = self._snapshots.take_weights()
-        if self._options.out is None or self._options.recipe is not Recipe.TFRTOOL:
-            return
-        checkpoint = Checkpoint(
-            request=self._request,
-            cache=self._plan.cache,
-            rescale=self._plan.rescale,
-            epochs=tuple(self._epochs),
-            seconds=seconds,
-            snapshot=self._snapshots.take(),
-            best=self._best,
-        )
-        write_checkpoint(self._options.out, checkpoint)
-
-    def _is_best(self) -> bool:
-        return best_epoch(self._epochs) is self._epochs[-1]
-
-    def finish(self, start: Clock) -> TrainReport:
-        """Take the best weights, and save what came of the run."""
-        stopping = self._options.early_stopping is not None
-        if stopping:
-            self._snapshots.restore_weights(self._best)
-        report = TrainReport(
-            plan=self._plan,
-            epochs=tuple(self._epochs),
-            seconds=self._seconds_before + start.wall,
-            cpu_seconds=start.cpu,
-            best_epoch=best_epoch(self._epochs).epoch if stopping else None,
-            stopped_early=len(self._epochs) < self._options.epochs,
-        )
-        if self._options.out is not None:
-            save_run(self._options.out, self._classifier.core, report)
-        return report
+def _end(_progress: Progress) -> None:
+    raise _BegunError

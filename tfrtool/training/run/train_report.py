@@ -1,15 +1,19 @@
-"""What came of a training run."""
+"""What was decided before a training run, and what came of it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from tfrtool.loading.pipeline.load_options import Rescale
 
 __all__ = ["EpochReport", "TrainPlan", "TrainReport"]
+
+_DIGITS = {"seconds": 3, "images_per_second": 1, "input_wait_fraction": 4}
+"""After the point, in JSON; of all others 6."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,7 @@ class TrainPlan:
         class_names: by number.
         train_images: images of an epoch.
         validation_images: images that are validated on; 0 for none.
-        trainable_parameters: how many of the model's numbers learn.
+        trainable_parameters: how many of the model's numbers are trained.
         learning_rate: Adam's.
         rescale: what pixels become.
         precision: what the model computes in, in words of the CLI.
@@ -33,7 +37,7 @@ class TrainPlan:
         deterministic: whether the seed decides the order of images.
         left_out: the records that are not used because they are damaged, a line each.
         n_left_out: how many these are; a line may stand for more than one.
-        epochs_before: how many epochs an earlier run had done, from which this one goes on.
+        epochs_before: how many epochs the run that is resumed had done.
         profile: where the trace of some steps goes; None for nowhere.
     """
 
@@ -66,7 +70,7 @@ class EpochReport:
         seconds: wall time, validation included.
         images_per_second: training images by the wall time of training alone.
         loss: mean cross-entropy over the epoch, while the weights changed.
-        accuracy: the share of images that were told rightly, likewise.
+        accuracy: the share of images whose class was predicted, likewise.
         val_loss: after the epoch, on the validation images; None without any.
         val_accuracy: likewise.
         input_wait_fraction: the share of the training time spent waiting for a batch, 0 to 1.
@@ -81,17 +85,22 @@ class EpochReport:
     val_accuracy: float | None
     input_wait_fraction: float
 
+    @property
+    def monitored(self) -> float:
+        """What early stopping goes by: val_loss, or loss where nothing is validated."""
+        return self.loss if self.val_loss is None else self.val_loss
+
+    @property
+    def logs(self) -> Mapping[str, float]:
+        """What callbacks are told: all of it by name, but for what there is none of."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        return {name: value for name, value in values.items() if value is not None}
+
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that ``train --json`` prints for an epoch."""
         return {
-            "epoch": self.epoch,
-            "seconds": round(self.seconds, 3),
-            "images_per_second": round(self.images_per_second, 1),
-            "loss": _number(self.loss),
-            "accuracy": _number(self.accuracy),
-            "val_loss": _number(self.val_loss),
-            "val_accuracy": _number(self.val_accuracy),
-            "input_wait_fraction": round(self.input_wait_fraction, 4),
+            field.name: _rounded(getattr(self, field.name), _DIGITS.get(field.name, 6))
+            for field in fields(self)
         }
 
 
@@ -101,11 +110,12 @@ class TrainReport:
 
     Attributes:
         plan: what was trained.
-        epochs: what each epoch brought, those of an earlier run included.
+        epochs: what each epoch brought, those before it was resumed included.
         seconds: wall time of all, from the opening of the dataset on, likewise.
-        cpu_seconds: what the cores worked meanwhile, added up; without an earlier run's.
+        cpu_seconds: what the cores worked meanwhile, added up; since it was resumed.
         best_epoch: whose weights the model has, if there was early stopping; else None.
-        stopped_early: whether there were fewer epochs than there should be, for that reason.
+        stopped_early: whether there were fewer epochs than there should be.
+        naive: the same with the naive recipe, in float32; None where nothing was compared.
     """
 
     plan: TrainPlan
@@ -114,6 +124,7 @@ class TrainReport:
     cpu_seconds: float = 0.0
     best_epoch: int | None = None
     stopped_early: bool = False
+    naive: TrainReport | None = None
 
     @property
     def epochs_seconds(self) -> float:
@@ -125,29 +136,52 @@ class TrainReport:
         """Wall time of all else: opening the dataset, building the model, saving it."""
         return self.seconds - self.epochs_seconds
 
+    @property
+    def speedup(self) -> float:
+        """How many times faster than the naive run, from the dataset's opening to the model."""
+        return self.naive.seconds / self.seconds if self.naive else math.nan
+
+    @property
+    def epochs_speedup(self) -> float:
+        """How many times faster than in the naive run an epoch was in the mean."""
+        if self.naive is None:
+            return math.nan
+        theirs = self.naive.epochs_seconds / len(self.naive.epochs)
+        return theirs / (self.epochs_seconds / len(self.epochs))
+
     def to_json(self) -> Mapping[str, Any]:
         """Return the last object that ``train --json`` prints."""
-        return {
-            "model": self.plan.model,
-            "cache": self.plan.cache,
-            "recipe": self.plan.recipe,
+        plan, naive = self.plan, self.naive
+        data = {
+            "model": plan.model,
+            "cache": plan.cache,
+            "recipe": plan.recipe,
             "seconds": round(self.seconds, 3),
             "cpu_seconds": round(self.cpu_seconds, 3),
             "epochs": len(self.epochs),
-            "epochs_before": self.plan.epochs_before,
+            "epochs_before": plan.epochs_before,
             "best_epoch": self.best_epoch,
             "stopped_early": self.stopped_early,
-            "cache_reason": self.plan.cache_reason,
-            "image_size": self.plan.image_size,
-            "train_images": self.plan.train_images,
-            "validation_images": self.plan.validation_images,
-            "precision": self.plan.precision,
-            "left_out": self.plan.n_left_out,
+            "cache_reason": plan.cache_reason,
+            "image_size": plan.image_size,
+            "train_images": plan.train_images,
+            "validation_images": plan.validation_images,
+            "precision": plan.precision,
+            "left_out": plan.n_left_out,
+        }
+        if naive is None:
+            return data
+        return data | {
+            "start_seconds": round(self.start_seconds, 3),
+            "naive_seconds": round(naive.seconds, 3),
+            "naive_start_seconds": round(naive.start_seconds, 3),
+            "naive_cpu_seconds": round(naive.cpu_seconds, 3),
+            "naive_epochs": [epoch.to_json() for epoch in naive.epochs],
+            "speedup": round(self.speedup, 3),
+            "epochs_speedup": round(self.epochs_speedup, 3),
         }
 
 
-def _number(value: float | None) -> float | None:
+def _rounded(value: float | None, digits: int) -> float | None:
     """Return a number as JSON has it: a loss that went to infinity has none."""
-    if value is None or value != value or value in (float("inf"), float("-inf")):
-        return None
-    return round(value, 6)
+    return None if value is None or not math.isfinite(value) else round(value, digits)

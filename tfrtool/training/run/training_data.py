@@ -1,8 +1,9 @@
-"""What is trained on: the dataset without its damage, its parts, and how they are loaded."""
+"""The training data: the dataset without its damage, its parts, and how they are loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import statistics
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,121 +12,155 @@ from typing import Any
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError, UsageError
+from tfrtool.loading.cache.cache_key import default_cache_directory
+from tfrtool.loading.cache.cache_plan import CachePlan, CacheRequest, plan_cache
+from tfrtool.loading.cache.memory import available_memory, free_disk
 from tfrtool.loading.dataset.corrupt_report import DropReport, OnCorrupt
-from tfrtool.loading.dataset.dataset import Dataset, Split, open_dataset
+from tfrtool.loading.dataset.dataset import Dataset, open_dataset
 from tfrtool.loading.dataset.drop_corrupt import drop_corrupt, name_damage
+from tfrtool.loading.pipeline.decode import full_image, parser
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline.normalize import channel_statistics, standard_rescale
-from tfrtool.loading.pipeline.pipeline import count_images, load
-from tfrtool.storage.progress import Progress
-from tfrtool.training.models.image_size import choose_image_size
-from tfrtool.training.run.feed import Feed
-from tfrtool.training.run.listener import Phase
-from tfrtool.training.run.train_options import TrainOptions
+from tfrtool.loading.pipeline.pipeline import count_images, has_disk_cache, load
+from tfrtool.loading.pipeline.reading import split_records
+from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.training.features.precision import Precision
+from tfrtool.training.models.model_choice import CNN, feature_size
+from tfrtool.training.run.epoch_iterator import EpochIterator
+from tfrtool.training.run.train_options import KNOBS, TrainOptions
 
-__all__ = ["Material", "find_material", "measured_rescale", "open_material"]
+__all__ = ["TrainingData", "find_training_data", "plan_run_cache"]
 
-_DEFAULT_VALIDATION = "validation"
+_USUAL_VALIDATION = "validation"
+
+_LOOKED_AT = 16
+"""Images, from the first shard on, by which the size of the cnn's is chosen."""
+
+_STEP = 32
+"""The cnn halves its images five times: the least that it takes, and what divides evenly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
+class TrainingData:
     """The images of a run.
 
     Attributes:
         original: the dataset as it is on disk.
         dataset: the same without what can't be used.
-        salvage: what that is; None where nobody looked.
+        dropped: what that is; None where nobody looked.
         training: how the images to train on are loaded.
         validation: how those to validate on are; None where nothing is validated.
     """
 
     original: Dataset
     dataset: Dataset
-    salvage: DropReport | None
+    dropped: DropReport | None
     training: LoadOptions
     validation: LoadOptions | None
 
     @property
-    def train_images(self) -> int:
-        """How many images an epoch has."""
-        return count_images(self.dataset, self.training)
+    def parts(self) -> tuple[LoadOptions, ...]:
+        """How all images are loaded: those to train on, and those to validate on if any."""
+        return (self.training,) if self.validation is None else (self.training, self.validation)
 
     @property
-    def validation_images(self) -> int:
-        """How many images are validated on."""
-        return 0 if self.validation is None else count_images(self.dataset, self.validation)
+    def images(self) -> tuple[int, int]:
+        """How many images an epoch has, and how many are validated on."""
+        counts = [count_images(self.dataset, part) for part in self.parts]
+        return counts[0], sum(counts[1:])
 
-    def changed(self, **changes: Any) -> Material:
+    def changed(self, **changes: Any) -> TrainingData:
         """Return the same images, both parts of them loaded in another way."""
         validation = None if self.validation is None else replace(self.validation, **changes)
         return replace(self, training=replace(self.training, **changes), validation=validation)
 
-    def feeds(self, on_phase: Callable[[Phase], None]) -> tuple[Feed, Feed | None]:
+    def iterators(self, on_progress: OnProgress) -> tuple[EpochIterator, EpochIterator | None]:
         """Return the batches to train on, and those to validate on.
 
         Args:
-            on_phase: told how far a cache on disk is, if one has to be written.
+            on_progress: told how far a cache on disk is, if one has to be written.
         """
-        return (
-            self._feed(self.training, on_phase),
-            None if self.validation is None else self._feed(self.validation, on_phase),
-        )
-
-    def _feed(self, options: LoadOptions, on_phase: Callable[[Phase], None]) -> Feed:
-        images = count_images(self.dataset, options)
-
-        def tell(at: Progress) -> None:
-            on_phase(Phase(name="cache", done=at.done, total=at.total or 0))
-
-        return Feed(
-            load(self.dataset, options, on_progress=tell),
-            images,
-            -(-images // options.batch_size),
+        found = []
+        for part in self.parts:
+            images = count_images(self.dataset, part)
+            batches = load(self.dataset, part, on_progress=on_progress)
             # The published pipelines are read as they are in the notebooks: anew each epoch.
-            at_once=options.recipe is Recipe.TFRTOOL,
-        )
+            at_once = part.recipe is Recipe.TFRTOOL
+            steps = -(-images // part.batch_size)
+            found.append(EpochIterator(batches, images, steps, at_once=at_once))
+        return found[0], found[1] if len(found) > 1 else None
 
     @contextmanager
     def naming_damage(self) -> Iterator[None]:
         """Turn TensorFlow's errors about records into ours, which name shard and record."""
-        parts = [self.training] if self.validation is None else [self.training, self.validation]
-        splits: list[Split] = [self.dataset.split(part.split) for part in parts]
-        try:
+        with _naming_damage(self.dataset, *(part.split for part in self.parts)):
             yield
-        except (
-            tf.errors.DataLossError,
-            tf.errors.InvalidArgumentError,
-            tf.errors.NotFoundError,
-        ) as error:
-            raise name_damage(self.dataset, splits, error) from error
+
+    def measured_rescale(self, on_progress: OnProgress) -> Rescale:
+        """Return what makes the mean of each channel 0 over the training images, and its spread 1.
+
+        All of them are decoded once for it.
+
+        Raises:
+            DatasetError: a record can't be used; names it.
+            CorruptShardError: a shard is damaged; names the record.
+        """
+        options = replace(
+            self.training,
+            recipe=Recipe.TFRTOOL,
+            cache=Cache.NONE,
+            training=False,
+            augment=None,
+            epochs=1,
+            first_epoch=0,
+        )
+        images = load(self.dataset, options)
+        total = int(images.cardinality())
+        on_progress(Progress(what="statistics", done=0, total=total, unit="batches"))
+        with self.naming_damage():
+            rescale = standard_rescale(*channel_statistics(images))
+        on_progress(Progress(what="statistics", done=total, total=total, unit="batches"))
+        return rescale
 
 
-def open_material(
-    options: TrainOptions, scratch: Path, on_phase: Callable[[Phase], None]
-) -> tuple[Dataset, Dataset, DropReport | None]:
-    """Open the dataset of a run.
+@contextmanager
+def _naming_damage(dataset: Dataset, *names: str) -> Iterator[None]:
+    splits = [dataset.split(name) for name in names]
+    try:
+        yield
+    except (
+        tf.errors.DataLossError,
+        tf.errors.InvalidArgumentError,
+        tf.errors.NotFoundError,
+    ) as error:
+        raise name_damage(dataset, splits, error) from error
+
+
+def find_training_data(
+    options: TrainOptions, scratch: Path, on_progress: OnProgress, given: Dataset | None = None
+) -> TrainingData:
+    """Open the dataset of a run, and find which parts of it are trained and validated on.
+
+    Nothing is cached or rescaled yet.
 
     Args:
         options: what was asked for.
-        scratch: an empty directory for copies of damaged shards without the damage.
-        on_phase: told how far the search for damage is.
+        scratch: an empty directory for copies of shards without their damage; to be deleted
+            after the run.
+        on_progress: told how far the search for damage is.
+        given: the dataset, if it is open already.
 
-    Returns:
-        The dataset as it is, as it can be used, and what is the difference if that was asked for.
+    Raises:
+        UsageError: the options don't go together with the dataset.
+        DatasetError: the dataset can't be trained on.
+        CorruptShardError: a shard is damaged; names the record.
     """
-    original = open_dataset(options.dataset, options.on_corrupt)
+    original = given or open_dataset(options.dataset, options.on_corrupt)
     dataset, report = original, None
     if options.on_corrupt is OnCorrupt.SKIP:
-        splits = [options.split]
-        validation = _validation_split(original, options)
-        if validation is not None and validation != options.split:
-            splits.append(validation)
+        splits = {options.split, _validation_split(original, options) or options.split}
         dataset, report = drop_corrupt(
-            original,
-            scratch,
-            splits=splits,
-            on_progress=lambda p: on_phase(Phase(name="check", done=p.done, total=p.total or 0)),
+            original, scratch, splits=sorted(splits), on_progress=on_progress
         )
     if len(dataset.class_names) < 2:
         raise DatasetError(
@@ -133,29 +168,8 @@ def open_material(
             path=dataset.directory,
             found=", ".join(dataset.class_names),
         )
-    return original, dataset, report
-
-
-def find_material(
-    options: TrainOptions, scratch: Path, on_phase: Callable[[Phase], None]
-) -> Material:
-    """Open the dataset of a run, and tell which parts of it are trained and validated on.
-
-    Nothing is cached or rescaled yet.
-
-    Args:
-        options: what was asked for.
-        scratch: an empty directory, to be deleted after the run.
-        on_phase: told how far the search for damage is.
-
-    Raises:
-        UsageError: the options don't go together with the dataset.
-        DatasetError: the dataset can't be trained on.
-        CorruptShardError: a shard is damaged; names the record.
-    """
-    original, dataset, report = open_material(options, scratch, on_phase)
     training = LoadOptions(
-        image_size=choose_image_size(options, dataset),
+        image_size=_choose_image_size(options, dataset),
         split=options.split,
         rescale=None,
         batch_size=options.batch_size,
@@ -165,11 +179,7 @@ def find_material(
         augment=options.augment,
         epochs=options.epochs,
         deterministic=options.deterministic,
-        cycle_length=options.cycle_length,
-        block_length=options.block_length,
-        parallel_calls=options.parallel_calls,
-        shuffle_buffer=options.shuffle_buffer,
-        prefetch=options.prefetch,
+        **{name: getattr(options, name) for name in KNOBS},
     )
     validation = None
     if isinstance(options.validation, float):
@@ -182,10 +192,10 @@ def find_material(
         validation = replace(training, split=name)
     if validation is not None:
         validation = replace(validation, training=False, augment=None)
-    return Material(
+    return TrainingData(
         original=original,
         dataset=dataset,
-        salvage=report,
+        dropped=report,
         training=training,
         validation=validation,
     )
@@ -195,33 +205,58 @@ def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:
     """Return the split to validate on; None where there is none of its own."""
     if isinstance(options.validation, str):
         return options.validation
-    usual = _DEFAULT_VALIDATION
-    default = usual in dataset.splits and options.split != usual
-    return usual if options.validation is None and default else None
+    default = _USUAL_VALIDATION in dataset.splits and options.split != _USUAL_VALIDATION
+    return _USUAL_VALIDATION if options.validation is None and default else None
 
 
-def measured_rescale(material: Material, on_phase: Callable[[Phase], None]) -> Rescale:
-    """Return what makes the mean of each channel 0 over the images to train on, and its spread 1.
+def _choose_image_size(options: TrainOptions, dataset: Dataset) -> int:
+    """Return what was asked for in pixels both ways, or else the model's own size.
 
-    All of them are decoded once for it.
+    The cnn has no weights from elsewhere, and so no size that it must have: small images are
+    enlarged to the next multiple of 32 alone, by the median of the first ones' longer sides.
+    Digits of 28 pixels are trained on at 32.
+    """
+    if options.image_size is not None or options.model != CNN:
+        return options.size
+    split, parse = dataset.split(options.split), parser(dataset)
+    with _naming_damage(dataset, options.split):
+        sides = [
+            max(full_image(dataset, parse(record)).shape[:2])
+            for record in split_records(dataset, split).take(_LOOKED_AT)
+        ]
+    longest = int(statistics.median(sides)) if sides else options.size
+    return min(options.size, -(-max(longest, 1) // _STEP) * _STEP)
+
+
+def plan_run_cache(options: TrainOptions, data: TrainingData, before: str | None) -> CachePlan:
+    """Decide where images are kept between epochs.
+
+    Args:
+        options: what was asked for.
+        data: what is trained on.
+        before: where a run that is resumed keeps them, in words of the CLI: the order of images
+            depends on it.
 
     Raises:
-        DatasetError: a record can't be used; names it.
-        CorruptShardError: a shard is damaged; names the record.
+        UsageError: what was asked for doesn't fit.
     """
-    options = replace(
-        material.training,
-        recipe=Recipe.TFRTOOL,
-        cache=Cache.NONE,
-        training=False,
-        augment=None,
-        epochs=1,
-        first_epoch=0,
+    ours = options.recipe is Recipe.TFRTOOL
+    directory = options.cache_directory or default_cache_directory()
+    plan = plan_cache(
+        CacheRequest(
+            images=sum(data.images),
+            image_size=data.training.image_size,
+            epochs=options.epochs,
+            asked=options.cache if before is None else Cache(before),
+            recipe=options.recipe,
+            base_frozen=options.freezes_base,
+            augmented=options.augment is not None,
+            feature_size=feature_size(options.model),
+            free_memory=available_memory(),
+            free_disk=free_disk(directory) if ours else None,
+            on_disk=ours and all(has_disk_cache(data.dataset, part) for part in data.parts),
+        )
     )
-    images = load(material.dataset, options)
-    total = int(images.cardinality())
-    on_phase(Phase(name="statistics", done=0, total=total))
-    with material.naming_damage():
-        rescale = standard_rescale(*channel_statistics(images))
-    on_phase(Phase(name="statistics", done=total, total=total))
-    return rescale
+    if plan.cache is not Cache.FEATURES and options.precision is not Precision.FLOAT32:
+        raise UsageError(f"{options.precision.value} is for features that are kept: {plan.reason}")
+    return plan if before is None else replace(plan, reason=f"{plan.reason}, by the resumed run")

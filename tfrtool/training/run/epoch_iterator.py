@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError
+from tfrtool.loading.pipeline.tensors import Batch
 
-__all__ = ["Feed"]
+__all__ = ["EpochIterator"]
 
 
-class Feed:
+class EpochIterator:
     """Gives an epoch's batches, again and again.
 
     Attributes:
@@ -22,11 +23,11 @@ class Feed:
         waited: seconds that the last epoch's batches were waited for.
     """
 
-    def __init__(self, batches: Any, images: int, steps: int, *, at_once: bool) -> None:
+    def __init__(self, batches: Iterable[Batch], images: int, steps: int, *, at_once: bool) -> None:
         """Get ready.
 
         Args:
-            batches: a ``tf.data.Dataset`` of pairs of inputs and labels.
+            batches: a ``tf.data.Dataset``, or another iterable.
             images: how many an epoch has.
             steps: how many batches an epoch has.
             at_once: whether ``batches`` holds all epochs, one after the other; one iterator then
@@ -36,9 +37,9 @@ class Feed:
         self.images = images
         self.steps = steps
         self.waited = 0.0
-        self._batches = batches
+        self._batches: Any = batches
         self._at_once = at_once
-        self._iterator: Iterator[Any] | None = None
+        self._iterator: Iterator[Batch] | None = None
 
     def start(self) -> None:
         """Begin to make the first batches, while something else is done."""
@@ -47,8 +48,11 @@ class Feed:
             options.experimental_warm_start = True
             self._iterator = iter(self._batches.with_options(options))
 
-    def epoch(self) -> Iterator[tuple[Any, Any]]:
+    def epoch(self, on_begin: Callable[[int], None] = lambda _: None) -> Iterator[Batch]:
         """Yield an epoch's batches.
+
+        Args:
+            on_begin: called before each batch is waited for, with its number from 0.
 
         Raises:
             DatasetError: there are more or fewer than were counted.
@@ -56,7 +60,8 @@ class Feed:
         self.waited = 0.0
         if self._iterator is None or not self._at_once:
             self._iterator = iter(self._batches)
-        for _ in range(self.steps):
+        for step in range(self.steps):
+            on_begin(step)
             before = time.perf_counter()
             batch = next(self._iterator, None)
             self.waited += time.perf_counter() - before

@@ -1,4 +1,4 @@
-"""Saving a run: the model, its history as numbers and as a picture, and its labels."""
+"""The directory of a run: its lock, and the model, history, chart and labels in the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfrtool.images.chart import Series, draw_charts
 from tfrtool.storage.appearing import new_file, new_file_by_name
 from tfrtool.storage.lock import locked
 from tfrtool.training.models.saved_model import MODEL_FILE, ModelFacts, save_model
-from tfrtool.training.run.checkpoint import CHECKPOINT
+from tfrtool.training.run.checkpoints import has_checkpoint
 from tfrtool.training.run.train_report import TrainReport
 
 __all__ = ["run_directory", "save_run"]
@@ -26,7 +26,7 @@ def run_directory(out: Path, *, resume: bool) -> Iterator[None]:
 
     Args:
         out: the directory.
-        resume: whether a run that is there is gone on with.
+        resume: whether a run that is there is resumed.
 
     Raises:
         UsageError: it holds a model already, or the checkpoint of another run; or another run is
@@ -41,7 +41,7 @@ def run_directory(out: Path, *, resume: bool) -> Iterator[None]:
             raise WriteError(
                 f"can't be written to: {os_reason(error)}", path=error.filename or out
             ) from error
-        begun = os.path.lexists(out / CHECKPOINT)
+        begun = has_checkpoint(out)
         if begun and not resume:
             raise UsageError(
                 "holds a run already", path=out, hint="--resume goes on with it; or choose another"
@@ -61,15 +61,28 @@ def save_run(out: Path, core: Any, report: TrainReport) -> None:
     Raises:
         WriteError: the disk is full, or fails otherwise.
     """
-    plan = report.plan
+    plan, epochs = report.plan, report.epochs
+    history = {"epochs": [epoch.to_json() for epoch in epochs], "run": report.to_json()}
+    charts = [
+        (
+            name,
+            [
+                Series(name="training", values=tuple(getattr(one, name) for one in epochs)),
+                Series(
+                    name="validation", values=tuple(getattr(one, f"val_{name}") for one in epochs)
+                ),
+            ],
+        )
+        for name in ("loss", "accuracy")
+    ]
+    files = {
+        "history.json": f"{json.dumps(history, indent=2, allow_nan=False)}\n".encode("ascii"),
+        "history.png": draw_charts(charts),
+        "labels.txt": "".join(f"{name}\n" for name in plan.class_names).encode(),
+    }
     facts = ModelFacts(model=plan.model, image_size=plan.image_size, class_names=plan.class_names)
-    names = "".join(f"{name}\n" for name in plan.class_names)
     try:
-        for name, data in {
-            "history.json": _history(report).encode("ascii"),
-            "history.png": _chart(report),
-            "labels.txt": names.encode(),
-        }.items():
+        for name, data in files.items():
             with new_file(out / name) as file:
                 file.write(data)
         with new_file_by_name(out / MODEL_FILE) as path:
@@ -78,32 +91,3 @@ def save_run(out: Path, core: Any, report: TrainReport) -> None:
         raise WriteError(
             f"can't be written: {os_reason(error)}", path=error.filename or out
         ) from error
-
-
-def _history(report: TrainReport) -> str:
-    data = {
-        "epochs": [epoch.to_json() for epoch in report.epochs],
-        "run": report.to_json(),
-    }
-    return json.dumps(data, indent=2, allow_nan=False) + "\n"
-
-
-def _chart(report: TrainReport) -> bytes:
-    epochs = report.epochs
-    charts = [
-        (
-            "loss",
-            [
-                Series(name="training", values=tuple(epoch.loss for epoch in epochs)),
-                Series(name="validation", values=tuple(epoch.val_loss for epoch in epochs)),
-            ],
-        ),
-        (
-            "accuracy",
-            [
-                Series(name="training", values=tuple(epoch.accuracy for epoch in epochs)),
-                Series(name="validation", values=tuple(epoch.val_accuracy for epoch in epochs)),
-            ],
-        ),
-    ]
-    return draw_charts(charts)

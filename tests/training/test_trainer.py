@@ -1,4 +1,4 @@
-"""A learner's steps, held against Keras' own."""
+"""A trainer's steps, held against Keras' own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrtool.training.models.trainable import Learner, Score
+from tfrtool.training.run.trainer import Score, Trainer
 
 pytestmark = pytest.mark.tf
 
@@ -40,19 +40,20 @@ def test_steps_are_those_of_keras() -> None:
     """Loss, accuracy, weights and statistics are what train_on_batch makes of the same batches."""
     import keras
 
-    ours, theirs = Learner(_model(1), 0.01, (8,)), _model(1)
+    ours, theirs = Trainer(_model(1), 0.01), _model(1)
     theirs.compile(
         optimizer=keras.optimizers.Adam(0.01),
         loss=keras.losses.SparseCategoricalCrossentropy(),
         metrics=["accuracy"],
     )
     for inputs, labels in _batches():
-        score = ours.train(inputs, labels)
+        score = Score()
+        score.add(ours.train(inputs, labels), labels)
         theirs.reset_metrics()
         logs = theirs.train_on_batch(inputs, labels, return_dict=True)
         assert score.images == len(labels)
-        assert score.mean_loss == pytest.approx(float(logs["loss"]), rel=1e-5)
-        assert score.accuracy == pytest.approx(float(logs["accuracy"]))
+        assert score.means["loss"] == pytest.approx(float(logs["loss"]), rel=1e-5)
+        assert score.means["accuracy"] == pytest.approx(float(logs["accuracy"]))
     for mine, other in zip(ours.model.get_weights(), theirs.get_weights(), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
 
@@ -65,22 +66,22 @@ def test_evaluation_is_that_of_keras_and_changes_nothing() -> None:
     model.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(), metrics=["accuracy"], optimizer="sgd"
     )
-    learner, before = Learner(model, 0.01, (8,)), model.get_weights()
+    trainer, before = Trainer(model, 0.01), model.get_weights()
     total = Score()
     for inputs, labels in _batches():
-        total += learner.evaluate(inputs, labels)
+        total.add(trainer.evaluate(inputs, labels), labels)
     inputs, labels = (np.concatenate(part) for part in zip(*_batches(), strict=True))
     logs = model.evaluate(inputs, labels, batch_size=len(labels), verbose=0, return_dict=True)
     assert total.images == len(labels)
-    assert total.mean_loss == pytest.approx(logs["loss"], rel=1e-5)
-    assert total.accuracy == pytest.approx(logs["accuracy"])
+    assert total.means["loss"] == pytest.approx(logs["loss"], rel=1e-5)
+    assert total.means["accuracy"] == pytest.approx(logs["accuracy"])
     for now, then in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(now, then)
 
 
 def test_one_graph_for_batches_of_any_size() -> None:
     """The last batch of an epoch, which is smaller, is no reason to build another graph."""
-    learner = Learner(_model(3), 0.01, (8,))
+    trainer = Trainer(_model(3), 0.01)
     for inputs, labels in _batches():
-        learner.train(inputs, labels)
-    assert learner._train.experimental_get_tracing_count() == 1
+        trainer.train(inputs, labels)
+    assert trainer.train.experimental_get_tracing_count() == 1

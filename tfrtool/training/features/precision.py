@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from pathlib import Path
 
 from tfrtool.errors import UsageError
@@ -26,7 +27,7 @@ class Precision(enum.Enum):
 
 
 def check_precision(precision: Precision, cpuinfo: Path = _CPUINFO) -> None:
-    """Check that the processor can compute with a precision.
+    """Check that the processor can compute with a precision, and TensorFlow with oneDNN on it.
 
     Args:
         precision: the one that was asked for.
@@ -46,5 +47,10 @@ def check_precision(precision: Precision, cpuinfo: Path = _CPUINFO) -> None:
         raise UsageError(
             "this processor has no instructions for bfloat16",
             expected=" or ".join(sorted(_BFLOAT16_FLAGS)),
+            hint="leave --precision out",
+        )
+    if os.environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower() in ("0", "false"):
+        raise UsageError(
+            "TensorFlow computes in bfloat16 by oneDNN, which TF_ENABLE_ONEDNN_OPTS turns off",
             hint="leave --precision out",
         )

@@ -1,0 +1,79 @@
+"""The image files that a user means, before any of them is opened."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tfrtool.errors import SourceError
+from tfrtool.records.shard_sets import natural_order
+from tfrtool.sources.folders.listing import Entry, is_clutter, is_image_name
+from tfrtool.sources.folders.walk import is_pattern, list_directory
+from tfrtool.storage.locations import check_no_url
+
+__all__ = ["ImageFile", "Locations", "find_images"]
+
+Locations = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""Files, directories and patterns, one or several."""
+
+
+class ImageFile(NamedTuple):
+    """A file that should be an image.
+
+    Attributes:
+        path: where it is, as it was asked for.
+        problem: why it can't be read, if that is known already.
+    """
+
+    path: str
+    problem: str | None = None
+
+
+def find_images(arguments: Locations) -> tuple[ImageFile, ...]:
+    """Find the images that a mix of files, directories and patterns means.
+
+    A file is taken as it is, whatever its name. A directory means all files below it whose names
+    promise an image, and a pattern those that it matches, and those below the directories that it
+    matches. Each path comes once, in the order of the arguments, those of a directory or a pattern
+    in natural order. An argument that means nothing stands for itself, with the reason.
+    """
+    found: dict[str, ImageFile] = {}
+    for argument in (arguments,) if isinstance(arguments, str | os.PathLike) else arguments:
+        location = os.fspath(argument)
+        check_no_url(location)
+        for image in _expand(location):
+            found.setdefault(image.path, image)
+    return tuple(found.values())
+
+
+def _expand(argument: str) -> Iterator[ImageFile]:
+    if not argument:  # Path would make the current directory of it
+        yield ImageFile(argument, "an empty name is no file")
+    elif Path(argument).is_dir():
+        yield from _below(argument) or [ImageFile(argument, "there are no images in it")]
+    elif os.path.lexists(argument) or not is_pattern(argument):
+        yield ImageFile(argument)
+    else:
+        # Path.glob takes neither an absolute pattern nor one that starts with "..".
+        matches = sorted(glob.glob(argument, recursive=True), key=natural_order)  # noqa: PTH207
+        images: list[ImageFile] = []
+        for match in matches:
+            if Path(match).is_dir():
+                images += _below(match)
+            elif is_image_name(match) and not is_clutter(Path(match).name):
+                images.append(ImageFile(match))
+        yield from images or [ImageFile(argument, "it matches no image")]
+
+
+def _below(directory: str) -> list[ImageFile]:
+    try:
+        entries = list_directory(directory).entries
+    except SourceError as error:
+        return [ImageFile(error.path or directory, error.what)]
+    files = [entry for entry in entries if isinstance(entry, Entry)]
+    images = [entry for entry in files if is_image_name(entry.key)]
+    images.sort(key=lambda entry: natural_order(entry.key))
+    return [ImageFile(str(Path(directory, entry.key)), entry.problem) for entry in images]

@@ -1,0 +1,147 @@
+"""Callbacks for Keras' list: progress, TensorBoard's numbers, a trace of some steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfrtool.errors import WriteError
+from tfrtool.storage.progress import OnProgress, Progress
+
+__all__ = ["EpochLogs", "StepProgress", "StepTrace"]
+
+_WARM_UP = 2
+"""Steps before the trace: the first ones build graphs, and are like no others."""
+
+_TRACED = 10
+"""Steps in the trace. Each takes some hundred kB in it."""
+
+_SHARED_NAMES = {"loss": "epoch_loss", "accuracy": "epoch_accuracy", "seconds": "epoch_seconds"}
+"""As Keras' TensorBoard callback calls them, so that one picture has both runs."""
+
+
+class StepProgress(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+    """Tells how far an epoch has come."""
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        super().__init__()
+        self._on_progress, self._epoch = on_progress, 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Remember which epoch it is."""
+        del logs
+        self._epoch = epoch + 1
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Tell of a step."""
+        note = f"loss {logs['loss']:.4f}, accuracy {logs['accuracy']:.4f}"
+        progress = Progress(
+            what=f"epoch {self._epoch}",
+            done=batch + 1,
+            total=self.params["steps"],
+            unit="steps",
+            note=note,
+        )
+        self._on_progress(progress)
+
+
+class EpochLogs(keras.callbacks.Callback):  # type: ignore[misc]
+    """Writes numbers of each epoch to event files, in a folder for each run of TensorBoard's.
+
+    Keras' own callback needs the package tensorboard, of which ``tf.summary.scalar`` is a part.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._writers: dict[str, Any] = {}
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Write what an epoch brought, so that it can be looked at while the next one runs.
+
+        Raises:
+            WriteError: the files can't be written.
+        """
+        of_validation = {name: value for name, value in logs.items() if name.startswith("val_")}
+        validation = {name.removeprefix("val_"): value for name, value in of_validation.items()}
+        training = {name: value for name, value in logs.items() if name not in of_validation}
+        self._write("train", training, epoch + 1)
+        if validation:
+            self._write("validation", validation, epoch + 1)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Close the files."""
+        del logs
+        for writer in self._writers.values():
+            writer.close()
+
+    def _write(self, run: str, values: Mapping[str, float], step: int) -> None:
+        metadata = tf.compat.v1.SummaryMetadata()
+        metadata.plugin_data.plugin_name = "scalars"
+        folder = str(self._folder / run)
+        try:
+            if run not in self._writers:
+                self._writers[run] = tf.summary.create_file_writer(folder)
+            with self._writers[run].as_default():
+                for name, value in values.items():
+                    number = tf.constant(value, tf.float32)
+                    tag = _SHARED_NAMES.get(name, name)
+                    tf.summary.write(tag, number, step=step, metadata=metadata)
+            self._writers[run].flush()
+        except tf.errors.OpError as error:
+            reason = " ".join(str(error.message).split())[:200]
+            raise WriteError(f"can't be written: {reason}", path=folder) from error
+
+
+class StepTrace(keras.callbacks.Callback):  # type: ignore[misc]
+    """Traces a few of all steps, those in which a base makes features included.
+
+    Steps are marked with a number and ``_r=1``, as TensorFlow's guide to the profiler says, and as
+    Keras' own callback doesn't: without that, TensorBoard's profiler finds no step times. Waiting
+    for the next batch is part of a step. The trace is ``plugins/profile/TIME/HOST.xplane.pb``.
+    """
+
+    def __init__(self, folder: Path, steps: int) -> None:
+        """Get ready for a trace in a folder; it ends with the steps if there are only a few."""
+        super().__init__()
+        self._folder = folder
+        self._first = max(min(_WARM_UP, steps - 1), 0)
+        self._done = 0
+        self._running = False
+        self._mark: Any = None
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Start the trace, if it is time, and mark a step."""
+        del batch, logs
+        if self._done == self._first:
+            tf.profiler.experimental.start(str(self._folder))
+            self._running = True
+        if self._running:
+            self._mark = tf.profiler.experimental.Trace("train", step_num=self._done, _r=1)
+            self._mark.__enter__()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Count a step, and end the trace after some."""
+        del batch, logs
+        self._done += 1
+        self._unmark()
+        if self._done == self._first + _TRACED:
+            self.stop()
+
+    on_predict_batch_begin, on_predict_batch_end = on_train_batch_begin, on_train_batch_end
+
+    def stop(self) -> None:
+        """End the trace; also where a run fails."""
+        self._unmark()
+        if self._running:
+            self._running = False
+            tf.profiler.experimental.stop()
+
+    def _unmark(self) -> None:
+        if self._mark is not None:
+            self._mark.__exit__(None, None, None)
+            self._mark = None
