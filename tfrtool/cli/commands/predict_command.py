@@ -57,14 +57,8 @@ def predict_command(
     files, directories and quoted patterns. Prints each image with the label and its probability.
     Exit code 3 means that some images can't be read, 1 that none can.
     """
-<<<<<<< HEAD
-    from tfrtool.cli.bars import Bars
-    from tfrtool.cli.render.predict_text import line_of
-    from tfrtool.training.predict.prediction import PredictOptions, Unreadable, find_images
-=======
     from tfrtool.cli.bars import Bars
     from tfrtool.training.predict.image_files import find_images
->>>>>>> 9fe4095 (Train in one loop with Keras' callbacks, and keep checkpoints with TensorFlow's manager)
 
     files = find_images(images)
     with starting_tensorflow():
