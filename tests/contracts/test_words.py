@@ -17,6 +17,7 @@ from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.loading.dataset.corrupt_report import OnCorrupt
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.records.reader import ReadOptions
+from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.writing.write_options import WriteOptions
 
 pytestmark = pytest.mark.tf
@@ -37,6 +38,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Feature": {"values": ()},
     "FeatureSpec": {"name": "x"},
     "LoadOptions": {"image_size": 64},
+    "TrainOptions": {"dataset": Path("d")},
     "WriteOptions": {"source": "s", "dataset": Path("d")},
 }
 """Arguments without a default."""
@@ -59,7 +61,7 @@ def _given() -> set[Any]:
     public = [getattr(tfrtool, name) for name in tfrtool.__all__ if name not in RESULTS]
     found: set[Any] = {one for one in public if dataclasses.is_dataclass(one)}
     # What verbs make of their arguments.
-    found |= {Feature, LoadOptions, ReadOptions, WriteOptions}
+    found |= {Feature, LoadOptions, ReadOptions, TrainOptions, WriteOptions}
     for options in list(found):
         if options.__name__.endswith("Options"):
             for hint in typing.get_type_hints(options).values():
