@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from tfrtool.cli.outcome import Outcome
@@ -36,15 +38,7 @@ from tfrtool.errors import UsageError
 @json_option
 @debug_option
 def extract_command(
-    shards: tuple[str, ...],
-    directory: str,
-    feature: str | None,
-    by: str | None,
-    name: str | None,
-    flat: bool,
-    limit: int | None,
-    overwrite: bool,
-    as_json: bool,
+    shards: tuple[str, ...], directory: str, as_json: bool, **choices: Any
 ) -> Outcome:
     """Take the images out of TFRecord files, back to class folders, byte for byte.
 
@@ -56,20 +50,10 @@ def extract_command(
     from tfrtool.cli.render.extract_text import extract_page
     from tfrtool.inspection.extract.extract import extract
 
-    if flat and by is not None:
+    if choices["flat"] and choices["by"] is not None:
         raise UsageError("--by and --flat exclude each other")
     with Bars() as bars:
-        report = extract(
-            shards_of(shards),
-            directory,
-            feature=feature,
-            by=by,
-            name=name,
-            flat=flat,
-            limit=limit,
-            overwrite=overwrite,
-            on_progress=bars,
-        )
+        report = extract(shards_of(shards), directory, **choices, on_progress=bars)
     if as_json:
         emit_json(report.to_json())
     else:

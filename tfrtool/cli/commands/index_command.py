@@ -38,14 +38,8 @@ def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> No
     paths = shards_of(shards)
     places = index_paths(paths, None if out is None else as_path(out))
     for path, place in zip(paths, places, strict=True):
-        records = write_index(path, place)
+        records, name = write_index(path, place), printable(str(place))
         if as_json:
-            emit_json(
-                {
-                    "path": printable(str(path)),
-                    "index": printable(str(place)),
-                    "records": records,
-                }
-            )
+            emit_json({"path": printable(str(path)), "index": name, "records": records})
         else:
-            emit(f"{records:>12,}  {printable(str(place))}")
+            emit(f"{records:>12,}  {name}")

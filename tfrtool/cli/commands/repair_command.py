@@ -31,7 +31,7 @@ def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
     from tfrtool.records.repair import repair_shard
     from tfrtool.storage.plain import plain
 
-    with Bars(unit="B") as bars:
+    with Bars() as bars:
         source = standard_input() if shard == "-" else shard
         report = repair_shard(source, out, on_progress=bars)
     if as_json:

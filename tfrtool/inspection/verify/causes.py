@@ -29,7 +29,7 @@ _FLIP_REACH = 1 << 20
 _REPLACED = b"\xef\xbf\xbd"  # U+FFFD, what decoders put for bytes that are no text
 _GZIP = b"\x1f\x8b\x08"
 _SURE = 4
-"""Line feeds that all have a carriage return before them: chance gives 2**-32."""
+"""Newlines that all have a carriage return before them: chance gives 2**-32."""
 
 _HTML = (b"<!doctype html", b"<html", b"<head")
 _DECOYS = {
@@ -203,26 +203,26 @@ class Causes:
     @cached_property
     def _text_mode(self) -> str | None:
         """Tell a file that went through something that takes all files for text."""
-        feeds = pairs = returns = size = replaced = 0
+        newlines = pairs = returns = size = replaced = 0
         before = b""
         with open_shard(self._source) as file:
             while block := file.read(_BLOCK):
                 size += len(block)
-                feeds += block.count(b"\n")
+                newlines += block.count(b"\n")
                 returns += block.count(b"\r")
                 pairs += block.count(b"\r\n") + (before + block[:1] == b"\r\n")
                 replaced += block.count(_REPLACED)
                 before = block[-1:]
-        if feeds == pairs >= _SURE:
+        if newlines == pairs >= _SURE:
             return (
                 "a transfer in text mode (FTP ASCII, git autocrlf) put a carriage return before "
-                "each line feed: fetch it again in binary mode"
+                "each newline: fetch it again in binary mode"
             )
-        # With bytes at random, so long a file has feeds * returns / size pairs; none of 24: 4e-11.
-        if not pairs and feeds * returns > 24 * size:
+        # Bytes at random have newlines * returns / size pairs; that none of 24 is there: 4e-11.
+        if not pairs and newlines * returns > 24 * size:
             return (
                 "a transfer in text mode (FTP ASCII, dos2unix) took the carriage return from "
-                "before each line feed: fetch it again in binary mode"
+                "before each newline: fetch it again in binary mode"
             )
         if replaced * 100 > size:
             return (
