@@ -23,18 +23,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
-__all__ = [
-    "CorruptShardError",
-    "DatasetError",
-    "SchemaError",
-    "ShardError",
-    "SourceError",
-    "TfrtoolError",
-    "UsageError",
-    "WeightsError",
-    "WriteError",
-]
-
 
 class TfrtoolError(Exception):
     """Something that stops the work.
