@@ -11,6 +11,27 @@ import pytest
 import tfrtool
 from tfrtool.records.framing import frame
 
+VERBS = {
+    "open", "read", "count", "repair", "find_shards", "parse_example", "encode_example",
+    "dataset", "bench", "write", "train", "predict", "load_model", "inspect_shard",
+    "inspect_dataset", "infer_schema", "contact_sheet", "verify", "extract",
+}  # fmt: skip
+TYPES = {
+    "Record", "Records", "Fault", "Shard", "Schema", "FeatureSpec", "Dataset", "Split",
+    "Prediction", "SavedModel", "ShardSummary", "DatasetSummary", "InferredSchema",
+    "VerifyReport", "ExtractReport", "RepairReport", "WriteReport", "TrainReport",
+    "BenchReport",
+}  # fmt: skip
+ERRORS = {
+    "TfrtoolError", "UsageError", "ShardError", "CorruptShardError", "DatasetError",
+    "SchemaError", "SourceError", "WeightsError", "WriteError",
+}  # fmt: skip
+
+
+def test_the_names_that_there_are() -> None:
+    """Verbs, what they return or take, and errors: whoever adds a name decides to keep it."""
+    assert set(tfrtool.__all__) == VERBS | TYPES | ERRORS
+
 
 @pytest.mark.tf
 @pytest.mark.parametrize("name", tfrtool.__all__)
