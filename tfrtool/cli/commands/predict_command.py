@@ -16,8 +16,6 @@ from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import SourceError, printable
 from tfrtool.storage.progress import silent
 
-__all__ = ["predict_command"]
-
 _WIDEST_PATH, _WIDEST_LABEL = 60, 30
 """Columns; what is longer moves the rest of its own line only."""
 

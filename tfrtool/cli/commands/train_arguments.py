@@ -9,8 +9,6 @@ import click
 
 from tfrtool.cli.parameters import INPUT, OUTPUT
 
-__all__ = ["train_options"]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Option = Callable[[Any], Any]
 

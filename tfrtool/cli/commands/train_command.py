@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tfrtool.training.run.train_options import TrainOptions
     from tfrtool.training.run.train_report import EpochReport, TrainPlan
 
-__all__ = ["train_command"]
-
 _LEFT_OUT_SHOWN = 10
 
 

@@ -12,8 +12,6 @@ from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainRepor
 if TYPE_CHECKING:
     from tfrtool.loading.pipeline.load_options import Rescale
 
-__all__ = ["render_end", "render_epoch", "render_plan"]
-
 _CLASSES_SHOWN = 10
 
 

@@ -21,8 +21,6 @@ from tfrtool.training.run.epoch_iterator import EpochIterator
 from tfrtool.training.run.trainer import Spent
 from tfrtool.training.run.training_data import TrainingData
 
-__all__ = ["Extraction", "extract_features", "feature_batches", "row_order"]
-
 _BATCH = 32
 """Images decoded for the base at a time, a multiple of what it takes."""
 

@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["FoldedGraph", "fold_convolutions"]
-
 _CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
 
 _RESHAPED = ("Reshape", "Squeeze")

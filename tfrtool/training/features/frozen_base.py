@@ -14,8 +14,6 @@ from tfrtool.loading.pipeline.tensors import Tensor
 from tfrtool.training.features.folding import fold_convolutions
 from tfrtool.training.features.precision import Precision, check_precision
 
-__all__ = ["FrozenBase", "freeze"]
-
 _BATCH = 16
 """Images that go through a base at a time. MobileNetV2 at 224 pixels took about 5.3 ms of CPU time
 an image with 8, 16 and 32; with 16 less memory than with 32, and less padding of the last batch."""

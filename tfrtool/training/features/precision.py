@@ -8,8 +8,6 @@ from pathlib import Path
 
 from tfrtool.errors import UsageError
 
-__all__ = ["Precision", "check_precision"]
-
 _CPUINFO = Path("/proc/cpuinfo")
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 """What Linux calls the instructions that multiply bfloat16 numbers on x86. Without them, they are

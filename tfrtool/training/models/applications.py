@@ -18,8 +18,6 @@ from tfrtool.errors import UsageError, WeightsError
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.models.model_choice import IMAGENET, model_name
 
-__all__ = ["Application", "application_names", "build_base", "find_application"]
-
 _WHITE = 255.0
 _NEAR = 6
 """Names in the error where there is none as asked for."""

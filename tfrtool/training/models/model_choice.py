@@ -6,16 +6,6 @@ import re
 
 from tfrtool.errors import UsageError
 
-__all__ = [
-    "CNN",
-    "IMAGENET",
-    "MOBILENET_V2",
-    "NO_WEIGHTS",
-    "feature_size",
-    "model_name",
-    "usual_size",
-]
-
 CNN, MOBILENET_V2 = "cnn", "mobilenet_v2"
 IMAGENET, NO_WEIGHTS = "imagenet", "none"
 

@@ -16,8 +16,6 @@ from tfrtool.training.models.applications import build_base, find_application
 from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS
 from tfrtool.training.models.saved_model import CORE, SavedModel, load_model
 
-__all__ = ["Classifier", "build_classifier", "rescale_for"]
-
 _UNIT = Rescale(scale=1 / 255, offset=0.0)
 
 _FILTERS = (16, 32, 64, 64, 64)

@@ -18,8 +18,6 @@ from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 
-__all__ = ["CORE", "MODEL_FILE", "ModelFacts", "SavedModel", "load_model", "save_model"]
-
 CORE = "core"
 """The name of the layer of a whole model that takes rescaled images."""
 

@@ -14,8 +14,6 @@ from tfrtool.sources.folders.listing import Entry, is_clutter, is_image_name
 from tfrtool.sources.folders.walk import is_pattern, list_directory
 from tfrtool.storage.locations import check_no_url
 
-__all__ = ["ImageFile", "Locations", "find_images"]
-
 Locations = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """Files, directories and patterns, one or several."""
 

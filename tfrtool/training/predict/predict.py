@@ -25,8 +25,6 @@ from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.training.models.saved_model import SavedModel, load_model
 from tfrtool.training.predict.image_files import ImageFile, Locations, find_images
 
-__all__ = ["Prediction", "predict", "predict_files"]
-
 _PIXELS = ImageRecipe(encode=Encode.RAW)
 
 

@@ -33,17 +33,6 @@ from tfrtool.storage.opening import read_bounded
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import EpochReport
 
-__all__ = [
-    "CHECKPOINTS",
-    "Checkpoints",
-    "RunState",
-    "check_same",
-    "has_checkpoint",
-    "read_run",
-    "request_of",
-    "unusable",
-]
-
 CHECKPOINTS = "checkpoint"
 _LIST, _FACTS = "checkpoint", "run.json"
 _PREFIX = re.compile(r"ckpt-([1-9]\d{0,8})")

@@ -11,8 +11,6 @@ import tensorflow as tf
 from tfrtool.errors import DatasetError
 from tfrtool.loading.pipeline.tensors import Batch
 
-__all__ = ["EpochIterator"]
-
 
 class EpochIterator:
     """Gives an epoch's batches, again and again.

@@ -17,8 +17,6 @@ from tfrtool.training.models.saved_model import MODEL_FILE, ModelFacts, save_mod
 from tfrtool.training.run.checkpoints import has_checkpoint
 from tfrtool.training.run.train_report import TrainReport
 
-__all__ = ["run_directory", "save_run"]
-
 
 @contextmanager
 def run_directory(out: Path, *, resume: bool) -> Iterator[None]:

@@ -19,8 +19,6 @@ from tfrtool.training.run.train_options import KNOBS, TrainOptions
 from tfrtool.training.run.train_report import TrainReport
 from tfrtool.training.run.train_run import OnEpoch, OnPlan, run_training
 
-__all__ = ["train", "train_by_options"]
-
 
 def train(
     dataset: str | os.PathLike[str] | Dataset,

@@ -15,8 +15,6 @@ from tfrtool.storage.words import take_words
 from tfrtool.training.features.precision import Precision
 from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS, model_name, usual_size
 
-__all__ = ["KNOBS", "RescaleTo", "TrainOptions"]
-
 KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
 """The numbers of our loader; None for each is its own default."""
 

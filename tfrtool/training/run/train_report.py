@@ -10,8 +10,6 @@ from typing import Any
 
 from tfrtool.loading.pipeline.load_options import Rescale
 
-__all__ = ["EpochReport", "TrainPlan", "TrainReport"]
-
 _DIGITS = {"seconds": 3, "images_per_second": 1, "input_wait_fraction": 4}
 """After the point, in JSON; of all others 6."""
 

@@ -36,8 +36,6 @@ from tfrtool.training.run.trainer import Spent, Trainer
 from tfrtool.training.run.training_callbacks import EpochLogs, StepProgress, StepTrace
 from tfrtool.training.run.training_data import TrainingData, find_training_data, plan_run_cache
 
-__all__ = ["OnEpoch", "OnPlan", "run_training"]
-
 OnPlan = Callable[[TrainPlan], None]
 OnEpoch = Callable[[EpochReport], None]
 

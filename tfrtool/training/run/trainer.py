@@ -14,8 +14,6 @@ from tfrtool.loading.pipeline.tensors import Batch, Tensor
 from tfrtool.training.run.epoch_iterator import EpochIterator
 from tfrtool.training.run.train_report import EpochReport
 
-__all__ = ["Score", "Spent", "Trainer"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:

@@ -12,8 +12,6 @@ import tensorflow as tf
 from tfrtool.errors import WriteError
 from tfrtool.storage.progress import OnProgress, Progress
 
-__all__ = ["EpochLogs", "StepProgress", "StepTrace"]
-
 _WARM_UP = 2
 """Steps before the trace: the first ones build graphs, and are like no others."""
 

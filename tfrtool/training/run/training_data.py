@@ -29,8 +29,6 @@ from tfrtool.training.models.model_choice import CNN, feature_size
 from tfrtool.training.run.epoch_iterator import EpochIterator
 from tfrtool.training.run.train_options import KNOBS, TrainOptions
 
-__all__ = ["TrainingData", "find_training_data", "plan_run_cache"]
-
 _USUAL_VALIDATION = "validation"
 
 _LOOKED_AT = 16
