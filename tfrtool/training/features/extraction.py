@@ -64,22 +64,10 @@ class Extraction:
         callbacks: Any,
         on_progress: OnProgress,
     ) -> tuple[tuple[EpochIterator, EpochIterator | None], Spent]:
-        """Run the base over all images.
-
-        Args:
-            base: a ``keras.Model`` from rescaled images to features, float32 [batch, width].
-            rescale: what pixels become before.
-            precision: what the base computes in.
-            callbacks: a ``keras.callbacks.CallbackList``; each batch is a prediction to it.
-            on_progress: told how far this is.
+        """Run the base over all images, each batch of which is a prediction to the callbacks.
 
         Returns:
             Batches of features, in the order that the images would have, and the time spent.
-
-        Raises:
-            UsageError: the processor can't compute in that precision.
-            DatasetError: a record can't be used; names it.
-            CorruptShardError: a shard is damaged; names the record.
         """
         frozen = freeze(base, self._options.image_size, rescale, precision)
         total = sum(one.images for one in self.iterators if one is not None)
@@ -118,17 +106,10 @@ def extract_features(
     callbacks: Any,
     on_images: Callable[[int], None] = lambda _: None,
 ) -> Batch:
-    """Run a base over all images.
-
-    Args:
-        base: the base.
-        images: batches of uint8 [n, image_size, image_size, 3] and labels, int64 [n], decoded
-            ahead as the base works; those of a multiple of the base's own size are taken best.
-        callbacks: a ``keras.callbacks.CallbackList``; each batch is a prediction to it.
-        on_images: called after each batch with its number of images.
+    """Run a base over all images, uint8 [n, size, size, 3]; the order stays.
 
     Returns:
-        Values, float32 [images, width], and labels, int64 [images], in the order of the images.
+        Values, float32 [images, width], and labels, int64 [images].
 
     Raises:
         DatasetError: there are more images than were counted, or fewer.
@@ -150,12 +131,7 @@ def extract_features(
 
 
 def feature_batches(features: Batch, order: Iterator[Any]) -> Iterator[Batch]:
-    """Yield batches of features and labels.
-
-    Args:
-        features: values, float32 [images, width], and labels, int64 [images].
-        order: for each batch the numbers of its images, integers [n].
-    """
+    """Yield values, float32 [n, width], and labels, int64 [n], of the images of each batch."""
     values, labels = features
     for rows in order:
         yield values[rows], labels[rows]
@@ -167,13 +143,6 @@ def row_order(images: int, options: LoadOptions) -> Iterator[Any]:
     What is trained on a base's outputs in this order sees what it would see of the images. The
     numbers of a whole epoch come at once: to ask for those of each batch would take a fifth of the
     time that the head takes for it.
-
-    Args:
-        images: how many an epoch has.
-        options: those that the images would be loaded with.
-
-    Yields:
-        An array, int64 [batch], for each step of ``options.epochs`` epochs.
     """
     order = RowOrder(
         images=images,

@@ -46,12 +46,9 @@ _HALF_TOO = frozenset({"Add", "AddV2", "Mul", "Pad", "MaxPool", "ConcatV2", *_AC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldedGraph:
-    """A graph, and the weights that it takes beside its input.
+    """A ``GraphDef`` with its old input and output, and the weights of its placeholders by name.
 
-    Attributes:
-        nodes: a ``GraphDef`` whose input and output have the names and dtypes that they had.
-        weights: tensors by the names of the placeholders for them. Were they constants in the
-            graph, TensorFlow would copy them many times before the first run.
+    Were they constants in the graph, TensorFlow would copy them many times before the first run.
     """
 
     nodes: Any
@@ -61,10 +58,8 @@ class FoldedGraph:
 def fold_convolutions(function: Any, dtype: Any) -> FoldedGraph:
     """Rewrite the graph of a function, so that each convolution takes up what is around it.
 
-    Args:
-        function: a ``ConcreteFunction`` of one tensor to one tensor, in float32, which captured
-            the values of all variables, and no variable.
-        dtype: ``tf.float32``, or ``tf.bfloat16`` for the convolutions and what is between them.
+    The function is concrete, of one float32 tensor to one, and has captured the values of all
+    variables, and no variable. In bfloat16 are the convolutions and what is between them.
     """
     return _Rewriter(function, dtype).rewrite()
 
@@ -187,11 +182,7 @@ class _Rewriter:
         return users[0] if len(users) == 1 and tensor.name != self._output.name else None
 
     def _affine(self, operation: Any, channels: int) -> tuple[Any, Any, Any] | None:
-        """Return the operation that multiplies an output by a constant per channel or adds one.
-
-        Returns:
-            The operation, the factor and the term, float64 [channels]; None where there is none.
-        """
+        """Return what multiplies an output by a constant per channel or adds one; factor, term."""
         user = self._only_user(operation)
         if user is None or user.type not in ("Mul", "Add", "AddV2", "BiasAdd", "Sub"):
             return None
@@ -302,10 +293,7 @@ class _Rewriter:
 
 
 def _same(size: int | None, kernel: int, stride: int, dilation: int) -> list[int] | None:
-    """Return the pixels that "SAME" adds before and after a dimension of ``size`` pixels.
-
-    The formula is that of TensorFlow's documentation of ``tf.nn.convolution``.
-    """
+    """Return the pixels that "SAME" adds to a dimension (documentation of tf.nn.convolution)."""
     if size is None:
         return None
     added = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)

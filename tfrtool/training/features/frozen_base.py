@@ -21,15 +21,10 @@ an image with 8, 16 and 32; with 16 less memory than with 32, and less padding o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenBase:
-    """A base as a graph for inference, with its weights as constants.
+    """A base as a graph for inference of so many images at a time, with its weights as constants.
 
-    Attributes:
-        graph: the graph, a function from images, uint8 [batch_size, image_size, image_size, 3],
-            to features, float32 [batch_size, width].
-        batch_size: images that it takes at a time.
-        width: numbers in the features of an image.
-        source: what the graph was made from. The graph may call functions of it, as Keras' grouped
-            convolutions are, and these live as long as it does.
+    The graph may call functions of its ``source``, as Keras' grouped convolutions are, and these
+    live as long as that does.
     """
 
     graph: Callable[[Tensor], Tensor]
@@ -38,14 +33,7 @@ class FrozenBase:
     source: Any = None
 
     def __call__(self, images: Any) -> Any:
-        """Return the features of images.
-
-        Args:
-            images: uint8 [n, image_size, image_size, 3], a tensor or an array, of any n.
-
-        Returns:
-            A float32 array [n, width].
-        """
+        """Return features, float32 [n, width], of images, uint8 [n, size, size, 3], of any n."""
         count = len(images)
         features = np.empty((count, self.width), np.float32)
         for start in range(0, count, self.batch_size):
@@ -67,14 +55,8 @@ def freeze(
 ) -> FrozenBase:
     """Make a graph for inference of a base, and run it once, so that it is ready.
 
-    Args:
-        base: a ``keras.Model`` from rescaled images, float32 [n, image_size, image_size, 3], to
-            features, float32 [n, width]. Its weights are copied: what they become later is not
-            seen.
-        image_size: pixels both ways.
-        rescale: how pixel values become what the base takes.
-        precision: of the numbers in the base; the features are float32 with both.
-        batch_size: images that go through at a time.
+    The base is a ``keras.Model`` from rescaled images to features, float32 [n, width], and its
+    weights are copied: what they become later is not seen. Features are float32 in any precision.
 
     Raises:
         UsageError: the processor, or this TensorFlow, can't compute in bfloat16.

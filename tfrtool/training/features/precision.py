@@ -27,12 +27,8 @@ class Precision(enum.Enum):
 def check_precision(precision: Precision, cpuinfo: Path = _CPUINFO) -> None:
     """Check that the processor can compute with a precision, and TensorFlow with oneDNN on it.
 
-    Args:
-        precision: the one that was asked for.
-        cpuinfo: where the processor's abilities are told (proc(5)).
-
     Raises:
-        UsageError: it can't, or doesn't say so.
+        UsageError: it can't, or ``cpuinfo`` (proc(5)) doesn't say so.
     """
     if precision is Precision.FLOAT32:
         return

@@ -77,9 +77,6 @@ def probe_rescale(preprocess: Callable[..., Any]) -> Rescale:
     Black tells the offset of each channel, white the scale, and pure red whether the channels
     are reversed. That this is all it does is then seen on every value of every channel.
 
-    Args:
-        preprocess: takes pixels, 0 to 255, [images, height, width, 3], and a ``data_format``.
-
     Raises:
         UsageError: it does something else.
     """
@@ -112,18 +109,13 @@ def _one_or_three(values: Any) -> float | tuple[float, float, float]:
 def build_base(application: Application, image_size: int, *, imagenet: bool) -> Any:
     """Build the part of a model below its classifier.
 
-    Args:
-        application: which model.
-        image_size: pixels both ways.
-        imagenet: whether its weights are those for ImageNet, or random.
-
     Returns:
         A ``keras.Model`` from rescaled images, float32 [batch, image_size, image_size, 3], to
         features averaged over the image, float32 [batch, features].
 
     Raises:
         UsageError: the model can't take images of this size.
-        WeightsError: the weights can't be downloaded.
+        WeightsError: the weights for ImageNet can't be downloaded.
     """
     if not imagenet:
         return _construct(application, image_size, None)

@@ -50,15 +50,7 @@ class Classifier:
 
 
 def rescale_for(model: str, *, unit: bool = False) -> Rescale:
-    """Return how pixel values become what a model takes. The cnn's own range is 0 to 1.
-
-    Args:
-        model: its name.
-        unit: whether it takes 0 to 1, whatever it was trained on.
-
-    Raises:
-        UsageError: there is no such model.
-    """
+    """Return how pixel values become what a model takes. The cnn's own range is 0 to 1."""
     own = _UNIT if model == CNN else find_application(model).rescale
     return _UNIT if unit else own
 
@@ -72,14 +64,6 @@ def build_classifier(
     batches would spoil. The base then runs in inference mode, whatever of it is trained, as Keras'
     guide on transfer learning has it, and these layers aren't trained at all. Over random weights
     they must be, statistics and all.
-
-    Args:
-        model: which.
-        image_size: pixels both ways.
-        classes: how many classes.
-        weights: "imagenet", "none" or the path of a file: a .keras model that tfrtool trained, or
-            a .weights.h5 or .h5 file of the base (of the whole, for the cnn).
-        trainable: "auto", "head", "all" or the name of a layer from which on layers are trained.
 
     Raises:
         UsageError: there is no such model or layer, or the images are too small for it.

@@ -61,11 +61,7 @@ class ModelFacts:
 
     @classmethod
     def from_json(cls, data: Any) -> ModelFacts:
-        """Make it again from the object in a file.
-
-        Raises:
-            ValueError: it is no such object.
-        """
+        """Make it again from the object in a file; anything else is a ValueError."""
         if not isinstance(data, dict):
             raise ValueError("not an object")
         model, size, names = (data.get(key) for key in ("model", "image_size", "class_names"))
@@ -100,19 +96,10 @@ class SavedModel:
 
 
 def save_model(path: Path, core: Any, rescale: Rescale, facts: ModelFacts) -> None:
-    """Save a model from pixels to probabilities and its facts in one file.
+    """Save a model from pixels to probabilities and its facts in one ``.keras`` file.
 
     Whoever loads it needs to know nothing about rescaling. It is made of Keras' own layers and
     operations only, so that Keras loads it by itself and in safe mode.
-
-    Args:
-        path: must end in ``.keras``; the caller takes care of a temporary name.
-        core: a ``keras.Model`` from rescaled images to probabilities.
-        rescale: what pixels become before.
-        facts: what else must be known to use it.
-
-    Raises:
-        OSError: the file can't be written.
     """
     pixels = keras.Input((facts.image_size, facts.image_size, 3), name="pixels")
     ordered = keras.ops.flip(pixels, axis=-1) if rescale.bgr else pixels
@@ -157,9 +144,6 @@ def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
 
     Keras compresses none: together they are no larger than the file. zipfile itself gives out no
     more of a member than it claims to have.
-
-    Raises:
-        ValueError: one is too large.
     """
     total = sum(member.file_size for member in archive.infolist())
     if total > size:

@@ -52,15 +52,9 @@ _FREE = frozenset(
 class RunState:
     """A run up to the end of an epoch, but for its weights.
 
-    Attributes:
-        request: what was asked for, as far as the weights depend on it: JSON values by name.
-        cache: what the plan was, in words of the CLI. The order of images depends on it, and the
-            memory that is free may have changed.
-        rescale: what pixels become, so that a dataset's mean need not be taken again.
-        frozen: the CRC-32C of all weights that never change.
-        epochs: what each epoch brought, at least one.
-        seconds: how long the run took up to the end of each epoch.
-        stopped: whether there will be no more epochs, for early stopping.
+    It keeps the plan for the cache, on which the order of images depends, and the rescaling, which
+    may be that of the dataset's mean; the CRC-32C of all weights that never change; and how long
+    the run took up to the end of each epoch.
     """
 
     request: Mapping[str, Any]
@@ -96,16 +90,7 @@ class Checkpoints:
     """Saves and restores the variables of a model in training."""
 
     def __init__(self, out: Path, state: Sequence[Any], best: Sequence[Any]) -> None:
-        """Get ready.
-
-        Args:
-            out: the directory of the run; `read_run` has looked at what is in it.
-            state: the variables of TensorFlow's that a step changes.
-            best: those that hold the weights of the best epoch; none where nobody wants them.
-
-        Raises:
-            WriteError: the folder can't be made.
-        """
+        """Get ready; `read_run` has looked at what is in the directory of the run."""
         self._folder = out / CHECKPOINTS
         self._variables = {"state": list(state), "best": list(best)}
         try:
@@ -116,11 +101,7 @@ class Checkpoints:
         self._manager = tf.train.CheckpointManager(checkpoint, str(self._folder), max_to_keep=1)
 
     def save(self, run: RunState) -> None:
-        """Save the variables as they are now, and then delete the checkpoint before.
-
-        Raises:
-            WriteError: the disk is full, or fails otherwise.
-        """
+        """Save the variables as they are now, and then delete the checkpoint before."""
         facts = dataclasses.asdict(run) | {"format": _FORMAT}
         try:
             # First, as it has all of the run that the checkpoint before needs, too.
@@ -133,11 +114,7 @@ class Checkpoints:
             raise _unwritable(self._folder, " ".join(error.message.split())[:200]) from error
 
     def restore(self, epoch: int) -> None:
-        """Make all variables what they were after an epoch, if they are this model's.
-
-        Raises:
-            DatasetError: they are another model's, or damaged.
-        """
+        """Make all variables what they were after an epoch, if they are this model's."""
         names = {
             f"{group}/{number}/{_VALUE}": variable
             for group, variables in self._variables.items()
@@ -179,11 +156,7 @@ def has_checkpoint(out: Path) -> bool:
 
 
 def read_run(out: Path) -> RunState | None:
-    """Read what a run has left, but for its weights; None if it has no checkpoint yet.
-
-    Raises:
-        DatasetError: it can't be read, or is no checkpoint.
-    """
+    """Read what a run has left, but for its weights; None if it has no checkpoint yet."""
     folder = out / CHECKPOINTS
     if not os.path.lexists(folder):
         return None
@@ -260,12 +233,7 @@ def unusable(path: Path, reason: str) -> DatasetError:
 
 
 def request_of(options: TrainOptions, dataset: Dataset) -> Mapping[str, Any]:
-    """Return all that a run's weights depend on, as JSON values by name.
-
-    Args:
-        options: what was asked for.
-        dataset: as it is on disk, before anything is left out.
-    """
+    """Return all that a run's weights depend on, as JSON values by name."""
     request = {
         field.name.replace("_", " "): getattr(options, field.name)
         for field in fields(options)
@@ -288,12 +256,6 @@ def check_same(
     out: Path, before: Mapping[str, Any], epochs: int, request: Mapping[str, Any]
 ) -> None:
     """Check that a run that is resumed is the one that was begun; there may be more epochs.
-
-    Args:
-        out: the directory of the run.
-        before: the request that it was begun with.
-        epochs: how many epochs it has.
-        request: that of now.
 
     Raises:
         UsageError: something differs; names it.

@@ -24,13 +24,8 @@ class EpochIterator:
     def __init__(self, batches: Iterable[Batch], images: int, steps: int, *, at_once: bool) -> None:
         """Get ready.
 
-        Args:
-            batches: a ``tf.data.Dataset``, or another iterable.
-            images: how many an epoch has.
-            steps: how many batches an epoch has.
-            at_once: whether ``batches`` holds all epochs, one after the other; one iterator then
-                goes through all, and the next epoch's first batches are made while the last one
-                is validated. Else there is a new iterator for each epoch.
+        Where ``batches`` hold all epochs, ``at_once``, one iterator goes through all, and the next
+        epoch's first batches are made while the last one is validated.
         """
         self.images = images
         self.steps = steps
@@ -47,14 +42,7 @@ class EpochIterator:
             self._iterator = iter(self._batches.with_options(options))
 
     def epoch(self, on_begin: Callable[[int], None] = lambda _: None) -> Iterator[Batch]:
-        """Yield an epoch's batches.
-
-        Args:
-            on_begin: called before each batch is waited for, with its number from 0.
-
-        Raises:
-            DatasetError: there are more or fewer than were counted.
-        """
+        """Yield an epoch's batches; ``on_begin`` is called before each is waited for."""
         self.waited = 0.0
         if self._iterator is None or not self._at_once:
             self._iterator = iter(self._batches)

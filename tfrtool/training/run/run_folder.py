@@ -22,10 +22,6 @@ from tfrtool.training.run.train_report import TrainReport
 def run_directory(out: Path, *, resume: bool) -> Iterator[None]:
     """Make the directory for a run, before any time is spent on training, and hold its lock.
 
-    Args:
-        out: the directory.
-        resume: whether a run that is there is resumed.
-
     Raises:
         UsageError: it holds a model already, or the checkpoint of another run; or another run is
             at work in it.
@@ -54,11 +50,7 @@ def run_directory(out: Path, *, resume: bool) -> Iterator[None]:
 
 
 def save_run(out: Path, core: Any, report: TrainReport) -> None:
-    """Save model.keras, history.json, history.png and labels.txt; the model comes last.
-
-    Raises:
-        WriteError: the disk is full, or fails otherwise.
-    """
+    """Save model.keras, history.json, history.png and labels.txt; the model comes last."""
     plan, epochs = report.plan, report.epochs
     history = {"epochs": [epoch.to_json() for epoch in epochs], "run": report.to_json()}
     charts = [

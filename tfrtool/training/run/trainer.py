@@ -17,12 +17,7 @@ from tfrtool.training.run.train_report import EpochReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Time that went before an epoch's first step, and counts as part of it.
-
-    Attributes:
-        seconds: how long it took.
-        waited: how much of that was waiting for images.
-    """
+    """Seconds that count as an epoch's, before its first step, and those of them in waiting."""
 
     seconds: float = 0.0
     waited: float = 0.0
@@ -63,13 +58,7 @@ class Trainer:
     """
 
     def __init__(self, core: Any, rate: float, head: Any = None) -> None:
-        """Get ready.
-
-        Args:
-            core: a ``keras.Model`` from inputs, float32, to probabilities, float32 [n, classes].
-            rate: Adam's learning rate.
-            head: its last layer, where that alone is trained, and on features; else None.
-        """
+        """Get ready to train a core, or on features its last layer alone, the head."""
         self.optimizer = keras.optimizers.Adam(rate)
         self.optimizer.build(core.trainable_variables)
         self._loss = keras.losses.SparseCategoricalCrossentropy()
@@ -118,14 +107,7 @@ class Trainer:
         callbacks: Any,
         before: Spent,
     ) -> EpochReport:
-        """Train for one epoch, and validate.
-
-        Args:
-            number: the epoch's, from 1.
-            batches: those to train on, and those to validate on.
-            callbacks: a ``keras.callbacks.CallbackList``, told what ``fit`` would tell.
-            before: time that was spent for this epoch already.
-        """
+        """Train for one epoch, and validate; callbacks are told what ``fit`` would tell."""
         start = time.perf_counter()
         training, validation = batches
         callbacks.on_epoch_begin(number - 1)

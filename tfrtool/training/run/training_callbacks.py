@@ -59,11 +59,7 @@ class EpochLogs(keras.callbacks.Callback):  # type: ignore[misc]
         self._writers: dict[str, Any] = {}
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Write what an epoch brought, so that it can be looked at while the next one runs.
-
-        Raises:
-            WriteError: the files can't be written.
-        """
+        """Write what an epoch brought, so that it can be looked at while the next one runs."""
         of_validation = {name: value for name, value in logs.items() if name.startswith("val_")}
         validation = {name.removeprefix("val_"): value for name, value in of_validation.items()}
         training = {name: value for name, value in logs.items() if name not in of_validation}

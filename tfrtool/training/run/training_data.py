@@ -40,14 +40,9 @@ _STEP = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingData:
-    """The images of a run.
+    """The images of a run: the dataset on disk, and without what is dropped, and how it is loaded.
 
-    Attributes:
-        original: the dataset as it is on disk.
-        dataset: the same without what can't be used.
-        dropped: what that is; None where nobody looked.
-        training: how the images to train on are loaded.
-        validation: how those to validate on are; None where nothing is validated.
+    Nothing is dropped where nobody looked, and there may be nothing to validate on.
     """
 
     original: Dataset
@@ -73,11 +68,7 @@ class TrainingData:
         return replace(self, training=replace(self.training, **changes), validation=validation)
 
     def iterators(self, on_progress: OnProgress) -> tuple[EpochIterator, EpochIterator | None]:
-        """Return the batches to train on, and those to validate on.
-
-        Args:
-            on_progress: told how far a cache on disk is, if one has to be written.
-        """
+        """Return the batches to train on, and those to validate on."""
         found = []
         for part in self.parts:
             images = count_images(self.dataset, part)
@@ -98,10 +89,6 @@ class TrainingData:
         """Return what makes the mean of each channel 0 over the training images, and its spread 1.
 
         All of them are decoded once for it.
-
-        Raises:
-            DatasetError: a record can't be used; names it.
-            CorruptShardError: a shard is damaged; names the record.
         """
         options = replace(
             self.training,
@@ -139,19 +126,7 @@ def find_training_data(
 ) -> TrainingData:
     """Open the dataset of a run, and find which parts of it are trained and validated on.
 
-    Nothing is cached or rescaled yet.
-
-    Args:
-        options: what was asked for.
-        scratch: an empty directory for copies of shards without their damage; to be deleted
-            after the run.
-        on_progress: told how far the search for damage is.
-        given: the dataset, if it is open already.
-
-    Raises:
-        UsageError: the options don't go together with the dataset.
-        DatasetError: the dataset can't be trained on.
-        CorruptShardError: a shard is damaged; names the record.
+    Nothing is cached or rescaled yet. Copies of shards without their damage go to ``scratch``.
     """
     original = given or open_dataset(options.dataset, options.on_corrupt)
     dataset, report = original, None
@@ -227,16 +202,9 @@ def _choose_image_size(options: TrainOptions, dataset: Dataset) -> int:
 
 
 def plan_run_cache(options: TrainOptions, data: TrainingData, before: str | None) -> CachePlan:
-    """Decide where images are kept between epochs.
+    """Decide where images are kept between epochs; a run that is resumed keeps them where it did.
 
-    Args:
-        options: what was asked for.
-        data: what is trained on.
-        before: where a run that is resumed keeps them, in words of the CLI: the order of images
-            depends on it.
-
-    Raises:
-        UsageError: what was asked for doesn't fit.
+    The order of images depends on it. What was asked for and doesn't fit is a UsageError.
     """
     ours = options.recipe is Recipe.TFRTOOL
     directory = options.cache_directory or default_cache_directory()
