@@ -75,14 +75,14 @@ class ShardWriter:
     def add(self, prepared: Sequence[Prepared]) -> None:
         """Write the records of the next items; if one has none, it is a BadImage."""
         with self._writing():
-            for payload, verdict in prepared:
+            for place, (payload, verdict) in enumerate(prepared, self._records):
                 if verdict is not None:
-                    self._audit.add(self._records, verdict)
+                    self._audit.add(place, verdict)
                 if payload is None:
                     raise BadImage(self.task.name, self._audit)
                 self._writer.write(payload)
-                self._records += 1
                 self._payload_bytes += len(payload)
+        self._records += len(prepared)
 
     def abandon(self) -> None:
         """Close the file and take it away; the error that led here says more than any from this."""

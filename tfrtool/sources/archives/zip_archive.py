@@ -117,10 +117,14 @@ def list_zip(path: str) -> Listing:
         with os_errors_as(SourceError, path), _Archive(open_descriptor(path)) as file:
             stamp = stamp_of(file.fileno())
             count = file.find_end()
-            infos = zipfile.ZipFile(file).infolist()
+            archive = zipfile.ZipFile(file)
+            infos = archive.infolist()
             if count not in (len(infos) & 0xFFFF, 0xFFFF):
                 raise zipfile.BadZipFile(f"{len(infos):,} members, and not as many as it says")
-            for info in infos:
+            archive.NameToInfo.clear()
+            infos.reverse()
+            while infos:  # half a kilobyte each: they go as their members come
+                info = infos.pop()
                 problem = _problem(info, stamp[0])
                 if problem is None:
                     end = info.header_offset + _LOCAL_HEADER + info.compress_size

@@ -94,9 +94,11 @@ class Audit:
 
     def add_shard(self, positions: Sequence[int], shard: Audit) -> None:
         """Add what was found of a shard's items, which are at ``positions`` here."""
-        for place, position in enumerate(positions):
-            if not shard.unknown[place]:
-                self.add(position, shard.notable.get(place) or Verdict(shard.digests[place]))
+        for position, digest, unknown in zip(positions, shard.digests, shard.unknown, strict=True):
+            if not unknown:
+                self.unknown[position] = 0
+                self.digests[position] = digest
+        self.notable |= {positions[place]: verdict for place, verdict in shard.notable.items()}
 
     def without(self, copies: Mapping[int, str]) -> Audit:
         """Return an audit in which copies, as reasons by position say, can't be written."""
