@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,15 +62,15 @@ def test_float_as_it_was_written() -> None:
 
 
 def test_fault() -> None:
-    """A fault has its keys, with null for a record that can't be known."""
+    """A fault has its keys, with null for a record that can't be known; a cause if one is."""
     fault = Fault(kind=FaultKind.TRUNCATED, offset=7, record=None, message="cut")
     assert plain(fault) == {
         "kind": "truncated",
         "offset": 7,
         "record": None,
         "message": "cut",
-        "cause": None,
     }
+    assert plain(replace(fault, cause="a full disk"))["cause"] == "a full disk"
 
 
 def test_features_and_sample(make_shard: MakeShard) -> None:
