@@ -19,6 +19,7 @@ from tfrtool.cli.app import run
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.process import Signals
 from tfrtool.records.framing import frame
+from tfrtool.storage.progress import Progress
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
@@ -168,7 +169,7 @@ def test_a_signal_that_a_library_loses(
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
         for step in range(1000):
-            Bars("step").show("working", step, 1000)
+            Bars()(Progress(what="working", done=step, total=1000, unit="steps"))
         pytest.fail("it went on")
 
     monkeypatch.setattr("tfrtool.records.shards.locate_shards", lose)

@@ -20,10 +20,9 @@ class Bars:
     It is itself what verbs take: ``verify(shards, on_progress=bars)``.
     """
 
-    def __init__(self, unit: str = "") -> None:
+    def __init__(self) -> None:
         context = click.get_current_context(silent=True)
         self._signals = None if context is None else context.find_object(Signals)
-        self._unit = unit
         self._phase: str | None = None
         self._bar: tqdm[Any] | None = None
 
@@ -56,10 +55,6 @@ class Bars:
         self._bar.update(progress.done - self._bar.n)
         if note or progress.note:
             self._bar.set_postfix_str(note or progress.note, refresh=False)
-
-    def show(self, phase: str, done: int, total: int, note: str = "") -> None:
-        """Draw the progress of a verb that tells it in words of its own."""
-        self(Progress(what=phase, done=done, total=total, unit=self._unit), note)
 
     def close(self) -> None:
         """Take the bar away."""
