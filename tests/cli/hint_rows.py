@@ -209,11 +209,10 @@ train pets --model cnn --image-size 32 --epochs 2 --out run | 2
 train pets --model cnn --image-size 32 --seed 9 --epochs 1 --out run --resume | 2
   ? choose another directory for another run
   > tfrtool train pets --model cnn --image-size 32 --seed 9 --epochs 1 --out another
-$ mv run/checkpoint kept
+$ rm -r run/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run | 2
   ? choose another directory
   > tfrtool train pets --model cnn --image-size 32 --epochs 1 --out another
-$ mv kept run/checkpoint
 $ truncate -s 100 run/checkpoint/run.json
 train pets --model cnn --image-size 32 --epochs 1 --out run --resume | 1
   ? without it, the run can only begin anew

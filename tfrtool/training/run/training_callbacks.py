@@ -60,12 +60,13 @@ class EpochLogs(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Write what an epoch brought, so that it can be looked at while the next one runs."""
-        of_validation = {name: value for name, value in logs.items() if name.startswith("val_")}
-        validation = {name.removeprefix("val_"): value for name, value in of_validation.items()}
-        training = {name: value for name, value in logs.items() if name not in of_validation}
-        self._write("train", training, epoch + 1)
-        if validation:
-            self._write("validation", validation, epoch + 1)
+        runs: dict[str, dict[str, float]] = {"train": {}, "validation": {}}
+        for name, value in logs.items():
+            run = "validation" if name.startswith("val_") else "train"
+            runs[run][name.removeprefix("val_")] = value
+        for run, values in runs.items():
+            if values:
+                self._write(run, values, epoch + 1)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Close the files."""
