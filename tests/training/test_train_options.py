@@ -256,7 +256,7 @@ def test_a_dataset_may_be_open_already(pets: Path) -> None:
     options = small_options(pets, epochs=1, cache="auto", out=None)
     losses = {
         train(**dict(options, dataset=given)).epochs[0].loss
-        for given in (str(pets), pets, tfrtool.open_dataset(pets))
+        for given in (str(pets), pets, tfrtool.dataset(pets))
     }
     assert len(losses) == 1
 
