@@ -329,7 +329,7 @@ def test_a_checkpoint_of_another_model_is_refused(runs: tuple[Path, dict[str, An
 def test_other_frozen_weights_are_refused(runs: tuple[Path, dict[str, Any]]) -> None:
     """Weights that never change are in no checkpoint, and must be those that the run began with."""
     root, options = runs
-    head = dict(options, model="mobilenet_v2", weights="none", trainable="head", out=root / "head")
+    head = dict(options, model="mobilenet", weights="none", trainable="head", out=root / "head")
     train(**head)
     names = saved_variables(root / "head")
     assert sum(value.size for name, value in names.items() if name.startswith("state/")) < 10_000

@@ -26,7 +26,7 @@ def test_both_are_trained(tmp_path: Path) -> None:
     """A frozen base gives both recipes the same losses; times are both's own, and ours is saved."""
     options = small_options(
         write_drawings(tmp_path / "pets"),
-        model="mobilenet_v2",
+        model="mobilenet",
         weights="none",
         trainable="head",
         learning_rate=1e-5,

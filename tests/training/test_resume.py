@@ -17,7 +17,7 @@ from tfrtool.training.run.train_report import EpochReport
 
 pytestmark = pytest.mark.tf
 
-HEAD = {"model": "mobilenet_v2", "weights": "none", "trainable": "head"}
+HEAD = {"model": "mobilenet", "weights": "none", "trainable": "head"}
 
 
 class _LeftError(Exception):

@@ -24,7 +24,7 @@ from tfrtool.training.run.training_data import find_training_data
 
 pytestmark = pytest.mark.tf
 
-MOBILENET: dict[str, Any] = {"model": "mobilenet_v2", "weights": "none"}
+MOBILENET: dict[str, Any] = {"model": "mobilenet", "weights": "none"}
 HEAD: dict[str, Any] = {**MOBILENET, "trainable": "head"}
 
 
@@ -43,7 +43,7 @@ def weights(pets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     import keras
 
     keras.utils.set_random_seed(0)
-    base = build_classifier("mobilenet_v2", 32, 2).base
+    base = build_classifier("mobilenet", 32, 2).base
     for layer in base.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.3
@@ -159,7 +159,7 @@ def test_features_are_made_once(pets: Path, weights: Path) -> None:
     phases: list[Progress] = []
     options = small_options(
         pets,
-        model="mobilenet_v2",
+        model="mobilenet",
         weights=str(weights),
         trainable="head",
         epochs=3,
