@@ -32,10 +32,10 @@ demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/demo.sh
 
 test: check
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m "not tf and not slow"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not tf and not slow"
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -31,6 +31,9 @@ SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 MakeShard = Callable[..., Path]
 
+_LONG = ("training", "loading", "process")
+"""Folders of tests that take seconds each."""
+
 _WHOLE_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.tf\b", re.MULTILINE)
 
 
@@ -53,10 +56,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what has TensorFlow as its oracle."""
+    """Mark what has TensorFlow as its oracle, and begin with what takes long.
+
+    Else one worker waits at the end for the other's last file.
+    """
     for item in items:
         if "tf" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.tf)
+    items.sort(key=lambda item: item.path.parent.name not in _LONG)
 
 
 @pytest.fixture(scope="session")

@@ -119,7 +119,7 @@ def test_each_stage_adds_one_thing(dataset: Dataset, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("stage", ["cache", "tfrtool"])
 def test_later_epochs_come_from_the_cache(tmp_path: Path, stage: str) -> None:
     """A later epoch of a cached stage decodes nothing, as a first or a naive one does."""
-    jpeg = image_bytes(size=(3000, 2000))
+    jpeg = image_bytes(size=(1500, 1000))
     large = open_dataset(write_foreign(tmp_path, [[image_payload(0, data=jpeg)] * 50]))
 
     def cpu(stage: str) -> list[float]:
@@ -133,7 +133,7 @@ def test_later_epochs_come_from_the_cache(tmp_path: Path, stage: str) -> None:
 
 def test_parts_tell_decoding_from_the_rest(tmp_path: Path) -> None:
     """Of large JPEGs decoding costs most; from raw pixels of the right size little is left."""
-    jpeg = image_bytes(size=(3000, 2000))
+    jpeg = image_bytes(size=(1500, 1000))
     large = open_dataset(write_foreign(tmp_path, [[image_payload(1, data=jpeg)] * 6]))
     parts = parts_of(large, _load(), 2)
     reading, parsing, decoding, resizing = parts.cpu.values()
