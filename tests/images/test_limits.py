@@ -13,16 +13,20 @@ import pytest
 from PIL import Image
 
 from tests.conftest import MakeShard
-from tests.datasets import image_payload, write_foreign
+from tests.datasets import image_payload, write_foreign, write_pets
 from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.cli import main
 from tfrtool.errors import SourceError
+from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images import decoder
 from tfrtool.images.audit import audit_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.encode import render_image
 from tfrtool.images.pixels import decode_picture
 from tfrtool.images.recipe import Check, ImageRecipe
+from tfrtool.records.framing import Record, frame
+from tfrtool.records.reader import read_records
 from tfrtool.storage import limits
 from tfrtool.storage.limits import (
     MAX_CHUNKS,
@@ -260,6 +264,71 @@ def test_bomb_does_not_get_to_the_decoder_in_training(
     assert "record 5" in said
 
 
+def webp(kind: bytes, size: bytes) -> bytes:
+    """Return the start of a WebP."""
+    return b"RIFF" + struct.pack("<I", 100) + b"WEBP" + kind + struct.pack("<I", 80) + size
+
+
+LARGE = {
+    "PNG": PNG + chunk(b"IHDR", struct.pack(">IIBBBBB", 13_000, 13_000, 1, 0, 0, 0, 0)),
+    "GIF": b"GIF89a" + struct.pack("<HH", 13_000, 13_000) + bytes(60),
+    "GIF, frames": gif()[:-1]
+    + 9 * (b"\x2c" + struct.pack("<HHHHBBB", 0, 0, 9000, 9000, 0, 2, 0))
+    + b";",
+    "BMP": b"BM" + bytes(12) + struct.pack("<Iii", 40, 13_000, -13_000) + bytes(60),
+    "WebP": webp(b"VP8X", bytes(4) + 2 * (12_999).to_bytes(3, "little")),
+    "WebP, lossy": webp(b"VP8 ", b"\0\0\0\x9d\x01\x2a" + struct.pack("<HH", 13_000, 13_000)),
+    "WebP, lossless": webp(b"VP8L", b"\x2f" + struct.pack("<I", 12_999 | 12_999 << 14)),
+}
+"""Images of 169 million pixels, or 729 in frames, which TensorFlow would make room for."""
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("name", LARGE)
+def test_large_image_does_not_get_to_the_decoder_in_training(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The size that its header tells is held to the limit, in every format."""
+    records = [image_payload(n % 2, data=LARGE[name] if n == 5 else None) for n in range(8)]
+    directory = write_foreign(tmp_path / "d", [records])
+    words = ["--model", "cnn", "--image-size", "32", "--epochs", "1", "--cache", "none"]
+    assert main(["train", str(directory), *words]) == 1
+    said = capsys.readouterr().err
+    assert "record 5" in said
+    if name == "GIF, frames":
+        assert "its frames have more than 715,827,880 pixels together" in said
+    else:
+        assert f"13000 x {'-' * (name == 'BMP')}13000 pixels, more than 89,478,485" in said
+
+
+@pytest.mark.tf
+def test_an_image_beside_a_broken_feature_does_not_get_to_the_decoder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TensorFlow parses only what it is asked for: a record that is no Example may hold a bomb."""
+    pets = write_pets(tmp_path, count=4, shards=1)
+    (shard,) = pets.glob("*-train.tfrecord*")
+    items = read_records(io.BytesIO(shard.read_bytes()))
+    payloads = [item.payload for item in items if isinstance(item, Record)]
+    # One more feature, whose value says that it is longer than it is.
+    image = Feature(dtype=DType.STRING, values=(many_scans(MAX_SCANS + 1),))
+    label = Feature(dtype=DType.INT64, values=(1,))
+    features = pb.Example.FromString(encode_example({"image": image, "label": label})).features
+    inner = features.SerializeToString() + b"\x0a\x09\x0a\x04junk\x12\x01\xff"
+    broken = b"\x0a" + struct.pack("BBB", *_varint(len(inner))) + inner
+    shard.write_bytes(b"".join(map(frame, [*payloads[:-1], broken])))
+    words = ["--model", "cnn", "--image-size", "32", "--epochs", "1", "--cache", "none"]
+    assert main(["train", str(pets), *words]) == 1
+    said = capsys.readouterr().err
+    assert f"record {len(payloads) - 1}" in said
+    assert "no tf.train.Example" in said
+
+
+def _varint(number: int) -> tuple[int, int, int]:
+    """Return the bytes of a number of 15 to 21 bits as protobuf writes it."""
+    return number & 127 | 128, number >> 7 & 127 | 128, number >> 14
+
+
 def test_limits_are_documented() -> None:
     """The documentation states the number of each limit."""
     section = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
@@ -273,6 +342,7 @@ def test_limits_are_documented() -> None:
         limits.MAX_CHUNKS,
         limits.MAX_METADATA_CHUNKS,
         limits.MAX_FRAMES,
+        limits.MAX_HELD_PIXELS,
     ):
         assert f"{number:,}" in section
     assert limits.MAX_IMAGE_BYTES == 512 * 2**20

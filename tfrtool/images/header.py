@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 from typing import NamedTuple
@@ -192,9 +193,33 @@ def limit_problem(data: bytes) -> str | None:
     if len(data) > MAX_IMAGE_BYTES:
         return f"it has {len(data):,} bytes, more than {MAX_IMAGE_BYTES:,}"
     if not is_jpeg(data):
-        return structure_problem(data)
+        return structure_problem(data, held=True) or _pixels_problem(data)
     header = read_jpeg_header(data)
     return header.problem or read_jpeg_scans(data, header).problem
+
+
+def _pixels_problem(data: bytes) -> str | None:
+    """Hold the size that another image than a JPEG says of itself to the limit."""
+    sides = (0, 0)
+    with contextlib.suppress(struct.error):  # it is cut, and no decoder gets far
+        if data.startswith(b"\x89PNG"):
+            sides = struct.unpack_from(">II", data, 16)
+        elif data.startswith(b"GIF8"):
+            sides = struct.unpack_from("<HH", data, 6)
+        elif data.startswith(b"BM"):
+            sides = struct.unpack_from("<ii", data, 18)
+        elif data[12:16] == b"VP8X":  # WebP; without it, a side has 14 bits
+            bits = int.from_bytes(data[24:30], "little")
+            sides = (bits & 0xFFFFFF) + 1, (bits >> 24) + 1
+        elif data[12:16] == b"VP8 ":
+            (bits,) = struct.unpack_from("<I", data, 26)
+            sides = bits & 0x3FFF, bits >> 16 & 0x3FFF
+        elif data[12:16] == b"VP8L":
+            (bits,) = struct.unpack_from("<I", data, 21)
+            sides = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if abs(sides[0] * sides[1]) <= MAX_IMAGE_PIXELS:
+        return None
+    return f"it has {sides[0]} x {sides[1]} pixels, more than {MAX_IMAGE_PIXELS:,}"
 
 
 def _size_problem(width: int, height: int) -> str | None:

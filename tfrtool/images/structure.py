@@ -9,6 +9,7 @@ from tfrtool.storage.limits import (
     MAX_CHUNKS,
     MAX_EXIF_BYTES,
     MAX_FRAMES,
+    MAX_HELD_PIXELS,
     MAX_IMAGE_PIXELS,
     MAX_METADATA_CHUNKS,
     MAX_SLOW_BYTES,
@@ -33,15 +34,16 @@ _COMMENT = re.compile(rb"#[^\r\n]*[\r\n]?")
 _BMP_RUN_LENGTHS = (1, 2)  # BI_RLE8 and BI_RLE4
 
 
-def structure_problem(data: bytes) -> str | None:
+def structure_problem(data: bytes, *, held: bool = False) -> str | None:
     """Return why an image that is no JPEG must not be decoded; None where it may.
 
-    No bytes make it raise, and those of an unknown format have no problem here.
+    No bytes make it raise, and those of an unknown format have no problem here. With ``held``, the
+    decoder is one that holds all frames of a GIF, as TensorFlow's does.
     """
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return _png_problem(data)
     if data.startswith((b"GIF87a", b"GIF89a")):
-        return _gif_problem(data)
+        return _gif_problem(data, held)
     if data.startswith((b"II", b"MM")) and data[2:4] in _TIFFS:
         return _directory_problem(data)
     if data[:1] == b"P" and data[1:2] in b"0123456fy":
@@ -112,14 +114,16 @@ def _png_problem(data: bytes) -> str | None:
     return f"it has more than {MAX_CHUNKS:,} chunks"
 
 
-def _gif_problem(data: bytes) -> str | None:
+def _gif_problem(data: bytes, held: bool) -> str | None:
     """Walk through the blocks of a GIF (GIF89a specification, appendix A)."""
-    frames = blocks = stray = 0
+    frames = pixels = blocks = stray = 0
     position = 13 + _table(data, 10)
     while position < len(data) and data[position] != 0x3B:
         kind = data[position]
         if kind == 0x2C:
             frames += 1
+            sides = data[position + 5 : position + 9]
+            pixels += int.from_bytes(sides[:2], "little") * int.from_bytes(sides[2:], "little")
             position += 11 + _table(data, position + 9)
         elif kind == 0x21:
             position += 2
@@ -136,6 +140,8 @@ def _gif_problem(data: bytes) -> str | None:
         blocks += kind == 0x21
         if frames > MAX_FRAMES:
             return f"it has more than {MAX_FRAMES:,} frames"
+        if held and pixels > MAX_HELD_PIXELS:
+            return f"its frames have more than {MAX_HELD_PIXELS:,} pixels together"
         if blocks > MAX_CHUNKS:
             return f"it has more than {MAX_CHUNKS:,} blocks besides its pixels"
     return None

@@ -107,6 +107,10 @@ Texts may do so, too, and Pillow stops when all of them are larger than 64 MiB."
 MAX_FRAMES = 10_000
 """Of an animation, of which only the first is decoded here; TensorFlow decodes all of a GIF."""
 
+MAX_HELD_PIXELS = 8 * MAX_IMAGE_PIXELS
+"""Of all frames of a GIF together where TensorFlow decodes it: a byte of memory each, and a few
+kilobytes of the file for millions of them. Elsewhere only the first frame is decoded."""
+
 MAX_STRAY_BYTES = 64 * 1024
 """In the header of a JPEG, GIF or PPM what belongs to nothing: Pillow reads it byte by byte."""
 

@@ -82,7 +82,10 @@ def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> s
     key = _key(dataset.image_feature)
     for item in read_items(shard, compression, verify=False):
         if isinstance(item, Record):
-            image = (single_values(item.payload, (key,)) or {}).get(key)
+            values = single_values(item.payload, (key,))
+            if values is None:  # TensorFlow may find an image in it all the same
+                return f"{shard.name}, record {item.index}: it is no tf.train.Example"
+            image = values.get(key)
             problem = limit_problem(image) if isinstance(image, bytes) else None
             if problem is not None:
                 return f"{shard.name}, record {item.index}: {problem}"
