@@ -6,19 +6,17 @@ import contextlib
 import os
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from tfrtool.engines.processes import cores, map_shards
+from tfrtool.engines.processes import map_shards
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import PayloadKind
-from tfrtool.examples.roles import LabelNames
-from tfrtool.examples.tfds_metadata import DATASET_INFO, read_written_shards
-from tfrtool.inspection.dataset.dataset_layout import Layout, SplitFiles, find_layout
-from tfrtool.inspection.dataset.label_mix import MixDistance, describe_balance, mix_distance
+from tfrtool.examples.roles import LabelNames, info_beside
+from tfrtool.examples.tfds_metadata import DATASET_INFO, DatasetInfo, read_written_shards
 from tfrtool.inspection.dataset.record_labels import (
     MAX_LABELS,
     FirstRecords,
@@ -32,9 +30,13 @@ from tfrtool.inspection.verify.dataset_check import check_directory
 from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
+from tfrtool.records.shard_sets import ShardSet, group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.publishing import reading
+
+_UNSPLIT = "all"
+"""What the records are called whose files say no split; TFDS has no split of that name."""
 
 _FIRST_SHARDS = 3
 """Shards of a split whose first records are looked at for a label: the first may be empty."""
@@ -42,56 +44,28 @@ _FIRST_SHARDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetShard:
-    """A shard of a split.
-
-    Attributes:
-        shard: the file, its size and its compression.
-        records: how many whole records it has.
-        expected_records: how many the metadata says it has; None where it says nothing.
-        labels: how many records of each label that occurs in it.
-        unlabelled: how many of its records have no label.
-        mix_distance: how far its mix of labels is from that of the split; None without labels.
-    """
+    """A shard of a split."""
 
     shard: Shard
     records: int
-    expected_records: int | None
-    labels: Mapping[str, int]
+    expected_records: int | None  # what the metadata says; None where it says nothing
+    labels: Mapping[str, int]  # how many records of each label that occurs in it
     unlabelled: int
-    mix_distance: MixDistance | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitSummary:
-    """A split of a dataset.
-
-    Attributes:
-        records: how many whole records its shards have.
-        expected_records: how many the metadata says that it has; None where it says nothing.
-        bytes: the size of its shards on disk, in bytes.
-        missing_shards: how many shards are not there.
-        extra_shards: how many files were left aside as not belonging to it.
-        labels: how many records of each label; labels that only other splits have are in it.
-        absent_labels: the labels of the dataset that none of its records has.
-        unlabelled: how many of its records have no label.
-        balance: how its records are spread over the labels, in words; None without labels.
-        mix_distance: how far its mix of labels is from that of all splits; None where there is one.
-        shuffle: how well it is shuffled; None without labels.
-        shards: the shards that are there, in order.
-    """
+    """A split of a dataset."""
 
     records: int
-    expected_records: int | None
-    bytes: int
+    expected_records: int | None  # what the metadata says; None where it says nothing
+    bytes: int  # of its shards, on disk
     missing_shards: int
-    extra_shards: int
-    labels: Mapping[str, int]
-    absent_labels: tuple[str, ...]
+    extra_shards: int  # files that are left aside: not in the metadata, or there twice
+    labels: Mapping[str, int]  # how many records of each label of the dataset, also of none
     unlabelled: int
-    balance: str | None
-    mix_distance: MixDistance | None
-    shuffle: ShuffleQuality | None
-    shards: tuple[DatasetShard, ...]
+    shuffle: ShuffleQuality | None  # None without labels, and where there is nothing to tell
+    shards: tuple[DatasetShard, ...]  # those that are there, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +103,15 @@ class DatasetSummary:
     more_faults: int
 
 
+class _SplitFiles(NamedTuple):
+    """The files of a split, and how many records the metadata says that they have."""
+
+    shards: Mapping[Path, int | None]
+    expected: int | None
+    missing: int
+    extra: int
+
+
 def inspect_dataset(
     dataset: str | os.PathLike[str],
     *,
@@ -142,7 +125,9 @@ def inspect_dataset(
     different labels.
 
     Args:
-        dataset: the dataset's directory, with TFDS metadata or without.
+        dataset: the dataset's directory, with TFDS metadata or without; or one that holds versions
+            of it (``1.0.0``), of which the newest is taken; or a folder for each split, as TFX
+            writes them.
         label: the name of the label feature; None finds it out.
         workers: processes to read shards with; None takes the cores.
         on_progress: called after each shard.
@@ -152,170 +137,166 @@ def inspect_dataset(
         ShardError: a shard can't be read. Damage is no error: it is in the faults.
         UsageError: no record has the label feature that was asked for.
     """
-    if workers is not None and workers < 1:
-        raise UsageError("impossible number of workers", expected="at least 1", found=workers)
     with reading(find_folders(dataset).root, DATASET_INFO):
-        layout = find_layout(dataset)
-        first = _first(layout)
-        if first.payload in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
-            first = replace(first, label=label or first.label)
-        fold = _LabelFold()
-        written: Iterable[str] = ()
+        folders = find_folders(dataset)
+        root, info = folders.root, info_beside(folders.root)
+        if not folders.shards and not (root / DATASET_INFO).is_file():
+            raise folders.nothing()
+        files = _find_splits(root, info, group_shards(folders.shards))
+        first = _first_records(files.values(), info)
+        if label and first.payload in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+            first = first._replace(label=label)
+        hashed: Iterable[str] = ()
         with contextlib.suppress(DatasetError):  # a fault of the directory
-            written = read_written_shards(layout.root)
-        hashed = frozenset(layout.root / name for name in written)
-        paths = [path for split in layout.splits for path in split.shards]
-        read_one = partial(read_labels, label=first.label, hashed=hashed)
-        for path, found in zip(paths, map_shards(read_one, paths, workers or cores()), strict=True):
-            fold.add(path, found)
-            on_progress(
-                Progress(what="reading", done=len(fold.read), total=len(paths), unit="shards")
-            )
-        if label is not None and not fold.labelled:
-            listed = ", ".join(first.candidates)
-            raise UsageError(
-                f"no record has a label in a feature {label!r}",
-                path=layout.root,
-                expected="one whole number or short text",
-                hint=f"it may be one of these: {listed}" if listed else None,
-            )
-        return _summary(layout, first, fold)
-
-
-def _first(layout: Layout) -> FirstRecords:
-    """Return what the first shard says that has a label; else what the first one says at all."""
-    firsts = []
-    for split in layout.splits:
-        for path in list(split.shards)[:_FIRST_SHARDS]:
-            first = look_for_label(path, layout.info)
-            if first.label is not None:
-                return first
-            firsts.append(first)
-    known = [first for first in firsts if first.payload is not PayloadKind.EMPTY]
-    return next(iter(known or firsts), FirstRecords(payload=PayloadKind.EMPTY))
-
-
-class _LabelFold:
-    """The shards that were read, with one numbering for the labels of all of them."""
-
-    def __init__(self) -> None:
-        self.read: dict[Path, ShardLabels] = {}
-        self.overflowed = False
-        self._codes: dict[Label, int] = {}
-
-    @property
-    def labelled(self) -> bool:
-        return self.overflowed or bool(self._codes)
-
-    def add(self, path: Path, found: ShardLabels) -> None:
-        codes = array("H")
-        if not (self.overflowed or found.overflowed):
-            table = [self._codes.setdefault(label, len(self._codes)) for label in found.labels]
-            codes = array("H", map(table.__getitem__, found.codes))
-        self.overflowed |= found.overflowed or len(self._codes) > MAX_LABELS
-        self.read[path] = replace(found, codes=codes, labels=())
-
-    def codes(self, path: Path) -> array[int]:
-        """Return the labels of a shard's records in order; none if there are too many labels."""
-        return array("H") if self.overflowed else self.read[path].codes
-
-    def texts(self, names: LabelNames) -> dict[int, str]:
-        """Return each label as text by its code, in the order of their values; no two are alike.
-
-        Class names that the metadata has, and that no record has, come last, below zero.
-        """
-        texts: dict[int, str] = {}
-        taken: set[str] = set()
-        codes = {} if self.overflowed else self._codes
-        for label in sorted(codes, key=lambda label: (isinstance(label, bytes), label)):
-            text = names.text([label])
-            if text is None:
-                text = repr(label)
-            if text in taken:
-                text = f"{text} ({label!r})"
-            taken.add(text)
-            texts[codes[label]] = text
-        unused = [name for name in dict.fromkeys(names.names) if name not in taken]
-        if codes and len(texts) + len(unused) <= MAX_LABELS:
-            texts |= {-1 - number: name for number, name in enumerate(unused)}
-        return texts
-
-
-def _summary(layout: Layout, first: FirstRecords, fold: _LabelFold) -> DatasetSummary:
-    names = LabelNames()
-    if first.label is not None and first.label.isprintable():  # it is a part of a file's name
-        names = LabelNames.beside(layout.root, first.label)
-    texts = fold.texts(names)
-    parts = [Counter(chain.from_iterable(map(fold.codes, one.shards))) for one in layout.splits]
-    whole: Counter[int] = Counter()
-    for part in parts:
-        whole.update(part)
-    several = sum(map(bool, parts)) > 1
-    splits = {}
-    for split, part in zip(layout.splits, parts, strict=True):
-        mix = mix_distance(part, whole, parts=len(parts)) if several and part else None
-        splits[split.name] = _split(split, fold, texts, part, mix)
-    label = first.label if fold.labelled else None
-    info = layout.info
+            hashed = read_written_shards(root)
+        read_one = partial(
+            read_labels, label=first.label, hashed=frozenset(root / name for name in hashed)
+        )
+        paths = [path for split in files.values() for path in split.shards]
+        read: dict[Path, ShardLabels] = {}
+        codes: dict[Label, int] = {}  # one numbering for the labels of all shards
+        overflowed = False
+        for path, found in zip(paths, map_shards(read_one, paths, workers), strict=True):
+            order = array("H")
+            if not overflowed:
+                table = [codes.setdefault(value, len(codes)) for value in found.labels]
+                order = array("H", map(table.__getitem__, found.codes))
+            overflowed |= found.overflowed or len(codes) > MAX_LABELS
+            read[path] = replace(found, codes=order, labels=())
+            on_progress(Progress(what="reading", done=len(read), total=len(paths), unit="shards"))
+    labelled = overflowed or bool(codes)
+    if label is not None and not labelled:
+        listed = ", ".join(first.candidates)
+        raise UsageError(
+            f"no record has a label in a feature {label!r}",
+            path=root,
+            expected="one whole number or short text",
+            hint=f"it may be one of these: {listed}" if listed else None,
+        )
+    if overflowed:
+        read = {path: replace(found, codes=array("H")) for path, found in read.items()}
+        codes = {}
+    texts = _texts(codes, LabelNames.beside(root, first.label))
+    splits = {name: _summary(split, read, texts) for name, split in files.items()}
+    verdicts = [found.verdict for found in read.values()]
     return DatasetSummary(
-        dataset=layout.root,
-        name=layout.root.resolve().name if info is None else info.name,
+        dataset=root,
+        name=root.resolve().name if info is None else info.name,
         version=None if info is None else info.version,
         described=info is not None,
         payload=first.payload,
-        label=label,
-        label_candidates=() if label is not None else first.candidates,
-        distinct_labels=None if fold.overflowed else len(whole),
+        label=first.label if labelled else None,
+        label_candidates=() if labelled else first.candidates,
+        distinct_labels=None if overflowed else len(codes),
         records=sum(split.records for split in splits.values()),
         splits=splits,
-        notes=layout.notes,
-        faults=tuple(_faults(layout, [found.verdict for found in fold.read.values()])),
-        more_faults=sum(
-            found.verdict.n_faults - len(found.verdict.faults) for found in fold.read.values()
-        ),
+        notes=folders.notes,
+        faults=tuple(_faults(root, files.values(), verdicts)),
+        more_faults=sum(verdict.n_faults - len(verdict.faults) for verdict in verdicts),
     )
 
 
-def _split(
-    split: SplitFiles,
-    fold: _LabelFold,
-    texts: Mapping[int, str],
-    whole: Counter[int],
-    mix: MixDistance | None,
+def _find_splits(
+    root: Path, info: DatasetInfo | None, sets: Sequence[ShardSet]
+) -> dict[str, _SplitFiles]:
+    """Return the files of each split; by name, if there is no metadata to give them an order."""
+    if info is None or not info.splits:
+        by_name: dict[str, list[ShardSet]] = {}
+        for one in sets:
+            by_name.setdefault(one.split_below(root) or _UNSPLIT, []).append(one)
+        return {name: _by_names(by_name[name], by_name[name]) for name in sorted(by_name)}
+    splits = {}
+    for split in info.splits:
+        chosen, lengths = info.shards_of(split, sets), split.shard_lengths
+        of_split = [one for one in sets if one.split == split.name]
+        if chosen is not None and not lengths:  # as in an old dataset_info.json
+            splits[split.name] = _by_names([chosen], of_split)
+            continue
+        there = {} if chosen is None else chosen.shards
+        shards = {path: lengths[index] for index, path in there.items() if index < len(lengths)}
+        splits[split.name] = _SplitFiles(
+            shards=shards,
+            expected=sum(lengths),
+            missing=len(lengths) - len(shards),
+            extra=sum(len(one.paths) for one in of_split) - len(shards),
+        )
+    return splits
+
+
+def _by_names(chosen: Sequence[ShardSet], of_split: Sequence[ShardSet]) -> _SplitFiles:
+    """Return the files of the sets that were chosen, up to the numbers that their names say."""
+    extra = {path for one in chosen for path in one.extra}
+    paths = [path for one in chosen for path in one.shards.values() if path not in extra]
+    return _SplitFiles(
+        shards=dict.fromkeys(paths),
+        expected=None,
+        missing=sum(one.n_missing for one in chosen),
+        extra=sum(len(one.paths) for one in of_split) - len(paths),
+    )
+
+
+def _first_records(files: Iterable[_SplitFiles], info: DatasetInfo | None) -> FirstRecords:
+    """Return what the first shard says that has a label; else what the first one says at all."""
+    found = FirstRecords(PayloadKind.EMPTY)
+    for split in files:
+        for path in list(split.shards)[:_FIRST_SHARDS]:
+            first = look_for_label(path, info)
+            if first.label is not None:
+                return first
+            found = first if found.payload is PayloadKind.EMPTY else found
+    return found
+
+
+def _texts(codes: Mapping[Label, int], names: LabelNames) -> dict[str, int]:
+    """Return the code of each label by its text, in the order of their values; no two are alike.
+
+    Class names that the metadata has, and that no record has, come last, below zero.
+    """
+    texts: dict[str, int] = {}
+    for label in sorted(codes, key=lambda label: (isinstance(label, bytes), label)):
+        text = names.text([label]) or repr(label)
+        texts[f"{text} ({label!r})" if text in texts else text] = codes[label]
+    for name in names.names if codes else ():
+        texts.setdefault(name, -1)
+    return texts
+
+
+def _summary(
+    split: _SplitFiles, read: Mapping[Path, ShardLabels], texts: Mapping[str, int]
 ) -> SplitSummary:
+    by_code = {code: text for text, code in texts.items()}
+    whole: Counter[int] = Counter()
     shards = []
     for path, expected in split.shards.items():
-        found, part = fold.read[path], Counter(fold.codes(path))
+        found = read[path]
+        part = Counter(found.codes)
+        whole.update(part)
         shards.append(
             DatasetShard(
                 shard=found.shard,
                 records=found.verdict.records,
                 expected_records=expected,
-                labels={texts[code]: part[code] for code in sorted(part)},
+                labels={by_code[code]: part[code] for code in sorted(part)},
                 unlabelled=found.unlabelled,
-                mix_distance=mix_distance(part, whole, parts=len(split.shards)) if part else None,
             )
         )
-    quality = measure_order([fold.codes(path) for path in split.shards], texts)
-    labels = {text: whole[code] for code, text in texts.items()}
     return SplitSummary(
         records=sum(shard.records for shard in shards),
         expected_records=split.expected,
         bytes=sum(shard.shard.bytes for shard in shards),
         missing_shards=split.missing,
         extra_shards=split.extra,
-        labels=labels,
-        absent_labels=tuple(label for label, count in labels.items() if not count),
+        labels={text: whole[code] for text, code in texts.items()},
         unlabelled=sum(shard.unlabelled for shard in shards),
-        balance=None if quality is None else describe_balance(labels),
-        mix_distance=mix,
-        shuffle=quality,
+        shuffle=measure_order([read[path].codes for path in split.shards]),
         shards=tuple(shards),
     )
 
 
-def _faults(layout: Layout, verdicts: Iterable[ShardVerdict]) -> Iterator[LocatedFault]:
-    by_folder: dict[Path, dict[Path, ShardVerdict]] = {layout.root: {}}
+def _faults(
+    root: Path, splits: Iterable[_SplitFiles], verdicts: Iterable[ShardVerdict]
+) -> Iterator[LocatedFault]:
+    by_folder: dict[Path, dict[Path, ShardVerdict]] = {root: {}}
     for verdict in verdicts:
         by_folder.setdefault(verdict.path.parent, {})[verdict.path] = verdict
     miscounted: set[Path] = set()
@@ -326,7 +307,7 @@ def _faults(layout: Layout, verdicts: Iterable[ShardVerdict]) -> Iterator[Locate
                 yield LocatedFault(path=fault.path, fault=found)
             if fault.kind is FaultKind.COUNT:
                 miscounted.add(fault.path)
-    for split in layout.splits:
+    for split in splits:
         for path, expected in split.shards.items():
             for found in by_folder[path.parent][path].faults:
                 # A shard may be empty, if that is what the metadata says.

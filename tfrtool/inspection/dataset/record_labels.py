@@ -5,10 +5,11 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.example import DType, Feature, PayloadKind, classify_payload, decode_example
+from tfrtool.examples.example import PayloadKind, Value, classify_payload, decode_example
 from tfrtool.examples.long_values import hollowed, whole
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.roles import find_roles
@@ -35,16 +36,11 @@ _LONGEST_LABEL = 1024
 _LOOKED_AT = 64
 """Records at the start of a shard in which its label feature is looked for."""
 
+_CANDIDATES = 8
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstRecords:
-    """What the first records of a shard say.
 
-    Attributes:
-        payload: what they are, by the first one.
-        label: the feature that is the label; None where that is not clear.
-        candidates: the names of the features that could be one: a single whole number or text.
-    """
+class FirstRecords(NamedTuple):
+    """What the first records of a shard are, which feature is their label, or which could be it."""
 
     payload: PayloadKind
     label: str | None = None
@@ -52,11 +48,7 @@ class FirstRecords:
 
 
 def look_for_label(path: Path, info: DatasetInfo | None) -> FirstRecords:
-    """Look for the label feature in the first records of a shard.
-
-    Raises:
-        ShardError: the file can't be read.
-    """
+    """Look for the label feature in the first records of a shard."""
     kind = PayloadKind.EMPTY
     candidates: dict[str, None] = {}
     with open_shard(path) as file:
@@ -73,23 +65,18 @@ def look_for_label(path: Path, info: DatasetInfo | None) -> FirstRecords:
                 continue
             label = find_roles(features, info).label
             if label is not None:
-                return FirstRecords(payload=kind, label=label)
-            candidates |= dict.fromkeys(n for n, f in features.items() if _may_be_label(f))
-    return FirstRecords(payload=kind, candidates=tuple(candidates))
-
-
-def _may_be_label(feature: Feature) -> bool:
-    if len(feature.values) != 1 or feature.dtype is DType.FLOAT32:
-        return False
-    value = feature.values[0]
-    return not isinstance(value, bytes) or len(value) <= _LONGEST_LABEL
+                return FirstRecords(kind, label)
+            candidates |= dict.fromkeys(
+                name
+                for name, feature in features.items()
+                if len(feature.values) == 1 and _as_label(feature.values[0]) is not None
+            )
+    return FirstRecords(kind, candidates=tuple(candidates)[:_CANDIDATES])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardLabels:
-    """The labels of one shard.
-
-    Two bytes a record: this is all that grows with the file.
+    """The labels of one shard: two bytes a record are all that grows with the file.
 
     Attributes:
         shard: the file, its size and its compression.
@@ -115,46 +102,34 @@ def read_labels(
 ) -> ShardLabels:
     """Read a shard to its end, and find the label of each of its records.
 
-    Args:
-        path: the shard.
-        label: the name of the label feature; None where there is none, so that records are
-            counted and their CRCs checked, but not parsed.
-        hashed: the shards whose SHA-256 is wanted, where they are whole.
-
-    Raises:
-        ShardError: the file can't be read. Damage is no error: it is in the verdict.
+    Without a ``label``, records are counted and their CRCs checked, but not parsed. ``hashed`` are
+    the shards whose SHA-256 is wanted, where they are whole.
     """
     key = None if label is None else label.encode("utf-8", "surrogateescape")
     codes, known = array("H"), dict[Label, int]()
     faults = FirstOf[Fault](FAULTS_KEPT)
     records = size = lost = unlabelled = 0
-    overflowed = False
     shard = Shard.at(path)
     with open_shard(path) as file:
         for item in read_records(file):
             if isinstance(item, Fault):
-                fault = item
-                lost += fault.record is not None
-            else:
-                records += 1
-                size += len(item.payload)
-                if key is None:
-                    continue
-                try:
-                    value = _label(item.payload, key)
-                except DecodeError:
-                    unlabelled += 1
-                    fault = unparseable(item)
-                else:
-                    if value is None:
-                        unlabelled += 1
-                    elif not overflowed:
-                        code = known.setdefault(value, len(known))
-                        overflowed = code >= MAX_LABELS
-                        if not overflowed:
-                            codes.append(code)
-                    continue
-            faults.add(fault)
+                faults.add(item)
+                lost += item.record is not None
+                continue
+            records += 1
+            size += len(item.payload)
+            if key is None:
+                continue
+            value = None
+            try:
+                value = _label(item.payload, key)
+            except DecodeError:
+                faults.add(unparseable(item))
+            if value is None:
+                unlabelled += 1
+            elif len(known) <= MAX_LABELS:
+                codes.append(known.setdefault(value, len(known)))
+    overflowed = len(known) > MAX_LABELS
     verdict = ShardVerdict(
         path=path,
         shard=shard,
@@ -187,7 +162,14 @@ def _label(payload: bytes, key: bytes) -> Label | None:
     values = found.int64_list.value or found.bytes_list.value
     if len(values) != 1:
         return None
-    value: Label = values[0]
+    value: Value = values[0]
     if isinstance(value, bytes):
         (value,) = whole((value,), payload)
-    return None if isinstance(value, bytes) and len(value) > _LONGEST_LABEL else value
+    return _as_label(value)
+
+
+def _as_label(value: Value) -> Label | None:
+    """Return a whole number, or bytes no longer than a name."""
+    if isinstance(value, bytes):
+        return value if len(value) <= _LONGEST_LABEL else None
+    return value if isinstance(value, int) else None
