@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from tfrtool.errors import UsageError
 from tfrtool.examples.long_values import LongNumbers, hollowed, whole
 from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.records.wire import read_spans
 from tfrtool.storage.words import as_member, take_words
 
 Value = bytes | int | float
@@ -118,14 +119,6 @@ def is_utf8(key: bytes) -> bool:
     return True
 
 
-def feature_values(message: pb.Feature) -> tuple[DType | None, Sequence[Value]]:
-    """Return the type of a feature message, and its values without copying them."""
-    kind = message.WhichOneof("kind")
-    if kind is None:
-        return None, ()
-    return DTYPES[kind], getattr(message, kind).value
-
-
 def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> Example:
     """Decode a payload that is known to be an Example or a SequenceExample.
 
@@ -156,9 +149,12 @@ def _features(message: pb.Features, payload: bytes) -> dict[str, Feature]:
 
 
 def _feature(message: pb.Feature, payload: bytes) -> Feature:
-    dtype, held = feature_values(message)
-    values = whole(held, payload)
-    return Feature(dtype=dtype, values=values if isinstance(values, LongNumbers) else tuple(values))
+    kind = message.WhichOneof("kind")
+    if kind is None:
+        return Feature(dtype=None, values=())
+    values = whole(getattr(message, kind), payload)
+    values = values if isinstance(values, LongNumbers) else tuple(values)
+    return Feature(dtype=DTYPES[kind], values=values)
 
 
 def encode_example(features: Mapping[str, Any]) -> bytes:
@@ -229,7 +225,7 @@ def classify_payload(payload: bytes) -> PayloadKind:
     return PayloadKind.SEQUENCE_EXAMPLE if sequence else PayloadKind.EXAMPLE
 
 
-def knows_all_fields(message: pb.SequenceExample | pb.Event) -> bool:
+def knows_all_fields(message: pb.SequenceExample) -> bool:
     """Return whether a parsed message holds no unknown field, at any depth; they are dropped."""
     size = message.ByteSize()
     message.DiscardUnknownFields()
@@ -249,15 +245,20 @@ def holds_features(message: pb.SequenceExample) -> bool:
     return any(entry.HasField("value") for entry in entries)
 
 
+_EVENT_TAGS = frozenset({0x09, 0x10, *range(0x1A, 0x53, 8)})
+
+
 def _is_event(payload: bytes) -> bool:
     try:
+        # Asked first, for protobuf would keep what it doesn't know, however long it is.
+        if any(tag not in _EVENT_TAGS for tag, _, _ in read_spans(payload)):
+            return False
         event = pb.Event.FromString(payload)
-    except DecodeError:
+    except (ValueError, DecodeError):
         return False
     # Every event of a log has the time of its writing, in seconds since 1970.
     return (
-        knows_all_fields(event)
-        and 0 < event.wall_time < 1e11
+        0 < event.wall_time < 1e11
         and event.step >= 0
         and (event.WhichOneof("what") is not None or event.step > 0)
     )

@@ -134,9 +134,8 @@ class SchemaFold:
                 column.unset += 1
                 continue
             strings = kind == "bytes_list"
-            values = getattr(feature, kind).value
-            if large and not strings:
-                values = whole(values, payload)
+            message = getattr(feature, kind)
+            values = whole(message, payload) if large and not strings else message.value
             length = len(values)
             held = column.kinds.get(kind)
             if held is None:
@@ -145,9 +144,9 @@ class SchemaFold:
             if not held.low <= length <= held.high:
                 held.stretch(length)
             if strings:
-                held.describe(whole(values, payload))
+                held.describe(whole(message, payload) if large else values)
             if take_values:
-                held.take(kind, whole(values, payload) if strings else values)
+                held.take(kind, whole(message, payload) if large and strings else values)
 
     def merge(self, other: SchemaFold) -> None:
         """Take in what another fold has seen.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-_VARINT, _BYTES = 0, 2
 _MAX_RANK = 254
 """Dimensions of a tensor in TensorFlow."""
 
@@ -17,20 +16,46 @@ Field = tuple[int, int | bytes]
 """The number of a field, and a varint or bytes."""
 
 
+def read_spans(
+    data: bytes | memoryview, position: int = 0, end: int | None = None
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the tag of each field of a message, and where its content starts and ends.
+
+    `ValueError` if it is no message, or has groups, or tags that are longer than they must be.
+    """
+    end = len(data) if end is None else end
+    while position < end:
+        tag = data[position]
+        position += 1
+        if tag > 0x7F:
+            tag, position = read_varint(data, position - 1)
+            if not data[position - 1]:
+                raise ValueError("a tag is longer than it must be")
+        match tag & 7:
+            case 2:
+                length, position = read_varint(data, position)
+                stop = position + length
+            case 0:
+                _, stop = read_varint(data, position)
+            case 1:
+                stop = position + 8
+            case 5:
+                stop = position + 4
+            case _:
+                raise ValueError("it has a group")
+        if stop > end:
+            raise ValueError("a field goes beyond its message")
+        yield tag, position, stop
+        position = stop
+
+
 def read_fields(data: bytes) -> Iterator[Field]:
     """Yield the fields of a message; `ValueError` if it has others than varints and bytes."""
-    position = 0
-    while position < len(data):
-        tag, position = read_varint(data, position)
+    for tag, start, stop in read_spans(data):
         number, wire_type = divmod(tag, 8)
-        value, position = read_varint(data, position)
-        if wire_type == _VARINT:
-            yield number, value
-        elif wire_type == _BYTES and value <= len(data) - position:
-            yield number, data[position : position + value]
-            position += value
-        else:
-            raise ValueError("no varint, and no bytes that end within the message")
+        if wire_type in (1, 5):
+            raise ValueError("a number of fixed size")
+        yield number, data[start:stop] if wire_type else read_varint(data, start)[0]
 
 
 def read_tensor(data: bytes) -> tuple[int, tuple[int, ...], Iterator[Field]]:

@@ -13,16 +13,20 @@ class BytesList(_message.Message):
     def __init__(self, value: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class FloatList(_message.Message):
-    __slots__ = ("value",)
+    __slots__ = ("value", "place")
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
     value: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, value: _Optional[_Iterable[float]] = ...) -> None: ...
+    place: bytes
+    def __init__(self, value: _Optional[_Iterable[float]] = ..., place: _Optional[bytes] = ...) -> None: ...
 
 class Int64List(_message.Message):
-    __slots__ = ("value",)
+    __slots__ = ("value", "place")
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
     value: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, value: _Optional[_Iterable[int]] = ...) -> None: ...
+    place: bytes
+    def __init__(self, value: _Optional[_Iterable[int]] = ..., place: _Optional[bytes] = ...) -> None: ...
 
 class Feature(_message.Message):
     __slots__ = ("bytes_list", "float_list", "int64_list")

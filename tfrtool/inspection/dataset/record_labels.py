@@ -10,7 +10,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import PayloadKind, Value, classify_payload, decode_example
-from tfrtool.examples.long_values import hollowed, whole
+from tfrtool.examples.long_values import hollowed, whole_string
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.tfds_metadata import DatasetInfo
@@ -164,7 +164,7 @@ def _label(payload: bytes, key: bytes) -> Label | None:
         return None
     value: Value = values[0]
     if isinstance(value, bytes):
-        (value,) = whole((value,), payload)
+        value = whole_string(value, payload)
     return _as_label(value)
 
 

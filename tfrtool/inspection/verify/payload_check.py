@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import (
+    DTYPES,
     DType,
     PayloadKind,
     classify_payload,
     feature_name,
-    feature_values,
     holds_features,
 )
 from tfrtool.examples.long_values import hollowed
@@ -110,19 +110,19 @@ class PayloadCheck:
         if self._others:
             return None
         try:
-            payload = hollowed(payload)
-            message = _parse(payload)
+            parsed = hollowed(payload)
+            message = _parse(parsed)
         except DecodeError:
             return NO_EXAMPLE
         # The hot path: nothing is asked of features whose names and types have been met before.
         shape = [(entry.key, entry.value.WhichOneof("kind")) for entry in message.context.feature]
         if shape != self._last:
             if not shape or not self._seen.issuperset(shape):
-                return self._learn(payload, message, index)
+                return self._learn(payload, parsed, message, index)
             self._last, self._complete = shape, all(kind for _, kind in shape)
         if message.HasField("feature_lists"):
-            return self._learn(payload, message, index)
-        return parser_problem(payload, message, complete=self._complete)
+            return self._learn(payload, parsed, message, index)
+        return parser_problem(payload, parsed, message, complete=self._complete)
 
     @property
     def holds_examples(self) -> bool:
@@ -139,12 +139,14 @@ class PayloadCheck:
         """By feature, the types that its values have had, and the first record with each."""
         return self._types if self.holds_examples else {}
 
-    def _learn(self, payload: bytes, message: pb.SequenceExample, index: int) -> str | None:
+    def _learn(
+        self, payload: bytes, parsed: bytes, message: pb.SequenceExample, index: int
+    ) -> str | None:
         """Look at a message in full, and remember the features of one that is an Example."""
         if not holds_features(message):
             return NO_EXAMPLE
         self._sequences |= message.HasField("feature_lists")
-        problem = parser_problem(payload, message)
+        problem = parser_problem(payload, parsed, message)
         if problem is not None:
             return problem
         # Of a key that comes twice the last value counts, as for every protobuf map.
@@ -160,7 +162,7 @@ class PayloadCheck:
         return None
 
     def _note_type(self, key: bytes, feature: pb.Feature, index: int) -> None:
-        dtype, _ = feature_values(feature)
+        dtype = DTYPES.get(feature.WhichOneof("kind"))
         name = feature_name(key)
         if dtype is not None and (name in self._types or len(self._types) < _FEATURES_KEPT):
             self._types.setdefault(name, {}).setdefault(dtype, index)
