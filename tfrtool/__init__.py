@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from tfrtool.examples.parsing import parse_example
     from tfrtool.examples.schema import FeatureSpec, Schema
     from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, inspect_dataset
-    from tfrtool.inspection.extract.extract import extract
-    from tfrtool.inspection.extract.extract_report import ExtractReport
+    from tfrtool.inspection.extract.extract import ExtractReport, extract
     from tfrtool.inspection.pictures.contact_sheet import contact_sheet
     from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
     from tfrtool.inspection.summary.shard_summary import ShardSummary, inspect_shard
@@ -59,8 +58,7 @@ _HOMES = {
     "tfrtool.examples.parsing": "parse_example",
     "tfrtool.examples.schema": "FeatureSpec Schema",
     "tfrtool.inspection.dataset.dataset_summary": "DatasetSummary inspect_dataset",
-    "tfrtool.inspection.extract.extract": "extract",
-    "tfrtool.inspection.extract.extract_report": "ExtractReport",
+    "tfrtool.inspection.extract.extract": "ExtractReport extract",
     "tfrtool.inspection.pictures.contact_sheet": "contact_sheet",
     "tfrtool.inspection.schema.shard_schema": "InferredSchema infer_schema",
     "tfrtool.inspection.summary.shard_summary": "ShardSummary inspect_shard",

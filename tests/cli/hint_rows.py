@@ -32,15 +32,12 @@ inspect dataset numbers --label nosuch | 2
   > tfrtool inspect dataset numbers --label sort
 $ tfrtool extract a.tfrecord done
 extract a.tfrecord done | 2
-  ? --overwrite replaces what an earlier extract made
-  > tfrtool extract a.tfrecord done --overwrite
-extract a.tfrecord photos | 2
-  ? choose another directory; --overwrite replaces only what an extract made
-  > tfrtool extract a.tfrecord done
+  ? choose another directory; --overwrite replaces what an earlier extract made
+  > tfrtool extract a.tfrecord new
   > tfrtool extract a.tfrecord done --overwrite
 extract a.tfrecord lined | 2
-  ? choose another directory; --overwrite replaces only what an extract made
-  > tfrtool extract a.tfrecord done
+  ? choose another directory; --overwrite replaces what an earlier extract made
+  > tfrtool extract a.tfrecord new
 extract a.tfrecord photos --overwrite | 2
   ? move it away; --overwrite replaces what an earlier extract made, and nothing else
   > mv photos elsewhere

@@ -53,15 +53,13 @@ def test_json_has_the_promised_keys(shard: Path, tmp_path: Path, capsys: Capture
         "bytes": 2 * len(JPEG) + len(PNG),
         "classes": {"cat": 1, "dog": 2},
         "unlabelled": 0,
-        "mismatched": 1,
         "left_out": [{"shard": str(shard), "record": 3, "reason": "it has no feature 'image'"}],
         "left_out_count": 1,
-        "renamed": [{"file": "dog/1.jpg", "from": "../dog/1.jpg", "reason": "'..'"}],
+        "renamed": [{"file": "dog/1.jpg", "from": "../dog/1.jpg"}],
         "renamed_count": 1,
         "faults": [],
         "fault_count": 0,
     }
-    assert "1 file with something else inside" in captured.err
 
 
 def test_text_tells_what_came_out(shard: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -76,7 +74,7 @@ def test_text_tells_what_came_out(shard: Path, tmp_path: Path, capsys: Capture) 
         "out.jsonl",
         "dog/        2",
         "named anew: 1",
-        "../dog/1.jpg -> dog/1.jpg: '..'",
+        "../dog/1.jpg -> dog/1.jpg",
         "left out: 1 record",
         "it has no feature 'image': record 3 of pets.tfrecord",
         "damaged: 1 fault",

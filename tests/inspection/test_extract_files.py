@@ -14,8 +14,8 @@ import pytest
 from tests.inspection.extracting import JPEG, files_below, lines_beside, photo, write_shard
 from tfrtool import extract
 from tfrtool.errors import UsageError, WriteError
-from tfrtool.inspection.extract.extract_earlier import metadata_beside
-from tfrtool.inspection.extract.extract_files import FileTree, new_files
+from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
+from tfrtool.inspection.extract.safe_names import numbered
 from tfrtool.storage.appearing import move, temporary_name
 
 
@@ -46,7 +46,7 @@ def test_what_a_killed_extract_left_is_taken_away(shard: Path, tmp_path: Path) -
     out = tmp_path / "out"
     left = temporary_name(out / "extract")
     (left / "new" / "cat").mkdir(parents=True)
-    temporary_name(tmp_path / "out.jsonl").write_text('{"file": "x')
+    temporary_name(tmp_path / "out.jsonl").mkdir()
     others = temporary_name(tmp_path / "other.jsonl")
     others.touch()
     extract([shard], out)
@@ -95,32 +95,32 @@ def test_a_link_to_an_empty_directory_is_followed(shard: Path, tmp_path: Path) -
 
 def test_links_are_never_written_through(tmp_path: Path) -> None:
     """A link in the way of a file or a folder is a name that is taken."""
-    outside, root = tmp_path / "outside", tmp_path / "root"
+    outside = tmp_path / "outside"
     outside.mkdir()
-    root.mkdir()
-    (root / "cat").symlink_to(outside)
-    (root / "x.jpg").symlink_to(outside / "x.jpg")
-    tree = FileTree(root, root)
-    assert tree.add(("cat", "1.jpg"), JPEG) == "cat_2/1.jpg"
-    assert tree.add(("cat", "2.jpg"), JPEG) == "cat_2/2.jpg"
-    assert tree.add(("x.jpg",), JPEG) == "x_2.jpg"
+    with new_files(tmp_path / "out") as files:
+        (root,) = tmp_path.glob("out/.tfrtool-*.extract/new")
+        (root / "cat").symlink_to(outside)
+        (root / "x.jpg").symlink_to(outside / "x.jpg")
+        assert files.add(("cat", "1.jpg"), JPEG) == "cat_2/1.jpg"
+        assert files.add(("cat", "2.jpg"), JPEG) == "cat_2/2.jpg"
+        assert files.add(("x.jpg",), JPEG) == "x_2.jpg"
     assert list(outside.iterdir()) == []
 
 
-def test_numbers_are_tried_once(tmp_path: Path) -> None:
+def test_numbers_are_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long names that numbering makes alike don't each try all numbers that others have."""
     attempts = 0
 
-    class Counting(FileTree):
-        def _write(self, path: str, data: bytes) -> None:
-            nonlocal attempts
-            attempts += 1
-            super()._write(path, data)
+    def counting(name: str, number: int) -> str:
+        nonlocal attempts
+        attempts += 1
+        return numbered(name, number)
 
-    tree = Counting(tmp_path, tmp_path)
+    monkeypatch.setattr("tfrtool.inspection.extract.extract_files.numbered", counting)
     names = ["x" * 247 + f"{number % 100:03d}.jpg" for number in range(300)]
-    assert len({tree.add((name,), b"") for name in names}) == 300
-    assert attempts == 100 + 2 * 200
+    with new_files(tmp_path / "out") as files:
+        assert len({files.add((name,), b"") for name in names}) == 300
+    assert attempts == 200
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
@@ -128,11 +128,9 @@ def test_metadata_on_a_full_disk_is_an_error(tmp_path: Path) -> None:
     """Lines that can't be written are an error that names the metadata, and nothing is left."""
 
     def fill() -> None:
-        with new_files(tmp_path / "out") as staging, open("/dev/full", "wb") as full:  # noqa: PTH123
-            staging.metadata.close()
-            staging.metadata = full
-            staging.add(("1.jpg",), JPEG)
-            staging.write_line("x" * 1_000_000)
+        with open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123
+            files = NewFiles(tmp_path / "out", False, tmp_path, full)
+            files.add_line("x" * 1_000_000)
 
     with pytest.raises(WriteError) as caught:
         fill()
@@ -156,13 +154,12 @@ def test_an_error_at_the_end_takes_everything_back(
 ) -> None:
     """Where something gets in the way while files get their names, none keeps its own."""
     out = tmp_path / "out"
-    cross(monkeypatch, "0", lambda: (tmp_path / "out.jsonl").write_text("somebody else's"))
+    cross(monkeypatch, "out.jsonl", lambda: (out / "1").write_text("somebody else's"))
     with pytest.raises(WriteError) as caught:
         extract([shard], out)
-    assert caught.value.path == str(tmp_path / "out.jsonl")
-    assert not out.exists()
-    assert (tmp_path / "out.jsonl").read_text() == "somebody else's"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tfrecord", "out.jsonl"]
+    assert caught.value.path == str(out / "1")
+    assert {path.name: path.read_text() for path in out.iterdir()} == {"1": "somebody else's"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tfrecord", "out"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, OSError(28, "No space")])
@@ -174,7 +171,7 @@ def test_nothing_is_left_of_an_unfinished_one(
     def begin() -> None:
         with new_files(tmp_path / "a" / "b") as staging:
             staging.add(("x", "1.jpg"), JPEG)
-            staging.write_line("{}")
+            staging.add_line("{}")
             raise error
 
     with pytest.raises(type(error) if isinstance(error, BaseException) else error):

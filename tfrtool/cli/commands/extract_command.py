@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit_json, emit_page, human_count, warn
+from tfrtool.cli.output import emit_json, emit_page
 from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import UsageError
@@ -58,9 +58,4 @@ def extract_command(
         emit_json(report.to_json())
     else:
         emit_page(extract_page(report))
-    if report.mismatched:
-        warn(
-            f"{human_count(report.mismatched, 'file')} with something else inside than the name "
-            "says; bytes and names are as recorded"
-        )
     return Outcome.FINE if report.complete else Outcome.DAMAGE

@@ -17,7 +17,7 @@ from tfrtool.cli.render.page import (
     shortened,
 )
 from tfrtool.errors import printable
-from tfrtool.inspection.extract.extract_report import ExtractReport, LeftOutRecord
+from tfrtool.inspection.extract.extract import ExtractReport
 
 _FOLDERS_SHOWN = 12
 _LISTED = 5
@@ -52,30 +52,22 @@ def extract_page(report: ExtractReport) -> Page:
         Facts(facts),
         Table(head=("folder", "files"), rows=rows, right=frozenset({1})),
     ]
-    if report.renamed_count:
-        renamed = [
-            f"{printable(entry.recorded)} -> {printable(entry.file)}: {entry.reason}"
-            for entry in report.renamed
-        ]
+    if report.renamed:
+        renamed = [f"{one.recorded} -> {printable(one.file)}" for one in report.renamed]
         page.append(Heading(f"named anew: {report.renamed_count:,}"))
         page.append(Lines(shortened(renamed, _LISTED, report.renamed_count)))
-    if report.left_out_count:
+    if report.left_out:
+        first = {one.reason: one for one in reversed(report.left_out)}
+        lines = [
+            f"{reason}: record {first[reason].record} of {printable(first[reason].shard.name)}"
+            + (f", the first of {count:,}" if count > 1 else "")
+            for reason, count in Counter(one.reason for one in report.left_out).most_common(_LISTED)
+        ]
         title = f"left out: {human_count(report.left_out_count, 'record')}"
-        page += [Heading(Toned(title, Tone.BAD)), Lines(_reasons(report.left_out))]
-    if report.fault_count:
+        page += [Heading(Toned(title, Tone.BAD)), Lines(lines)]
+    if report.faults:
         title = f"damaged: {human_count(report.fault_count, 'fault')}"
         faults = [f"{printable(str(one.path))}: {one.fault.title}" for one in report.faults]
         page.append(Heading(Toned(title, Tone.BAD)))
         page.append(Lines(shortened(faults, _LISTED, report.fault_count)))
     return page
-
-
-def _reasons(entries: tuple[LeftOutRecord, ...]) -> list[str]:
-    """Return a line for each reason, the most frequent first, with its first record."""
-    first = {entry.reason: entry for entry in reversed(entries)}
-    lines = []
-    for reason, count in Counter(entry.reason for entry in entries).most_common(_LISTED):
-        times = "" if count == 1 else f", the first of {count:,}"
-        shard = printable(first[reason].shard.name)
-        lines.append(f"{reason}: record {first[reason].record} of {shard}{times}")
-    return lines

@@ -2,44 +2,94 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import ShardError, UsageError, printable
-from tfrtool.examples.content import describe_bytes
-from tfrtool.examples.example import DType, Example, PayloadKind, decode_example
+from tfrtool.examples.content import decode_text, describe_bytes
+from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
 from tfrtool.examples.roles import LabelNames
-from tfrtool.inspection.extract.extract_earlier import metadata_beside
-from tfrtool.inspection.extract.extract_files import NewFiles, new_files
-from tfrtool.inspection.extract.extract_metadata import features_json
-from tfrtool.inspection.extract.extract_names import (
-    below_class,
-    is_misnamed,
+from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
+from tfrtool.inspection.extract.extract_plan import ExtractPlan, find_feature, plan_extract
+from tfrtool.inspection.extract.safe_names import (
+    numbered,
+    safe_part,
+    safe_path,
     shard_stem,
     with_suffix,
 )
-from tfrtool.inspection.extract.extract_plan import ExtractPlan, find_feature, plan_extract
-from tfrtool.inspection.extract.extract_report import (
-    LISTED,
-    ExtractReport,
-    LeftOutRecord,
-    RenamedFile,
-)
-from tfrtool.inspection.extract.safe_names import SafePath, numbered, safe_part, safe_path
 from tfrtool.inspection.first_of import FirstOf
-from tfrtool.inspection.summary.summary_json import shortest_float
+from tfrtool.inspection.summary.summary_json import shortest_float, value_json
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.locations import as_path
+from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
+
+_LISTED = 1000
+"""How many faults, records and names a report lists; the metadata has a line about each record."""
+
+_KEPT_BYTES = 1024
+"""Bytes that are no text are kept in full up to here: hashes and keys, but no images and masks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutRecord:
+    """A whole record that nothing was taken out of, and why."""
+
+    shard: Path
+    record: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenamedFile:
+    """A file or a class folder that doesn't have the name that the record gives."""
+
+    file: str  # below the directory; a folder's has a "/" at its end
+    recorded: str  # fit to be printed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractReport:
+    """What came out of shards; of what is listed, the first, and how many there are in all."""
+
+    directory: Path
+    metadata: Path  # JSON Lines with the other features, a line for each record
+    feature: str  # whose values became files
+    by: str | None  # the feature that decided their class folders; None for none
+    name: str | None  # that gave their names; None where shard and record number did
+    files: int
+    bytes: int
+    classes: Mapping[str, int]  # how many files lie in which folder, "." for the directory itself
+    unlabelled: int  # how many files have no class, and so lie in no class folder
+    left_out: tuple[LeftOutRecord, ...]
+    left_out_count: int
+    renamed: tuple[RenamedFile, ...]
+    renamed_count: int
+    faults: tuple[LocatedFault, ...]
+    fault_count: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every record is whole and gave its files."""
+        return not self.fault_count and not self.left_out_count
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``extract --json`` prints."""
+        data = plain(self)
+        data["classes"] = dict(self.classes)  # the very names of the folders
+        data["renamed"] = [{"file": one.file, "from": one.recorded} for one in self.renamed]
+        return {"dir": data.pop("directory"), **data}
 
 
 def extract(
@@ -125,11 +175,11 @@ class _Extraction:
         self._files = files
         self._shard, self._stem, self._label_names = Path(), "", LabelNames()
         self.records = 0
-        self._bytes = self._unlabelled = self._mismatched = 0
+        self._bytes = self._unlabelled = 0
         self._classes: Counter[str] = Counter()
-        self._left_out = FirstOf[LeftOutRecord](LISTED)
-        self._renamed = FirstOf[RenamedFile](LISTED)
-        self._faults = FirstOf[LocatedFault](LISTED)
+        self._left_out = FirstOf[LeftOutRecord](_LISTED)
+        self._renamed = FirstOf[RenamedFile](_LISTED)
+        self._faults = FirstOf[LocatedFault](_LISTED)
         self._odd_classes: set[str] = set()
 
     def add(self, shard: Path, item: Record | Fault) -> None:
@@ -137,17 +187,18 @@ class _Extraction:
             self._shard, self._stem = shard, shard_stem(shard)
             self._label_names = LabelNames.beside(shard.parent, self._plan.by)
         if isinstance(item, Fault):
-            self._faults.add(LocatedFault(path=self._shard, fault=item))
+            self._faults.add(LocatedFault(path=shard, fault=item))
             return
         self.records += 1
         try:
             # An Example is a SequenceExample without feature lists, to the byte.
             example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
         except ValueError:
-            self._faults.add(LocatedFault(path=self._shard, fault=unparseable(item)))
+            self._faults.add(LocatedFault(path=shard, fault=unparseable(item)))
             return
-        feature = find_feature(example, self._plan.feature)
-        name = printable(self._plan.feature)
+        feature, name = find_feature(example, self._plan.feature), printable(self._plan.feature)
+        line: dict[str, Any] = {"file": None, "shard": printable(str(shard)), "record": item.index}
+        taken_out, reason = None, None
         if feature is None:
             reason = f"it has no feature {name!r}"
         elif feature.dtype not in (DType.STRING, None):
@@ -155,40 +206,40 @@ class _Extraction:
         elif not feature.values:
             reason = f"its feature {name!r} has no value"
         else:
+            taken_out = self._plan.feature
             values = [value for value in feature.values if isinstance(value, bytes)]
-            files = self._take_out(item, example, values)
-            self._write_line(item, example, file=files[0] if len(files) == 1 else files)
-            return
-        self._left_out.add(LeftOutRecord(shard=self._shard, record=item.index, reason=reason))
-        self._write_line(item, example, left_out=reason)
+            files = self._take_out(item.index, example, values)
+            line["file"] = files[0] if len(files) == 1 else files
+        if reason is not None:
+            self._left_out.add(LeftOutRecord(shard=shard, record=item.index, reason=reason))
+            line["left_out"] = reason
+        line["features"] = _features_json(example, without=taken_out)
+        self._files.add_line(json.dumps(line, allow_nan=False))
 
-    def _take_out(self, record: Record, example: Example, values: list[bytes]) -> list[str]:
+    def _take_out(self, record: int, example: Example, values: Sequence[bytes]) -> list[str]:
+        """Write the values of a record, and return the paths of the files."""
+        named = example.values(self._plan.name)
+        recorded = named[0] if len(named) == 1 and isinstance(named[0], bytes) else None
+        path = () if recorded is None else safe_path(recorded)
+        *folders, base = path or (f"{self._stem}-{record:06d}",)
         class_name = self._class_name(example)
-        recorded = next(iter(example.values(self._plan.name)), None)
-        if not isinstance(recorded, bytes) or len(example.values(self._plan.name)) != 1:
-            recorded = None
-        named = SafePath(parts=()) if recorded is None else safe_path(recorded)
-        parts = named.parts or (f"{self._stem}-{record.index:06d}",)
-        folders: tuple[str, ...] = ()
-        if not self._flat:
-            folders = below_class(self._class_folder(class_name), parts[:-1])
+        if self._flat:
+            folders = []
+        elif class_name is not None:
+            folders = self._below_class(class_name, folders)
         files = []
         for number, value in enumerate(values, 1):
-            content = describe_bytes(value)
-            name = parts[-1] if len(values) == 1 else numbered(parts[-1], number, "-")
-            name = with_suffix(name, content)
-            file = self._files.add((*folders, name), value)
+            name = base if len(values) == 1 else numbered(base, number, "-")
+            parts = (*folders, with_suffix(name, describe_bytes(value)))
+            file = self._files.add(parts, value)
             files.append(file)
-            self._mismatched += is_misnamed(name, content)
             self._bytes += len(value)
             self._classes[file.rpartition("/")[0] or "."] += 1
             self._unlabelled += class_name is None and self._plan.by is not None
-            taken = file != "/".join((*folders, name))
-            if taken or named.reasons:
-                reasons = (*named.reasons, "the name was taken") if taken else named.reasons
-                shown = printable((recorded or name.encode()).decode("utf-8", "backslashreplace"))
-                entry = RenamedFile(file=file, recorded=shown, reason=", ".join(reasons))
-                self._renamed.add(entry)
+            changed = recorded is not None and "/".join(path).encode() != recorded
+            if changed or file != "/".join(parts):
+                shown = (recorded or parts[-1].encode()).decode("utf-8", "backslashreplace")
+                self._renamed.add(RenamedFile(file=file, recorded=printable(shown)))
         return files
 
     def _class_name(self, example: Example) -> str | None:
@@ -197,36 +248,17 @@ class _Extraction:
             return str(shortest_float(values[0]))
         return self._label_names.text(values)
 
-    def _class_folder(self, class_name: str | None) -> SafePath:
-        if class_name is None:
-            return SafePath(parts=())
-        folder = safe_part(class_name)
-        if folder.parts and folder.reasons and class_name not in self._odd_classes:
-            self._odd_classes.add(class_name)
-            entry = RenamedFile(
-                file=f"{folder.parts[0]}/",
-                recorded=printable(class_name),
-                reason=", ".join(folder.reasons),
-            )
-            self._renamed.add(entry)
-        return folder
+    def _below_class(self, class_name: str, recorded: list[str]) -> list[str]:
+        """Return a file's recorded folders, with the class before them if it is not there.
 
-    def _write_line(
-        self,
-        record: Record,
-        example: Example,
-        file: str | list[str] | None = None,
-        left_out: str | None = None,
-    ) -> None:
-        line: dict[str, Any] = {
-            "file": file,
-            "shard": printable(str(self._shard)),
-            "record": record.index,
-        }
-        if left_out is not None:
-            line["left_out"] = left_out
-        line["features"] = features_json(example, None if file is None else self._plan.feature)
-        self._files.write_line(json.dumps(line, allow_nan=False))
+        Letter case is no matter: TFDS writes the class "cat" of a file in "PetImages/Cat".
+        """
+        folder = safe_part(class_name)
+        if folder not in ("", class_name) and class_name not in self._odd_classes:
+            self._odd_classes.add(class_name)
+            self._renamed.add(RenamedFile(file=f"{folder}/", recorded=printable(class_name)))
+        known = {"", *(part.casefold() for part in recorded)}
+        return recorded if folder.casefold() in known else [folder, *recorded]
 
     def report(self, directory: Path) -> ExtractReport:
         return ExtractReport(
@@ -239,7 +271,6 @@ class _Extraction:
             bytes=self._bytes,
             classes=dict(sorted(self._classes.items())),
             unlabelled=self._unlabelled,
-            mismatched=self._mismatched,
             left_out=tuple(self._left_out.kept),
             left_out_count=self._left_out.count,
             renamed=tuple(self._renamed.kept),
@@ -247,3 +278,34 @@ class _Extraction:
             faults=tuple(self._faults.kept),
             fault_count=self._faults.count,
         )
+
+
+def _features_json(example: Example, without: str | None) -> dict[str, Any]:
+    """Return all features of a record but one, as values; the steps of a feature list are a list.
+
+    A single value stands for itself, several are a list, and a feature that is there without a
+    kind is null.
+    """
+    data = {n: _feature_json(item) for n, item in example.features.items() if n != without}
+    for name, steps in example.feature_lists.items():
+        if name != without:
+            data[f"{name} (list)" if name in data else name] = list(map(_feature_json, steps))
+    return data
+
+
+def _feature_json(feature: Feature) -> Any:
+    values = [_value_json(value) for value in feature.values]
+    return None if feature.dtype is None else values[0] if len(values) == 1 else values
+
+
+def _value_json(value: Value) -> Any:
+    """Return text as it is, and other bytes described, with their base64 up to a kibibyte."""
+    if not isinstance(value, bytes):
+        return value_json(value)
+    text = decode_text(value)
+    if text is not None:
+        return text
+    data: dict[str, Any] = {"bytes": len(value), "content": describe_bytes(value)}
+    if len(value) <= _KEPT_BYTES:
+        data["base64"] = base64.b64encode(value).decode()
+    return data

@@ -1,37 +1,46 @@
-"""The folder that files are taken out into: nothing half-written, nothing overwritten."""
+"""The folder that files are taken out into: nothing half-written, nothing of others overwritten."""
 
 from __future__ import annotations
 
-import contextlib
+import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from tfrtool.errors import WriteError, os_reason
-from tfrtool.inspection.extract.extract_earlier import STAGING, check_target, metadata_beside
+from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.inspection.extract.safe_names import numbered, numbering_key
 from tfrtool.storage.appearing import leftovers, move_all, private_folder, temporary_name
+from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.lock import LOCK, locked
+from tfrtool.storage.opening import open_regular
 from tfrtool.storage.signals import signals_wait
 
+STAGING = "extract"
+"""What the name of the folder ends in that files are in until all of them are whole."""
+
 _NEW, _OLD = "new", "replaced"
-"""In the folder that files are in until all of them are whole: what comes, and what goes."""
+"""In that folder, and in the one that the metadata are in: what comes, and what goes."""
 
 
-class FileTree:
-    """Files below a folder that nobody else writes to, each under a name of its own.
+class NewFiles:
+    """Files that are not in their final place yet, and a line about each record beside them.
 
     The file system itself says which names are taken, by its own rules: letter case and Unicode
     forms may or may not tell names apart. What is remembered grows with the number of folders and
     of names that were wanted twice, about 200 bytes each, and not with the number of files.
     """
 
-    def __init__(self, root: Path, final: Path) -> None:
-        """Start with an empty folder, whose files are in ``final`` in the end: errors say that."""
-        self._root = str(root)
-        self._final = final
+    def __init__(self, directory: Path, overwrite: bool, staging: Path, lines: BinaryIO) -> None:
+        """Start with an empty staging folder, whose files are in ``directory`` in the end."""
+        self._directory = directory
+        self._overwrite = overwrite
+        self._staging = staging
+        self._lines = lines
+        self._root = str(staging / _NEW)
         self._folders: dict[tuple[str, str], str] = {}
         self._numbers: dict[str, int] = {}
 
@@ -41,31 +50,58 @@ class FileTree:
         The parts are safe names of folders and, last, of the file. A name that is taken gets a
         number: ``1_2.jpg``.
         """
-        path = ""
+        path = folder = ""
         try:
-            folder = ""
             for part in parts[:-1]:
                 folder = self._folders.get((folder, part)) or self._make_folder(folder, part)
             for path in self._names(folder, parts[-1]):
-                with contextlib.suppress(FileExistsError):
+                with suppress(FileExistsError):
                     self._write(path, data)
                     break
         except OSError as error:
-            raise _write_error(error, self._final / (path or "/".join(parts))) from error
+            raise _write_error(error, self._directory.joinpath(*parts)) from error
         return path
+
+    def add_line(self, line: str) -> None:
+        """Add a line, in ASCII, to the metadata."""
+        try:
+            self._lines.write(f"{line}\n".encode("ascii"))
+        except OSError as error:
+            raise _write_error(error, metadata_beside(self._directory)) from error
+
+    def publish(self) -> None:
+        """Give everything its final name, in place of what an earlier extract made.
+
+        The metadata change between the old files and the new ones, so that they name whatever is
+        there, even if the process is killed. An error takes everything back; signals wait.
+        """
+        directory, beside = self._directory, metadata_beside(self._directory)
+        with signals_wait():
+            try:
+                self._lines.flush()
+                os.fsync(self._lines.fileno())
+                old = check_target(directory, self._overwrite)
+                new = os.listdir(self._root)  # noqa: PTH208 - errors come out
+                moves = [(directory / name, self._staging / _OLD / name) for name in old]
+                lines = Path(self._lines.name)
+                moves += [(beside, lines.with_name(_OLD))] if os.path.lexists(beside) else []
+                moves.append((lines, beside))
+                moves += [(Path(self._root, name), directory / name) for name in new]
+                move_all(moves)
+            except OSError as error:
+                raise _write_error(error, error.filename2 or error.filename or beside) from error
 
     def _write(self, path: str, data: bytes) -> None:
         # "x" never follows a link, and never opens what is there.
         with open(f"{self._root}/{path}", "xb", buffering=0) as file:  # noqa: PTH123 - speed
-            written = file.write(data)
-            while written < len(data):
-                written += file.write(memoryview(data)[written:])
+            while data:
+                data = data[file.write(data) :]
 
     def _make_folder(self, parent: str, part: str) -> str:
         """Make a folder, and return its path with a ``/`` at its end."""
         # What is there is a file, or a folder that only this file system takes for the same.
         for path in self._names(parent, part):
-            with contextlib.suppress(FileExistsError):
+            with suppress(FileExistsError):
                 os.mkdir(f"{self._root}/{path}")  # noqa: PTH102 - a text, for speed
                 break
         self._folders[parent, part] = f"{path}/"
@@ -82,47 +118,7 @@ class FileTree:
             yield folder + numbered(name, number)
 
 
-class NewFiles(FileTree):
-    """Files that are not in their final place yet, and a line about each record beside them."""
-
-    def __init__(self, directory: Path, overwrite: bool, folder: Path, metadata: BinaryIO) -> None:
-        super().__init__(folder / _NEW, directory)
-        self._overwrite = overwrite
-        self._folder = folder
-        self.metadata = metadata
-
-    def write_line(self, line: str) -> None:
-        """Add a line, in ASCII, to the metadata."""
-        try:
-            self.metadata.write(f"{line}\n".encode("ascii"))
-        except OSError as error:
-            raise _write_error(error, metadata_beside(self._final)) from error
-
-    def publish(self) -> None:
-        """Give everything its final name, in place of what an earlier extract made.
-
-        The metadata go first and come last: where they are, all files that they name are. An
-        error takes everything back; signals wait.
-        """
-        directory, folder, beside = self._final, self._folder, metadata_beside(self._final)
-        with signals_wait():
-            try:
-                self.metadata.flush()
-                os.fsync(self.metadata.fileno())
-                lines = Path(self.metadata.name)
-                moves = [(beside, temporary_name(beside))] if os.path.lexists(beside) else []
-                old = check_target(directory, self._overwrite, lines)
-                moves += [(directory / name, folder / _OLD / name) for name in old]
-                new = os.listdir(folder / _NEW)  # noqa: PTH208 - errors come out
-                moves += [(folder / _NEW / name, directory / name) for name in new]
-                move_all([*moves, (lines, beside)])
-            except OSError as error:
-                raise _write_error(error, error.filename2 or error.filename or beside) from error
-            for path in leftovers(beside):  # of this extract, and of those that were killed
-                _remove(path)
-
-
-@contextlib.contextmanager
+@contextmanager
 def new_files(directory: Path, *, overwrite: bool = False) -> Iterator[NewFiles]:
     """Give a place to write files and metadata in; take it away at the end, with what is in it.
 
@@ -134,48 +130,121 @@ def new_files(directory: Path, *, overwrite: bool = False) -> Iterator[NewFiles]
         WriteError: the directory can't be made or written to.
     """
     beside = metadata_beside(directory)
-    with contextlib.ExitStack() as cleanup:
-        try:
+    with ExitStack() as cleanup:
+        with os_errors_as(WriteError, directory, "can't be written"):
             if not os.path.lexists(directory / LOCK):  # else the lock says who is at work
                 check_target(directory, overwrite)
             made = [path for path in (directory, *directory.parents) if not path.exists()]
             cleanup.callback(_remove_empty, made)
             directory.mkdir(parents=True, exist_ok=True)
             cleanup.enter_context(locked(directory, "extract"))
-            old = check_target(directory, overwrite)
-            for path in (*leftovers(directory / STAGING), *([] if old else leftovers(beside))):
-                _remove(path)
-            folder = temporary_name(directory / STAGING)
-            cleanup.callback(_remove, folder)
-            for part in (folder, folder / _NEW, folder / _OLD):
-                private_folder(part)  # so that no link can be put in the way of what is in it
-            lines = temporary_name(beside)
-            cleanup.callback(_remove, lines)
-            metadata = lines.open("xb")
-            cleanup.callback(_close, metadata)
-        except OSError as error:
-            raise _write_error(error, error.filename or directory) from error
-        yield NewFiles(directory, overwrite, folder, metadata)
+            check_target(directory, overwrite)
+            for folder in (*leftovers(directory / STAGING), *leftovers(beside)):
+                shutil.rmtree(folder, ignore_errors=True)
+            staging, aside = temporary_name(directory / STAGING), temporary_name(beside)
+            for folder in (staging, aside):
+                cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+            for folder in (staging, staging / _NEW, staging / _OLD, aside):
+                private_folder(folder)  # so that no link can be put in the way of what is in it
+            lines = (aside / _NEW).open("xb")
+            cleanup.callback(_close, lines)
+        yield NewFiles(directory, overwrite, staging, lines)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
+def metadata_beside(directory: Path) -> Path:
+    """Return where the other features of the files in a folder are kept: beside it."""
+    named = directory if directory.name not in ("", "..") else directory.resolve()
+    return named.parent / f"{named.name}.jsonl"
 
 
-def _remove_empty(folders: Sequence[Path]) -> None:
-    for path in folders:  # those that hold something stay
-        with contextlib.suppress(OSError):
-            path.rmdir()
+def check_target(directory: Path, overwrite: bool) -> list[str]:
+    """Return the names in a directory that an extract replaces; raise if it is in use.
+
+    Raises:
+        UsageError: there is something, and it is not to be replaced, or is no earlier extract.
+        OSError: it can't be looked into.
+    """
+    beside = metadata_beside(directory)
+    try:
+        found = os.listdir(directory)  # noqa: PTH208 - no iterator that an error could hide in
+    except FileNotFoundError:
+        if directory.is_symlink():
+            raise UsageError("is a link that leads nowhere", path=directory) from None
+        found = []
+    except NotADirectoryError:
+        raise UsageError("is a file; files go into a directory", path=directory) from None
+    staging = {path.name for path in leftovers(directory / STAGING)}
+    names = sorted({*found} - {LOCK} - staging)
+    if not overwrite and (names or os.path.lexists(beside)):
+        raise UsageError(
+            "is not empty" if names else "is there already, and the other features go there",
+            path=directory if names else beside,
+            hint="choose another directory; --overwrite replaces what an earlier extract made",
+        )
+    _check_made(directory, names, beside)
+    return names
+
+
+def _check_made(directory: Path, names: Iterable[str], beside: Path) -> None:
+    """Raise if anything of these names is not in the metadata, or was changed after they were."""
+    files, last = set[str](), 0
+    with suppress(FileNotFoundError):
+        last = beside.lstat().st_mtime_ns
+        try:
+            files = set(_listed(beside))
+        except ValueError as error:
+            what = "is not what an extract writes"
+            raise UsageError(what, path=beside, hint="move it away") from error
+    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents}
+    for path in _below(directory, names):
+        name, status = path.relative_to(directory).as_posix(), path.lstat()
+        is_folder = stat.S_ISDIR(status.st_mode)
+        what = "was changed after it was extracted"
+        if name not in (folders if is_folder else files):
+            what = "was made by no extract that is known here"
+        elif is_folder or status.st_mtime_ns <= last:
+            continue
+        hint = "move it away; --overwrite replaces what an earlier extract made, and nothing else"
+        raise UsageError(what, path=path, hint=hint)
+
+
+def _below(directory: Path, names: Iterable[str]) -> Iterator[Path]:
+    """Yield what has these names, and all that is in folders among them; links aren't followed."""
+    for name in names:
+        path = directory / name
+        yield path
+        if path.is_dir() and not path.is_symlink():
+            yield from _below(path, os.listdir(path))  # noqa: PTH208 - errors come out
+
+
+def _listed(path: Path) -> Iterator[str]:
+    """Yield the files that metadata name; a ValueError says that no extract wrote them."""
+    with open_regular(path, follow=False) as lines:
+        while line := lines.readline(MAX_METADATA_BYTES):
+            try:
+                entry = json.loads(line)
+                file = entry["file"]
+                entry["shard"], entry["record"]
+            except (TypeError, KeyError, RecursionError) as error:
+                raise ValueError(str(error)) from error
+            for name in file if isinstance(file, list) else [file]:
+                if isinstance(name, str):
+                    yield name
+                elif name is not None:
+                    raise ValueError("no names of files")
 
 
 def _close(file: BinaryIO) -> None:
     # Where its last lines don't fit on the disk, something else has failed before.
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         file.close()
 
 
 def _write_error(error: OSError, path: str | Path) -> WriteError:
     return WriteError(f"can't be written: {os_reason(error)}", path=path)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for path in folders:  # those that hold something stay
+        with suppress(OSError):
+            path.rmdir()

@@ -66,28 +66,25 @@ def plan_extract(
         ShardError: there is no record to take anything out of, or none has an image.
     """
     wanted = {feature, by, name} - {None}
-    seen: dict[str, DType | None] = {}
-    heads: dict[str, Feature] = {}  # the first values of each feature, as far as roles need them
+    seen: dict[str, Feature] = {}  # of each feature the first value, in short
     lists: set[str] = set()
     label = named = None
     infos = {directory: info_beside(directory) for directory in {path.parent for path in shards}}
     for number, (path, example) in enumerate(_examples(shards)):
-        if number >= _SAMPLE and wanted <= seen.keys():
+        if number >= _SEARCH or (number >= _SAMPLE and wanted <= seen.keys()):
             break
-        item = None
         for key in (*example.features, *example.feature_lists):
             item = find_feature(example, key)
             if item is None:
                 continue
-            seen[key] = seen.get(key) or item.dtype
-            if number < _SAMPLE and len(item.values):
-                lists |= {key} if len(item.values) > 1 else set()
-                heads.setdefault(key, _head(item))
+            if len(item.values) > 1:
+                lists.add(key)
+            if key not in seen or not seen[key].values:
+                head = [v[:_HEAD] if isinstance(v, bytes) else v for v in item.values[:1]]
+                seen[key] = Feature(dtype=item.dtype or seen.get(key, item).dtype, values=head)
         if number < _SAMPLE:
             roles = find_roles(example.features, infos[path.parent])
             label, named = label or roles.label, named or roles.name
-        if number >= _SEARCH:
-            break
         del example, item  # a large record is not held while the next one is read
     for missing in sorted(map(str, wanted - seen.keys())):
         raise UsageError(
@@ -96,24 +93,21 @@ def plan_extract(
     if feature is None:
         # A list of images is as good as one, where there is none that stands alone.
         info = next((info for info in infos.values() if info is not None), None)
-        alone = {key: head for key, head in heads.items() if key not in lists}
-        feature = find_roles(alone, info).image or find_roles(heads, info).image
+        alone = {key: head for key, head in seen.items() if key not in lists}
+        feature = find_roles(alone, info).image or find_roles(seen, info).image
     if feature is None:
-        raise _no_image(shards[0], seen, heads)
-    if seen[feature] not in (DType.STRING, None):
-        raise UsageError(
-            f"feature {feature!r} can't become files",
-            path=shards[0],
-            expected="string",
-            found=_dtype(seen[feature]),
-        )
-    if name is not None and (name == feature or seen[name] not in (DType.STRING, None)):
-        raise UsageError(
-            f"feature {name!r} can't name the files",
-            path=shards[0],
-            expected="a string feature beside the one that is taken out",
-            found=_dtype(seen[name]),
-        )
+        raise _no_image(shards[0], seen)
+    beside = "a string feature beside the one that is taken out"
+    checks = ((name, "name the files", beside), (feature, "become files", "string"))
+    for asked, part, expected in checks:
+        dtype = DType.STRING if asked is None else seen[asked].dtype
+        if dtype not in (DType.STRING, None) or asked == feature == name:
+            raise UsageError(
+                f"feature {asked!r} can't {part}",
+                path=shards[0],
+                expected=expected,
+                found=_dtype(dtype),
+            )
     by, name = by or label, name or named
     return ExtractPlan(
         feature=feature,
@@ -122,16 +116,8 @@ def plan_extract(
     )
 
 
-def _head(feature: Feature) -> Feature:
-    value = feature.values[0]
-    value = value[:_HEAD] if isinstance(value, bytes) else value
-    return Feature(dtype=feature.dtype, values=(value,))
-
-
-def _no_image(
-    shard: Path, seen: Mapping[str, DType | None], heads: Mapping[str, Feature]
-) -> UsageError | ShardError:
-    images = sorted(repr(key) for key, head in heads.items() if is_image(head.values[0]))
+def _no_image(shard: Path, seen: Mapping[str, Feature]) -> UsageError | ShardError:
+    images = sorted(repr(key) for key, head in seen.items() if any(map(is_image, head.values)))
     if images:
         return UsageError(
             "several features hold images",
@@ -139,7 +125,7 @@ def _no_image(
             found=", ".join(images),
             hint="--feature chooses one of them",
         )
-    strings = DType.STRING in seen.values()
+    strings = any(head.dtype is DType.STRING for head in seen.values())
     return ShardError(
         "no image in the records",
         path=shard,
@@ -174,8 +160,8 @@ def _dtype(dtype: DType | None) -> str:
     return "never set" if dtype is None else dtype.value
 
 
-def _listed(seen: Mapping[str, DType | None]) -> str:
+def _listed(seen: Mapping[str, Feature]) -> str:
     names = sorted(seen)
-    text = ", ".join(f"{printable(key)} ({_dtype(seen[key])})" for key in names[:_NAMES_SHOWN])
+    text = ", ".join(f"{printable(k)} ({_dtype(seen[k].dtype)})" for k in names[:_NAMES_SHOWN])
     more = len(names) - _NAMES_SHOWN
     return (text or "records without any feature") + (f" and {more} more" if more > 0 else "")

@@ -2,7 +2,7 @@
 
 What a record says is not trusted: it may climb out of the folder, name a device, or be no text at
 all. A name that is safe already is kept as it is; whatever is changed is changed in a way that a
-reader can undo (``%0A`` for a line break), and told.
+reader can undo (``%0A`` for a line break).
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from dataclasses import dataclass
+from pathlib import Path
 
+from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.appearing import TEMPORARY
 
 NAME_BYTES = 255
@@ -29,14 +30,12 @@ _SUFFIX_BYTES = 32
 _NUMBER_BYTES = 12
 """Room for what `numbered` adds to a name."""
 
-_UNSEEN = {"Cc": "control characters", "Cf": "invisible characters"}
-_UNSEEN |= {"Zl": _UNSEEN["Cf"], "Zp": _UNSEEN["Cf"]}
+_UNSEEN = frozenset(("Cc", "Cf", "Zl", "Zp"))
 """Categories of Unicode that steer terminals and programs, turn text around, or can't be seen."""
 
 _JOINERS = "\u200c\u200d"
 """They are of Cf, and make emoji and the words of many languages what they are."""
 
-_OWN = re.compile(re.escape(TEMPORARY), re.IGNORECASE)
 _SURROGATE = re.compile(r"[\udc80-\udcff]")
 _WINDOWS = re.compile(r'[<>:"|?*]')
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -46,100 +45,70 @@ _RESERVED = re.compile(
     r"(?:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[0-9\u00b9\u00b2\u00b3]) *(?:\.|\Z)",
     re.IGNORECASE,
 )
+_SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}")
+_SHARD_SUFFIX = re.compile(r"(\.(gz|gzip|zlib|tfrecords?))+\Z", re.IGNORECASE)
+_SUFFIXES = {
+    "image/jpeg": ".jpg",
+    "image/png": ".png",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+    "image/bmp": ".bmp",
+    "image/tiff": ".tif",
+    "image/avif": ".avif",
+    "application/x-npy": ".npy",
+    "application/gzip": ".gz",
+    "audio/flac": ".flac",
+    "audio/ogg": ".ogg",
+    "audio/wav": ".wav",
+    "video/avi": ".avi",
+    "text": ".txt",
+}
+"""What a file's name ends in by what it holds (`describe_bytes`), if the name has no suffix."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SafePath:
-    """A path below a folder that can't lead anywhere else, and why it is not what the record said.
-
-    Nothing of a name may be left: then it has no parts. Without a reason it is the very name.
-    """
-
-    parts: tuple[str, ...]
-    reasons: tuple[str, ...] = ()
-
-
-def safe_path(name: bytes, *, windows: bool = os.name == "nt") -> SafePath:
+def safe_path(name: bytes, *, windows: bool = os.name == "nt") -> tuple[str, ...]:
     """Make a path that stays inside a folder of a file name that a record gives, any bytes.
 
     Slashes and backslashes part folders. What leads out (``..``, a root, a drive) is taken away,
-    what can't be in a name is written as ``%XX``, and too long names keep their end.
+    what can't be in a name is written as ``%XX``, and too long names keep their end. Nothing may
+    be left.
     """
-    reasons: dict[str, None] = {}
     kept = name[-4 * _PATH_BYTES :]
     if len(kept) < len(name):
-        reasons["too long"] = None
-        # The cut may lie within a character.
-        kept = kept.lstrip(bytes(range(0x80, 0xC0)))
-    text = _decoded(kept, reasons)
-    if "\\" in text:
-        reasons["backslashes"] = None
-    parts: list[str] = []
-    for number, part in enumerate(text.replace("\\", "/").split("/")):
-        if part == "..":
-            reasons["'..'"] = None
-        elif part == "":
-            reasons["an empty part" if number or not text else "absolute"] = None
-        elif part == ".":
-            reasons["'.'"] = None
-        else:
-            parts.append(_cleaned(part, reasons, windows))
+        kept = kept.lstrip(bytes(range(0x80, 0xC0)))  # the cut may lie within a character
+    text = kept.decode("utf-8", "surrogateescape").replace("\\", "/")
+    text = _SURROGATE.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", text)
+    parts = [_cleaned(part, windows) for part in text.split("/") if part not in ("", ".", "..")]
     while len(parts) > 1 and (len(parts) > _FOLDERS + 1 or _size("/".join(parts)) > _PATH_BYTES):
         del parts[0]
-        reasons["too long"] = None
-    return SafePath(parts=tuple(parts), reasons=tuple(reasons))
+    return tuple(parts)
 
 
-def safe_part(text: str, *, windows: bool = os.name == "nt") -> SafePath:
-    """Make one folder's name of a text; slashes become ``%2F``, and "" and ".." have no parts."""
-    reasons: dict[str, None] = {}
+def safe_part(text: str, *, windows: bool = os.name == "nt") -> str:
+    """Make one folder's name of a text; slashes become ``%2F``, and "", "." and ".." nothing."""
     if text in ("", ".", ".."):
-        return SafePath(parts=(), reasons=("no name for a folder",))
-    part = text[: 4 * NAME_BYTES]
-    for mark in "/\\":
-        if mark in part:
-            part = part.replace(mark, _escaped(mark))
-            reasons["slashes"] = None
-    return SafePath(parts=(_cleaned(part, reasons, windows),), reasons=tuple(reasons))
+        return ""
+    part = text[: 4 * NAME_BYTES].replace("/", _escaped("/")).replace("\\", _escaped("\\"))
+    return _cleaned(part, windows)
 
 
-def _decoded(name: bytes, reasons: dict[str, None]) -> str:
-    try:
-        return name.decode("utf-8")
-    except UnicodeDecodeError:
-        reasons["not UTF-8"] = None
-        text = name.decode("utf-8", "surrogateescape")
-        return _SURROGATE.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", text)
-
-
-def _cleaned(part: str, reasons: dict[str, None], windows: bool) -> str:
+def _cleaned(part: str, windows: bool) -> str:
     clean = part
     if not clean.isprintable():
-        for mark in sorted(set(clean).difference(_JOINERS)):
-            reason = _UNSEEN.get(unicodedata.category(mark))
-            if reason is not None:
+        for mark in set(clean).difference(_JOINERS):
+            if unicodedata.category(mark) in _UNSEEN:
                 clean = clean.replace(mark, _escaped(mark))
-                reasons[reason] = None
-    if _OWN.match(clean):
+    if clean[: len(TEMPORARY)].lower() == TEMPORARY:  # a name of tfrtool's own files
         clean = _escaped(clean[0]) + clean[1:]
-        reasons["a name of tfrtool's own files"] = None
     if _DRIVE.match(clean):
-        clean = clean.replace(":", "%3A", 1)
-        reasons["a drive"] = None
-    if windows and _WINDOWS.search(clean):
+        clean = clean.replace(":", _escaped(":"), 1)
+    if windows:
         clean = _WINDOWS.sub(lambda match: _escaped(match[0]), clean)
-        reasons["characters that Windows refuses"] = None
     # Windows takes dots and spaces off the end, so that ".. " would be "..".
-    if clean[-1] in ". ":
-        clean = _TRAILING.sub(lambda match: _escaped(match[0]), clean)
-        reasons["dots or spaces at its end"] = None
+    clean = _TRAILING.sub(lambda match: _escaped(match[0]), clean)
     if _RESERVED.match(clean):
         clean = f"_{clean}"
-        reasons["a device of Windows"] = None
-    if _size(clean) > NAME_BYTES:
-        clean = _cut(clean, NAME_BYTES)
-        reasons["too long"] = None
-    return clean
+    return _cut(clean, NAME_BYTES)
 
 
 def _escaped(text: str) -> str:
@@ -150,7 +119,7 @@ def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def split(name: str) -> tuple[str, str]:
+def _split(name: str) -> tuple[str, str]:
     """Return a name's stem and its suffix with the dot; a suffix without an end is none."""
     stem, suffix = os.path.splitext(name)  # noqa: PTH122 - names here are no paths
     return (stem, suffix) if 1 < _size(suffix) <= _SUFFIX_BYTES else (name, "")
@@ -158,7 +127,9 @@ def split(name: str) -> tuple[str, str]:
 
 def _cut(name: str, limit: int) -> str:
     """Return a name's start and its suffix, in at most ``limit`` bytes."""
-    stem, suffix = split(name)
+    if _size(name) <= limit:
+        return name
+    stem, suffix = _split(name)
     stem = stem.encode()[: limit - _size(suffix)].decode("utf-8", "ignore")
     return (stem if suffix else stem.rstrip(". ") or "_") + suffix
 
@@ -170,5 +141,22 @@ def numbering_key(name: str) -> str:
 
 def numbered(name: str, number: int, mark: str = "_") -> str:
     """Return a safe name with a number of up to 11 digits before its suffix: ``cat_2.jpg``."""
-    stem, suffix = split(numbering_key(name))
+    stem, suffix = _split(numbering_key(name))
     return f"{stem}{mark}{number}{suffix}"
+
+
+def with_suffix(name: str, content: str) -> str:
+    """Return a safe name, with a suffix by its content if it has none that could be one."""
+    if _SUFFIX.fullmatch(_split(name)[1]):
+        return name
+    return safe_part(name + _SUFFIXES.get(content, ".bin"))
+
+
+def shard_stem(shard: Path) -> str:
+    """Return what the names of a shard's records begin with: ``train-00003``, ``part-1``."""
+    name = ShardName.parse(shard.name)
+    if name is not None:
+        return name.split if name.count == 1 else f"{name.split}-{name.index:05d}"
+    stem = _SHARD_SUFFIX.sub("", shard.name) or shard.name
+    # The shard's name too may hold what another system has no name for.
+    return safe_part(stem.encode("utf-8", "replace").decode()) or "shard"
