@@ -17,9 +17,8 @@ from tfrtool.examples.content import describe_bytes, pixel_form
 from tfrtool.images.audit import ImageVerdict, audit_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.encode import render_image
-from tfrtool.images.pixels import Dimensions, decode_numbers, decode_picture, raw_shape
+from tfrtool.images.pixels import Sides, decode_numbers, decode_picture, read_tensor
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
-from tfrtool.images.tensor_proto import read_tensor
 from tfrtool.records.crc import crc32c
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
@@ -70,12 +69,12 @@ def check(data: bytes) -> None:
     form = pixel_form(data)
     assert form is None or (0 <= form[0] <= 255 and 0 <= form[1] <= 255)
     tensor = read_tensor(data)
-    assert tensor is None or tensor.values
+    assert tensor is None or tensor[1]
     seed = crc32c(data)
-    sides = Dimensions(height=seed % 16, width=seed // 16 % 16, channels=seed // 256 % 6)
+    sides = (seed % 16, seed // 16 % 16)
     if verdict.width * verdict.height <= _CONVERTED:
-        for dimensions in (Dimensions(), sides):
-            _check_picture(data, verdict, dimensions)
+        for said in (None, sides):
+            _check_picture(data, verdict, said)
     if data:
         numbers = struct.unpack(f"<{len(data) // 4}f", data[: len(data) // 4 * 4])
         for values in (numbers, data):
@@ -108,17 +107,14 @@ def _check_recipe(data: bytes, recipe: ImageRecipe) -> None:
     assert (made.conversion is None) == (recipe.encode is not Encode.PNG)
 
 
-def _check_picture(data: bytes, verdict: ImageVerdict, dimensions: Dimensions) -> None:
-    picture = decode_picture(data, _BOX, dimensions)
+def _check_picture(data: bytes, verdict: ImageVerdict, sides: Sides | None) -> None:
+    picture = decode_picture(data, _BOX, sides)
     if picture.image is None:
         assert verdict.problem is not None, picture.problem
         return
     assert picture.image.mode == "RGB"
     assert 1 <= min(picture.image.size) <= max(picture.image.size) <= _BOX
     assert picture.width * picture.height <= MAX_IMAGE_PIXELS
-    shape = raw_shape(len(data), dimensions)
-    if shape is not None and picture.format == "raw" and not picture.guessed:
-        assert (picture.height, picture.width) == shape[:2]
 
 
 def mutate(data: bytes, rng: random.Random, scramble: Scramble) -> bytes:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from tfrtool.errors import UsageError
-from tfrtool.images.sheet import (
-    FORMAT_BY_SUFFIX,
-    MAX_SHEET_PIXELS,
-    SheetLayout,
-    Tile,
-    draw_sheet,
-    encode_sheet,
-)
+from tfrtool.images.pixels import Picture
+from tfrtool.images.sheet import MAX_SHEET_PIXELS, SheetLayout, Tile, draw_sheet
 
 COLOURS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]
 
@@ -42,7 +34,7 @@ def colours(sheet: Image.Image, box: tuple[int, int, int, int]) -> int:
 
 def test_each_tile_shows_its_picture() -> None:
     """Tile k has the colour of picture k, row by row, under the title."""
-    tiles = [Tile(image=Image.new("RGB", (64, 64), colour)) for colour in COLOURS]
+    tiles = [Tile(Picture(Image.new("RGB", (64, 64), colour))) for colour in COLOURS]
     layout = SheetLayout(images=5, columns=2, thumb=64)
     sheet = draw_sheet(tiles, layout, "five")
     assert (layout.columns, layout.rows) == (2, 3)
@@ -56,13 +48,9 @@ def test_each_tile_shows_its_picture() -> None:
 
 def test_captions_are_written() -> None:
     """Label, size and number leave ink at their places, and nowhere else."""
-    picture = Image.new("RGB", (64, 64), "blue")
-    tiles = [
-        Tile(image=picture, label="tabby", size="64 x 64", number="#1"),
-        Tile(image=picture),
-        Tile(image=picture, size="64 x 64"),
-        Tile(image=picture, number="#3"),
-    ]
+    image = Image.new("RGB", (64, 64), "blue")
+    picture, sized = Picture(image), Picture(image, 64, 64)
+    tiles = [Tile(sized, "tabby", "#1"), Tile(picture), Tile(sized), Tile(picture, number="#3")]
     layout = SheetLayout(images=4, thumb=64)
     sheet = draw_sheet(tiles, layout)
 
@@ -84,7 +72,7 @@ def test_captions_are_written() -> None:
 @pytest.mark.parametrize("text", ["w" * 500, "Ünïcödé 日本語", "\x1b[31m\n\t\0", "\udcff", "  "])
 def test_any_label_stays_in_its_column(text: str) -> None:
     """Long, foreign and hostile labels neither raise nor run into the next tile."""
-    tile = Tile(image=None, label=text, size=text, number=text, problem=text)
+    tile = Tile(Picture(problem=text), label=text, number=text)
     layout = SheetLayout(images=2, columns=2, thumb=64)
     sheet = draw_sheet([tile, tile], layout)
     width, height = layout.cell
@@ -98,12 +86,10 @@ def test_any_label_stays_in_its_column(text: str) -> None:
 
 def test_a_broken_image_is_red() -> None:
     """A tile without a picture is reddish, with a cross and a reason; others are not."""
-    good = Tile(image=Image.new("RGB", (128, 128), (128, 128, 128)))
+    good = Tile(Picture(Image.new("RGB", (128, 128), (128, 128, 128))))
     layout = SheetLayout(images=2, columns=2)
     reasons = ["", "it does not decode: image file is truncated"]
-    sheets = [
-        draw_sheet([good, Tile(image=None, problem=reason or None)], layout) for reason in reasons
-    ]
+    sheets = [draw_sheet([good, Tile(Picture(problem=reason))], layout) for reason in reasons]
     left, top = layout.corner(1)
     square = (left, top, left + 128, top + 128)
     red, green, blue = mean(sheets[1], square)
@@ -119,7 +105,7 @@ def test_small_pictures_keep_their_pixels() -> None:
     tiny.putpixel((0, 0), (255, 255, 255))
     large = Image.new("RGB", (65, 10), "black")
     layout = SheetLayout(images=2)
-    sheet = draw_sheet([Tile(image=tiny), Tile(image=large)], layout)
+    sheet = draw_sheet([Tile(Picture(tiny)), Tile(Picture(large))], layout)
     left, top = layout.corner(0)
     grown = sheet.crop((left + 8, top + 24, left + 8 + 112, top + 24 + 80))
     assert len(grown.getcolors() or []) == 2
@@ -147,10 +133,7 @@ def test_layouts_hold_all_tiles(count: int, columns: int, thumb: int) -> None:
 
 
 def test_too_large_a_sheet_is_not_drawn() -> None:
-    """Neither is one whose number of tiles is another."""
-    layout = SheetLayout(images=2, columns=1, thumb=128)
-    with pytest.raises(ValueError, match="1 tiles"):
-        draw_sheet([Tile(image=None)], layout)
+    """What would take more memory than a viewer has is refused before anything is drawn."""
     with pytest.raises(UsageError, match="100,000 pictures"):
         SheetLayout(images=100_000, columns=1)
     assert SheetLayout(images=1000).rows > 1
@@ -163,13 +146,3 @@ def test_impossible_layouts(values: dict[str, int]) -> None:
     """A layout that makes no sense can't be made."""
     with pytest.raises(UsageError, match=r"at least|thumb"):
         SheetLayout(**values)
-
-
-@pytest.mark.parametrize(("suffix", "format_"), sorted(FORMAT_BY_SUFFIX.items()))
-def test_every_format_of_a_sheet(suffix: str, format_: str) -> None:
-    """A sheet is saved in each format that is offered."""
-    layout = SheetLayout(images=1)
-    data = encode_sheet(draw_sheet([Tile(image=None)], layout), format_)
-    with Image.open(io.BytesIO(data)) as image:
-        assert image.format == format_, suffix
-        assert image.size == (layout.width, layout.height)

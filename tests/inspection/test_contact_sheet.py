@@ -17,6 +17,7 @@ from tests.photos import image_bytes
 from tests.records.strategies import offsets_of
 from tfrtool.errors import ShardError, UsageError, WriteError
 from tfrtool.examples.example import encode_example
+from tfrtool.images.sheet import SUFFIXES
 from tfrtool.inspection.pictures.contact_sheet import SheetReport, contact_sheet
 from tfrtool.records.framing import FaultKind
 from tfrtool.storage.plain import plain
@@ -179,6 +180,16 @@ def test_a_name_that_can_be_no_sheet(name: str, make_shard: MakeShard, tmp_path:
     """Unknown formats, missing directories and directories are refused before anything is read."""
     with pytest.raises(UsageError):
         contact_sheet([make_shard([painted(0)])], tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [*SUFFIXES, ".JPG"])
+def test_every_format_of_a_sheet(suffix: str, make_shard: MakeShard, tmp_path: Path) -> None:
+    """A sheet is saved in each format that is offered."""
+    report = contact_sheet([make_shard([painted(0)])], tmp_path / f"sheet{suffix}")
+    with Image.open(report.out) as image:
+        names = {".jpg": "JPEG", ".tif": "TIFF"}
+        assert image.format == names.get(suffix.lower(), suffix[1:].upper())
+        assert image.size == (report.layout.width, report.layout.height)
 
 
 def test_a_shard_is_never_replaced(make_shard: MakeShard, tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from tests.conftest import MakeShard
 from tests.examples.strategies import UNSET, float32, int64, string, tf_sequence
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, encode_example
-from tfrtool.inspection.pictures.pictures import (
-    LabelledPicture,
-    cast_shard,
-    pictures_of,
-)
+from tfrtool.images.pixels import Picture
+from tfrtool.inspection.pictures.pictures import cast_shard, pictures_of
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
+
+Drawn = tuple[str, str, Picture]
+"""A label, a place among several, and the picture."""
 
 PHOTO = image_bytes(size=(40, 30))
 RAW = bytes(index % 251 for index in range(6 * 9 * 3))
@@ -29,7 +29,7 @@ def records_of(path: Path) -> list[Record]:
         return [item for item in read_records(file) if isinstance(item, Record)]
 
 
-def drawn(path: Path, image: str | None = None, label: str | None = None) -> list[LabelledPicture]:
+def drawn(path: Path, image: str | None = None, label: str | None = None) -> list[Drawn]:
     """Return the pictures of all records of a shard."""
     casting = cast_shard(path, image, label)
     return [
@@ -51,8 +51,8 @@ def drawn(path: Path, image: str | None = None, label: str | None = None) -> lis
 )
 def test_the_encoded_image_is_found(features: dict[str, Feature], make_shard: MakeShard) -> None:
     """An encoded image is found by its name or by its bytes."""
-    for found in drawn(make_shard([encode_example(features)])):
-        assert (found.picture.width, found.picture.height) == (40, 30)
+    for _, _, picture in drawn(make_shard([encode_example(features)])):
+        assert (picture.width, picture.height) == (40, 30)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_dimensions_have_many_names(
     name: str, features: dict[str, Feature], make_shard: MakeShard
 ) -> None:
     """Height and width are found under the names in use, those of the image before others."""
-    (found,) = drawn(make_shard([encode_example({name: string(RAW), **features})]))
-    assert (found.picture.size, found.picture.format) == ("9 x 6", "raw")
+    ((_, _, picture),) = drawn(make_shard([encode_example({name: string(RAW), **features})]))
+    assert picture.size == "9 x 6"
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_dimensions_have_many_names(
 def test_hostile_dimensions(bad: Feature, make_shard: MakeShard) -> None:
     """A height that makes no sense is a broken image, with a reason."""
     features = {"image": string(RAW), "height": bad, "width": int64(9)}
-    (found,) = drawn(make_shard([encode_example(features)]))
-    assert found.picture.problem
+    ((_, _, picture),) = drawn(make_shard([encode_example(features)]))
+    assert picture.problem
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float"])
@@ -93,8 +93,10 @@ def test_numbers_as_pixels(dtype: str, make_shard: MakeShard) -> None:
     """A list of 784 numbers is a square image, and its size is said to be a guess."""
     values = [index % 256 for index in range(784)]
     image = int64(*values) if dtype == "int64" else float32(*(value / 255 for value in values))
-    (found,) = drawn(make_shard([encode_example({"image": image, "label": int64(7)})]))
-    assert (found.picture.size, found.label) == ("28 x 28?", "7")
+    ((label, _, picture),) = drawn(
+        make_shard([encode_example({"image": image, "label": int64(7)})])
+    )
+    assert (picture.size, label) == ("28 x 28?", "7")
 
 
 def test_labels_have_their_class_names(make_shard: MakeShard, tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_labels_have_their_class_names(make_shard: MakeShard, tmp_path: Path) ->
     payloads = [
         encode_example({"image": string(PHOTO), "label": int64(value)}) for value in (1, 0, 9)
     ]
-    assert [found.label for found in drawn(make_shard(payloads))] == ["dog", "cat", "9"]
+    assert [label for label, _, _ in drawn(make_shard(payloads))] == ["dog", "cat", "9"]
 
 
 def test_features_can_be_named(make_shard: MakeShard) -> None:
@@ -115,14 +117,14 @@ def test_features_can_be_named(make_shard: MakeShard) -> None:
         "tags": string(b"a", b"b", b"c", b"d"),
     }
     path = make_shard([encode_example(features)])
-    (found,) = drawn(path, image="image/mask", label="tags")
-    assert (found.picture.size, found.label) == ("8 x 9", "a, b, c, ...")
+    ((label, _, picture),) = drawn(path, image="image/mask", label="tags")
+    assert (picture.size, label) == ("8 x 9", "a, b, c, ...")
 
 
 def test_the_name_stands_in_for_a_label(make_shard: MakeShard) -> None:
     """Without a label the file's name is shown."""
     features = {"image": string(PHOTO), "image/filename": string(b"cat/1.jpg")}
-    assert drawn(make_shard([encode_example(features)]))[0].label == "cat/1.jpg"
+    assert drawn(make_shard([encode_example(features)]))[0][0] == "cat/1.jpg"
 
 
 def test_records_without_their_image_are_told(make_shard: MakeShard) -> None:
@@ -135,8 +137,9 @@ def test_records_without_their_image_are_told(make_shard: MakeShard) -> None:
         b"\xff\xff no message",
     ]
     found = drawn(make_shard(payloads))
-    assert [item.picture.problem is None for item in found] == [False, True, False, False, False]
-    assert [item.label for item in found[:4]] == ["1"] * 4
+    shown = [picture.problem is None for _, _, picture in found]
+    assert shown == [False, True, False, False, False]
+    assert [label for label, _, _ in found[:4]] == ["1"] * 4
 
 
 def test_frames_of_a_sequence(tf: Any, make_shard: MakeShard) -> None:
@@ -144,9 +147,9 @@ def test_frames_of_a_sequence(tf: Any, make_shard: MakeShard) -> None:
     frames = [string(image_bytes(size=(40, 30 + step))) for step in range(5)]
     message = tf_sequence(tf, {"label": int64(3)}, {"frames": frames})
     found = drawn(make_shard([message.SerializeToString()]))
-    assert [item.picture.size for item in found] == [f"40 x {30 + step}" for step in range(5)]
-    assert [item.place for item in found] == [f"[{step}]" for step in range(5)]
-    assert {item.label for item in found} == {"3"}
+    assert [(label, place, picture.size) for label, place, picture in found] == [
+        ("3", f"[{step}]", f"40 x {30 + step}") for step in range(5)
+    ]
 
 
 def test_frames_of_numbers(tf: Any, make_shard: MakeShard) -> None:
@@ -154,10 +157,8 @@ def test_frames_of_numbers(tf: Any, make_shard: MakeShard) -> None:
     frames = [float32(*[step / 4] * 64) for step in range(3)]
     message = tf_sequence(tf, {}, {"image": frames})
     found = drawn(make_shard([message.SerializeToString()]))
-    assert [(item.place, item.picture.size) for item in found] == [
-        ("[0]", "8 x 8?"),
-        ("[1]", "8 x 8?"),
-        ("[2]", "8 x 8?"),
+    assert [(place, picture.size) for _, place, picture in found] == [
+        (f"[{step}]", "8 x 8?") for step in range(3)
     ]
 
 

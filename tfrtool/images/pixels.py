@@ -5,55 +5,47 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import struct
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, NamedTuple
 
 from PIL import Image
 
 from tfrtool.images.audit import opaque, orientation_of
 from tfrtool.images.decoder import RefusedImageError, decoder_reason, open_image, quiet_pillow
 from tfrtool.images.encode import SIDEWAYS, UPRIGHTING
-from tfrtool.images.tensor_proto import read_tensor
+from tfrtool.records import wire
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 """Pillow's modes by number of channels, of 8 bits each."""
 
-_SCALABLE = ("L", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
+_SCALABLE = ("L", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "F")
 """Modes whose pixels can be averaged as they are."""
-
-_CHECKS = ("#ffffff", "#cccccc")
-_CHECK_SIZE = 8
 
 _SMALLEST_GUESS = 8
 """The shortest side, in pixels, of a square that is guessed from a number of bytes alone."""
 
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 
+# tensorflow/core/framework/tensor.proto and types.proto
+_CONTENT = 4
+_FORMATS: dict[int, Any] = {
+    **{1: "f", 2: "d", 3: "i", 4: "B", 5: "h", 6: "b"},
+    **{9: "q", 10: "?", 17: "H", 19: "e"},
+}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dimensions:
-    """What a record says of its image's size; nothing of it is trusted.
-
-    Attributes:
-        height: in pixels; None if unsaid, as for the others.
-        width: in pixels.
-        channels: values a pixel.
-    """
-
-    height: int | None = None
-    width: int | None = None
-    channels: int | None = None
+Sides = tuple[int, int]
+"""The height and width that a record says its image has; not to be trusted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class Picture(NamedTuple):
     """An image made small, or why it can't be shown.
 
     Attributes:
         image: in mode RGB, no larger than was asked for; None where there is a problem.
-        format: by Pillow's name ("JPEG"), or "raw", "base64", "tensor", "numbers"; None if unknown.
         width: of the whole image when upright, in pixels; 0 where it is not known.
         height: likewise.
         guessed: whether the size was guessed from the number of bytes.
@@ -61,15 +53,10 @@ class Picture:
     """
 
     image: Image.Image | None = None
-    format: str | None = None
     width: int = 0
     height: int = 0
     guessed: bool = False
     problem: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.image is None) == (self.problem is None):
-            raise ValueError("a picture has either an image or a problem")
 
     @property
     def size(self) -> str:
@@ -78,75 +65,73 @@ class Picture:
         return f"{self.width} x {self.height}{mark}" if self.width else ""
 
 
-def decode_picture(data: bytes, box: int, dimensions: Dimensions = Dimensions()) -> Picture:
+def decode_picture(data: bytes, box: int, sides: Sides | None = None) -> Picture:
     """Decode a bytes value as an image, at most ``box`` pixels wide and high.
 
     Tried in turn: an encoded image; base64 of pixels or of an encoded image; pixels of 8 bits
-    whose number is what ``dimensions`` says; a serialized tensor; and last a square of grey or RGB
+    whose number is what ``sides`` say; a serialized tensor; and last a square of grey or RGB
     pixels, as a guess. No bytes make it raise.
     """
     if not data:
         return Picture(problem="no bytes")
     with quiet_pillow():
-        picture = _encoded(data, box)
-        if picture.problem is None:
-            return picture
-        is_text = all(32 <= value < 127 for value in data[:256])
+        encoded = _encoded(data, box)
+        if encoded is not None and encoded.image is not None:
+            return encoded
         # Base64 of RGB has the length of RGBA, so that text is tried as such first.
-        found = _base64(data, box, dimensions) if is_text else None
-        shape = raw_shape(len(data), dimensions)
-        if found is None and shape is not None:
+        is_text = all(32 <= value < 127 for value in data[:256])
+        found = _base64(data, box, sides) if is_text else None
+        if found is None and (shape := raw_shape(len(data), sides)) is not None:
             return _raw(data, shape, box)
-        if picture.format is not None:
-            return picture
-        found = found or _tensor(data, box, dimensions)
+        found = found or encoded or _tensor(data, box, sides)
         if found is not None:
             return found
         if is_text:
             return Picture(problem="text, not an image")
         if (square := _square(len(data))) is not None:
-            return replace(_raw(data, square, box), guessed=True)
-        sides = (dimensions.height, dimensions.width, dimensions.channels)
-        if None in sides[:2]:
+            return _raw(data, square, box, guessed=True)
+        if sides is None:
             return Picture(problem="not an image in a known format")
-        size = " x ".join(str(side) for side in sides if side is not None)
-        return Picture(problem=f"no known format, and {len(data):,} bytes are not {size} pixels")
+        size = f"{sides[0]} x {sides[1]} pixels"
+        return Picture(problem=f"no known format, and {len(data):,} bytes are not {size}")
 
 
-def decode_numbers(
-    values: Sequence[float], box: int, dimensions: Dimensions = Dimensions()
-) -> Picture:
+def decode_numbers(values: Sequence[float], box: int, sides: Sides | None = None) -> Picture:
     """Draw numbers, channels last, as pixels: 0 to 255, 0 to 1 or -1 to 1, else their range."""
-    said = raw_shape(len(values), dimensions)
+    said = raw_shape(len(values), sides)
     shape = said or _square(len(values))
     if shape is None:
         return Picture(problem=f"{len(values):,} numbers make no image of a known size")
-    return replace(_raw(_as_bytes(values), shape, box), format="numbers", guessed=said is None)
+    return _raw(_as_bytes(values), shape, box, guessed=said is None)
 
 
-def raw_shape(length: int, dimensions: Dimensions) -> tuple[int, int, int] | None:
-    """Return the height, width and channels that pixels of ``length`` bytes have, if they fit.
-
-    Channels that are not said are derived; where "depth" means bits, or is nonsense, likewise.
-    """
-    height, width = dimensions.height or 0, dimensions.width or 0
+def raw_shape(length: int, sides: Sides | None) -> tuple[int, int, int] | None:
+    """Return the height, width and channels that pixels of ``length`` bytes have, if they fit."""
+    height, width = sides or (0, 0)
     if height < 1 or width < 1 or height * width > MAX_IMAGE_PIXELS:
         return None
     channels, rest = divmod(length, height * width)
     return (height, width, channels) if not rest and channels in _MODES else None
 
 
-def _encoded(data: bytes, box: int) -> Picture:
+def _square(length: int) -> tuple[int, int, int] | None:
+    for channels in (1, 3):
+        side = math.isqrt(length // channels)
+        if side >= _SMALLEST_GUESS and side * side * channels == length:
+            return raw_shape(length, (side, side))
+    return None
+
+
+def _encoded(data: bytes, box: int) -> Picture | None:
     try:
         image = open_image(data)
     except RefusedImageError as error:
-        format_ = error.format or ("unknown" if error.known else None)
         width, height = error.size
-        return Picture(format=format_, width=width, height=height, problem=str(error))
+        return Picture(None, width, height, problem=str(error)) if error.known else None
     with image:
-        format_, (width, height) = image.format, image.size
+        width, height = image.size
         try:
-            if format_ not in ("JPEG", "MPO"):  # they may be decoded at a smaller scale, later
+            if image.format not in ("JPEG", "MPO"):  # they may be decoded at a smaller scale, later
                 # Before EXIF is asked for: that loads a PNG, and hides how it failed.
                 image.load()
             orientation = orientation_of(image)
@@ -155,86 +140,74 @@ def _encoded(data: bytes, box: int) -> Picture:
                 small = small.transpose(UPRIGHTING[orientation])
         except Exception as error:  # noqa: BLE001 - decoders raise anything on hostile bytes
             problem = f"it does not decode: {decoder_reason(error)}"
-            return Picture(format=format_, width=width, height=height, problem=problem)
+            return Picture(None, width, height, problem=problem)
     if orientation >= SIDEWAYS:
         width, height = height, width
-    return Picture(image=small, format=format_, width=width, height=height)
+    return Picture(small, width, height)
 
 
 def _small(image: Image.Image, box: int) -> Image.Image:
-    if image.mode == "F":
-        image = _stretched(image)
-    elif "transparency" in image.info or image.mode in ("P", "PA"):
-        image = image.convert("RGBA")
-    elif image.mode not in _SCALABLE:
+    """Return an image no larger than the box, in RGB; what is transparent is white."""
+    if image.mode not in _SCALABLE or "transparency" in image.info:
         image = opaque(image)
     image.thumbnail((box, box), Image.Resampling.LANCZOS)
-    if image.mode in ("LA", "La", "RGBA", "RGBa"):
-        return _over_checks(image.convert("RGBA"))
+    if image.mode == "F":
+        pixels = memoryview(image.tobytes()).cast("f")
+        image = Image.frombytes("L", image.size, _as_bytes(pixels))
     return opaque(image).convert("RGB")
 
 
-def _stretched(image: Image.Image) -> Image.Image:
-    """Return floating-point pixels as grey, from their least value to their greatest."""
-    low, high = image.getextrema()
-    if not isinstance(low, float) or not isinstance(high, float) or not high - low < math.inf:
-        raise ValueError("its pixels are not finite")
-    scale = 255 / (high - low) if high > low else 1.0
-    return image.point(lambda value: value * scale - low * scale).convert("L")
-
-
-def _over_checks(image: Image.Image) -> Image.Image:
-    """Lay a picture over a chessboard, so that what is transparent can be seen."""
-    canvas = Image.new("RGB", image.size, _CHECKS[0])
-    for top in range(0, image.height, _CHECK_SIZE):
-        for left in range((top + _CHECK_SIZE) % (2 * _CHECK_SIZE), image.width, 2 * _CHECK_SIZE):
-            canvas.paste(_CHECKS[1], (left, top, left + _CHECK_SIZE, top + _CHECK_SIZE))
-    canvas.paste(image, mask=image.getchannel("A"))
-    return canvas
-
-
-def _raw(data: bytes, shape: tuple[int, int, int], box: int) -> Picture:
+def _raw(data: bytes, shape: tuple[int, int, int], box: int, *, guessed: bool = False) -> Picture:
     height, width, channels = shape
     image = Image.frombytes(_MODES[channels], (width, height), data)
-    return Picture(image=_small(image, box), format="raw", width=width, height=height)
+    return Picture(_small(image, box), width, height, guessed)
 
 
-def _tensor(data: bytes, box: int, dimensions: Dimensions) -> Picture | None:
-    """Decode what tf.io.serialize_tensor made of an image."""
-    tensor = read_tensor(data)
-    if tensor is None:
-        return None
-    shape = tensor.shape
-    while len(shape) > 3 and shape[0] == 1:
-        shape = shape[1:]
-    if len(shape) in (2, 3):
-        dimensions = Dimensions(height=shape[0], width=shape[1])
-    found = raw_shape(len(tensor.values), dimensions)
-    if found is None:
-        return Picture(format="tensor", problem=f"a tensor of shape {list(tensor.shape)}")
-    values = tensor.values
-    pixels = values if isinstance(values, bytes) else _as_bytes(values)
-    return replace(_raw(pixels, found, box), format="tensor")
-
-
-def _base64(data: bytes, box: int, dimensions: Dimensions) -> Picture | None:
+def _base64(data: bytes, box: int, sides: Sides | None) -> Picture | None:
     """Decode base64 of pixels, which tensorflow-recorder writes, or of an encoded image."""
     bare = data.rstrip(b"=\n").translate(_TO_STANDARD)
     try:
         decoded = base64.b64decode(bare + b"=" * (-len(bare) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
-    shape = raw_shape(len(decoded), dimensions)
-    picture = _raw(decoded, shape, box) if shape is not None else _encoded(decoded, box)
-    return None if picture.format is None else replace(picture, format="base64")
+    shape = raw_shape(len(decoded), sides)
+    return _encoded(decoded, box) if shape is None else _raw(decoded, shape, box)
 
 
-def _square(length: int) -> tuple[int, int, int] | None:
-    for channels in (1, 3):
-        side = math.isqrt(length // channels)
-        if side >= _SMALLEST_GUESS and side * side * channels == length:
-            return (side, side, channels) if side * side <= MAX_IMAGE_PIXELS else None
-    return None
+def _tensor(data: bytes, box: int, sides: Sides | None) -> Picture | None:
+    """Decode what tf.io.serialize_tensor made of an image."""
+    tensor = read_tensor(data)
+    if tensor is None:
+        return None
+    shape, values = tensor
+    inner = shape[-3:] if math.prod(shape[:-3]) == 1 else ()
+    found = raw_shape(len(values), (inner[0], inner[1]) if len(inner) > 1 else sides)
+    if found is None:
+        return Picture(problem=f"a tensor of shape {list(shape)}")
+    return _raw(values if isinstance(values, bytes) else _as_bytes(values), found, box)
+
+
+def read_tensor(data: bytes) -> tuple[tuple[int, ...], Sequence[float]] | None:
+    """Read the shape and the values of a TensorProto of numbers; None where it is none.
+
+    Only what ``tf.io.serialize_tensor`` writes is taken: a type, a shape, and the elements in one
+    piece that fills the shape exactly. Anything else is too likely to be something else. The values
+    are bytes for uint8, else not objects of Python, which would take eight times as much memory.
+    """
+    try:
+        dtype, shape, fields = wire.read_tensor(data)
+        ((number, content),) = islice(fields, 2)
+        code = _FORMATS.get(dtype)
+        if code is None or number != _CONTENT or not isinstance(content, bytes) or not content:
+            return None
+        values: Sequence[float] = content
+        if code == "e":  # which neither arrays nor views know
+            values = array("f", (value for (value,) in struct.iter_unpack("<e", content)))
+        elif code != "B":  # TensorFlow, too, runs on machines with little-endian numbers alone
+            values = memoryview(content).cast(code)
+    except (ValueError, TypeError, struct.error):  # TypeError: half a number is left over
+        return None
+    return (shape, values) if math.prod(shape) == len(values) else None
 
 
 def _as_bytes(values: Sequence[float]) -> bytes:

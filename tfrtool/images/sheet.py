@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import IO, NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont
 
 from tfrtool.errors import UsageError, printable
+from tfrtool.images.pixels import Picture
 
-FORMAT_BY_SUFFIX = {
-    ".png": "PNG",
-    ".jpg": "JPEG",
-    ".jpeg": "JPEG",
-    ".webp": "WEBP",
-    ".gif": "GIF",
-    ".bmp": "BMP",
-    ".tif": "TIFF",
-    ".tiff": "TIFF",
-}
-"""The formats of sheets, by the end of the file's name in lower case."""
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+"""The ends of a sheet's name, in lower case; each says its format."""
 
 MAX_SHEET_PIXELS = 40_000_000
 """The largest sheet: 120 MB of memory while it is drawn, and what viewers still open with ease."""
@@ -41,23 +33,12 @@ _BAD, _BAD_MAT = "#c62828", "#fbe5e3"
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """One picture of a sheet and what stands below it.
+class Tile(NamedTuple):
+    """One picture of a sheet, and what stands below it: its label, and its number ("#17")."""
 
-    Attributes:
-        image: the picture, no larger than the layout's `thumb`; None where there is a problem.
-        label: the first line of the caption, cut where it is too long.
-        size: the second line at the left, such as "28 x 28".
-        number: the second line at the right, such as "#17".
-        problem: what is drawn in red where there is no picture.
-    """
-
-    image: Image.Image | None
+    picture: Picture
     label: str = ""
-    size: str = ""
     number: str = ""
-    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,15 +102,10 @@ class SheetLayout:
 
 
 def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> Image.Image:
-    """Draw tiles as a contact sheet, in mode RGB.
+    """Draw as many tiles as the layout has as a contact sheet, in mode RGB.
 
     Small pictures are enlarged by a whole factor, so that their pixels stay squares.
-
-    Raises:
-        ValueError: the layout is for another number of tiles.
     """
-    if len(tiles) != layout.images:
-        raise ValueError(f"{len(tiles)} tiles don't go into {layout}")
     sheet = Image.new("RGB", (layout.width, layout.height), _PAPER)
     draw = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(layout.letters)
@@ -137,27 +113,25 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
     text = _cut(title, large, layout.width - 2 * _MARGIN)
     draw.text((_MARGIN, _MARGIN - 4), text, _INK, large)
     side, (room, _) = layout.thumb, layout.cell
-    for index, tile in enumerate(tiles):
+    for index, (picture, label, number) in enumerate(tiles):
         left, top = layout.corner(index)
-        if tile.image is None:
-            sheet.paste(_problem(tile.problem or "no image", side, font), (left, top))
+        if picture.image is None:
+            sheet.paste(_problem(picture.problem or "no image", side, font), (left, top))
         else:
-            sheet.paste(_matted(tile.image, side), (left, top))
+            sheet.paste(_matted(picture.image, side), (left, top))
         left, top = left - (room - side) // 2, top + side + 5
-        draw.text((left, top), _cut(tile.label, font, room), _INK, font)
+        draw.text((left, top), _cut(label, font, room), _INK, font)
         top += layout.letters + 4
-        number = _cut(tile.number, font, room)
-        draw.text((left + room, top), number, _FAINT, font, anchor="ra")
-        size = _cut(tile.size, font, room - font.getlength(number) - 4)
+        shown = _cut(number, font, room)
+        draw.text((left + room, top), shown, _FAINT, font, anchor="ra")
+        size = _cut(picture.size, font, room - font.getlength(shown) - 4)
         draw.text((left, top), size, _FAINT, font)
     return sheet
 
 
-def encode_sheet(sheet: Image.Image, format_: str) -> bytes:
-    """Return a sheet as a file in a format of `FORMAT_BY_SUFFIX`."""
-    output = io.BytesIO()
-    sheet.save(output, format_, **({"quality": 92} if format_ in ("JPEG", "WEBP") else {}))
-    return output.getvalue()
+def save_sheet(sheet: Image.Image, file: IO[bytes], suffix: str) -> None:
+    """Write a sheet in the format that one of the `SUFFIXES` stands for."""
+    sheet.save(file, Image.registered_extensions()[suffix.lower()], quality=92)
 
 
 def _matted(image: Image.Image, side: int) -> Image.Image:

@@ -9,13 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from tfrtool.errors import ShardError, UsageError, WriteError, os_errors_as, printable
-from tfrtool.images.sheet import (
-    FORMAT_BY_SUFFIX,
-    SheetLayout,
-    Tile,
-    draw_sheet,
-    encode_sheet,
-)
+from tfrtool.images.pixels import Picture
+from tfrtool.images.sheet import SUFFIXES, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.inspection.pictures.pictures import Casting, cast_shard, pictures_of
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.reader import read_records
@@ -25,41 +20,26 @@ from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
-_OF_RECORDS = (
-    FaultKind.LENGTH_CRC,
-    FaultKind.PAYLOAD_CRC,
-    FaultKind.TRUNCATED,
-    FaultKind.OVERSIZED_LENGTH,
-)
+_OF_RECORDS = {
+    *(FaultKind.LENGTH_CRC, FaultKind.PAYLOAD_CRC),
+    *(FaultKind.TRUNCATED, FaultKind.OVERSIZED_LENGTH),
+}
 _FEATURES_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenImage:
-    """A record that is marked on the sheet, since its image can't be shown.
-
-    Attributes:
-        path: its shard.
-        record: its index, from 0; None where it can't be known.
-        offset: where its header starts in the uncompressed stream, in bytes.
-        reason: why.
-    """
+    """A record that is marked on the sheet, since its image can't be shown."""
 
     path: Path
-    record: int | None
-    offset: int
+    record: int | None  # None where it can't be known
+    offset: int  # where its header starts in the uncompressed stream, in bytes
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetShard:
-    """What a contact sheet shows of a shard.
-
-    Attributes:
-        path: the shard.
-        images: how many tiles it has.
-        feature: the feature or feature list that was drawn; None where there is none.
-    """
+    """How many tiles a shard has, and the feature that was drawn; None where there is none."""
 
     path: Path
     images: int
@@ -128,128 +108,106 @@ def contact_sheet(
     # Refused before anything is read.
     SheetLayout(images=limit, columns=-1 if columns == 0 else columns or 0, thumb=thumb)
     paths, out = find_shards(shards), as_path(out)
-    format_ = _check_out(out, paths, overwrite)
-    sheet = _Sheet(thumb, many=len(paths) > 1)
+    _check_out(out, paths, overwrite)
+    tiles: list[Tile] = []
+    broken: list[BrokenImage] = []
+    faults: list[LocatedFault] = []
     found: list[SheetShard] = []
+    castings: dict[Path, Casting] = {}  # of the shards that have a share
     for number, path in enumerate(paths):
         # An even share of the limit, and what the shards before this one could not fill.
-        before = len(sheet.tiles)
+        before = len(tiles)
         share = (number + 1) * limit // len(paths) - before
-        casting = cast_shard(path, feature, label) if share else Casting()
+        casting = Casting()
         if share:
-            for _ in islice(sheet.add_shard(number, path, casting), share):
-                done = len(sheet.tiles)
+            casting = castings[path] = cast_shard(path, feature, label)
+            mark = f"{number}:" if len(paths) > 1 else "#"
+            for tile, why in islice(_tiles(path, casting, thumb, mark, faults), share):
+                tiles.append(tile)
+                broken += [] if why is None else [why]
+                done = len(tiles)
                 on_progress(Progress(what="drawing", done=done, total=limit, unit="images"))
-        images = len(sheet.tiles) - before
+        images = len(tiles) - before
         found.append(SheetShard(path=path, images=images, feature=casting.image))
-    if not sheet.tiles:
-        raise sheet.nothing(paths, feature)
-    if label is not None and label not in sheet.labels:
+    without = {
+        path: casting
+        for path, casting in castings.items()
+        if casting.image is None and (casting.features or not casting.faults)
+    }
+    if not tiles:
+        raise _no_image(without or castings, faults, feature)
+    features = dict.fromkeys(
+        name for one in castings.values() for name in one.features if name != one.image
+    )
+    if label is not None and label not in features:
         raise UsageError(
             f"no feature {label!r} that could label an image",
             path=paths[0],
-            expected=f"one of {_listed(sheet.labels)}",
+            expected=f"one of {_listed(features)}",
         )
-    layout = SheetLayout(images=len(sheet.tiles), columns=columns or 0, thumb=thumb)
+    layout = SheetLayout(images=len(tiles), columns=columns or 0, thumb=thumb)
     name = paths[0].name if len(paths) == 1 else f"{len(paths):,} shards"
-    broken = f", {len(sheet.broken):,} broken" if sheet.broken else ""
-    title = f"{name}: {layout.images:,} image{'' if layout.images == 1 else 's'}{broken}"
-    data = encode_sheet(draw_sheet(sheet.tiles, layout, title), format_)
+    marked = f", {len(broken):,} broken" if broken else ""
+    title = f"{name}: {layout.images:,} image{'' if layout.images == 1 else 's'}{marked}"
+    sheet = draw_sheet(tiles, layout, title)
     failing = os_errors_as(WriteError, out, "can't be written")
     with failing, new_file(out, replace=overwrite) as file:
-        file.write(data)
+        save_sheet(sheet, file, out.suffix)
     drawn = {shard.feature for shard in found}
+    others = dict.fromkeys(name for one in castings.values() for name in one.others)
     return SheetReport(
         out=out,
         layout=layout,
-        broken=tuple(sheet.broken),
-        guessed=sheet.guessed,
+        broken=tuple(broken),
+        guessed=sum(tile.picture.guessed for tile in tiles),
         shards=tuple(found),
-        other_features=tuple(name for name in sheet.others if name not in drawn),
-        without=tuple(path for path, _ in sheet.without),
-        faults=tuple(sheet.faults),
+        other_features=tuple(name for name in others if name not in drawn),
+        without=tuple(without),
+        faults=tuple(faults),
     )
 
 
-class _Sheet:
-    """The tiles of a sheet, and all that is to be said of them."""
+def _tiles(
+    path: Path, casting: Casting, thumb: int, mark: str, faults: list[LocatedFault]
+) -> Iterator[tuple[Tile, BrokenImage | None]]:
+    """Draw a shard's images; damage that is in no record goes to the faults."""
+    if casting.image is None:
+        faults += [LocatedFault(path=path, fault=fault) for fault in casting.faults]
+        return
+    with open_shard(path) as file:
+        for item in read_records(file):
+            if not isinstance(item, Fault):
+                index: int | None = item.index
+                found = pictures_of(item.payload, casting, thumb)
+            elif item.kind in _OF_RECORDS:
+                index = item.record
+                problem = f"{item.kind.value}: {item.message}"
+                found = iter([("damaged record", "", Picture(problem=problem))])
+            else:
+                faults.append(LocatedFault(path=path, fault=item))
+                continue
+            for label, place, picture in found:
+                number = f"{mark}{'?' if index is None else index}{place}"
+                why = None
+                if (reason := picture.problem) is not None:
+                    reason = f"feature {casting.image!r}{place}: {reason}" if place else reason
+                    why = BrokenImage(path=path, record=index, offset=item.offset, reason=reason)
+                yield Tile(picture, label, number), why
 
-    def __init__(self, thumb: int, *, many: bool) -> None:
-        self._thumb = thumb
-        self._many = many
-        self.tiles: list[Tile] = []
-        self.broken: list[BrokenImage] = []
-        self.faults: list[LocatedFault] = []
-        self.without: list[tuple[Path, Casting]] = []
-        self.guessed = 0
-        self.others: dict[str, None] = {}
-        self.labels: dict[str, None] = {}
 
-    def add_shard(self, number: int, path: Path, casting: Casting) -> Iterator[None]:
-        """Add tiles; yields after each."""
-        if casting.image is None:
-            self.faults += [LocatedFault(path=path, fault=fault) for fault in casting.faults]
-            if casting.features or not casting.faults:
-                self.without.append((path, casting))
-            return
-        self.others |= dict.fromkeys(casting.others)
-        # One of them may be the label that was asked for, and not be found in another shard.
-        self.labels |= dict.fromkeys(casting.features)
-        self.labels.pop(casting.image, None)
-        with open_shard(path) as file:
-            for item in read_records(file):
-                if not isinstance(item, Fault):
-                    for found in pictures_of(item.payload, casting, self._thumb):
-                        picture, reason = found.picture, found.picture.problem
-                        self.guessed += picture.guessed
-                        if reason is not None and found.place:
-                            reason = f"feature {casting.image!r}{found.place}: {reason}"
-                        tile = Tile(
-                            image=picture.image,
-                            label=found.label,
-                            size=picture.size,
-                            number=self._number(number, item.index) + found.place,
-                            problem=picture.problem,
-                        )
-                        self._add(tile, path, item.index, item.offset, reason)
-                        yield
-                elif item.kind in _OF_RECORDS:
-                    tile = Tile(
-                        image=None,
-                        label="damaged record",
-                        number=self._number(number, item.record),
-                        problem=item.kind.value,
-                    )
-                    reason = f"{item.kind.value}: {item.message}"
-                    self._add(tile, path, item.record, item.offset, reason)
-                    yield
-                else:
-                    self.faults.append(LocatedFault(path=path, fault=item))
-
-    def _add(
-        self, tile: Tile, path: Path, record: int | None, offset: int, reason: str | None
-    ) -> None:
-        self.tiles.append(tile)
-        if reason is not None:
-            self.broken.append(BrokenImage(path=path, record=record, offset=offset, reason=reason))
-
-    def _number(self, shard: int, record: int | None) -> str:
-        index = "?" if record is None else str(record)
-        return f"{shard}:{index}" if self._many else f"#{index}"
-
-    def nothing(self, shards: Sequence[Path], feature: str | None) -> ShardError:
-        """Return the error for shards without a single image."""
-        if self.faults and not self.without:
-            first = self.faults[0]
-            return ShardError(f"no image can be read: {first.fault.message}", path=first.path)
-        path, casting = self.without[0] if self.without else (shards[0], Casting())
-        listed = _listed(casting.features)
-        return ShardError(
-            "no feature holds an image" if feature is None else f"no feature {feature!r}",
-            path=path,
-            found=f"the features {listed}" if listed else "no tf.train.Example",
-            hint="--feature names the one that holds pixels" if listed else None,
-        )
+def _no_image(
+    castings: dict[Path, Casting], faults: Sequence[LocatedFault], feature: str | None
+) -> ShardError:
+    path, casting = next(iter(castings.items()))
+    if faults and casting.faults and not casting.features:
+        return ShardError(f"no image can be read: {faults[0].fault.message}", path=faults[0].path)
+    listed = _listed(casting.features)
+    return ShardError(
+        "no feature holds an image" if feature is None else f"no feature {feature!r}",
+        path=path,
+        found=f"the features {listed}" if listed else "no tf.train.Example",
+        hint="--feature names the one that holds pixels" if listed else None,
+    )
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -257,14 +215,12 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(shown[:_FEATURES_NAMED]) + (", ..." if len(shown) > _FEATURES_NAMED else "")
 
 
-def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> str:
-    """Return the format of the sheet."""
-    format_ = FORMAT_BY_SUFFIX.get(out.suffix.lower())
-    if format_ is None:
+def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> None:
+    if out.suffix.lower() not in SUFFIXES:
         raise UsageError(
             "the end of the sheet's name is no picture format",
             path=out,
-            expected=", ".join(FORMAT_BY_SUFFIX),
+            expected=", ".join(SUFFIXES),
             found=repr(out.suffix),
         )
     with os_errors_as(WriteError, out, "can't be written"):
@@ -277,4 +233,3 @@ def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> str:
                 raise UsageError("is one of the shards", path=out)
             if not overwrite:
                 raise UsageError("is there already", path=out, hint="--overwrite replaces it")
-    return format_

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
 from tfrtool.examples.roles import LabelNames, find_roles, info_beside
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.images.pixels import Dimensions, Picture, decode_numbers, decode_picture, raw_shape
-from tfrtool.images.tensor_proto import read_tensor
+from tfrtool.images.pixels import (
+    Picture,
+    Sides,
+    decode_numbers,
+    decode_picture,
+    raw_shape,
+    read_tensor,
+)
 from tfrtool.inspection.verify.image_check import string_values
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
@@ -24,7 +30,6 @@ _PROBE = 64
 
 _HEIGHTS = ("height", "rows")
 _WIDTHS = ("width", "cols", "columns")
-_CHANNELS = ("channels", "depth")
 _NUMBER_IMAGES = ("image", "image_raw", "img", "pixels", "image/pixels", "image/data", "x")
 _NUMBERS = (DType.INT64, DType.FLOAT32)
 _FEWEST_NUMBERS = 64
@@ -51,23 +56,11 @@ class Casting:
     others: tuple[str, ...] = ()
     label_names: LabelNames = field(default_factory=LabelNames)
     features: tuple[str, ...] = ()
-    faults: tuple[Fault, ...] = field(default=(), repr=False)
-
-
-class LabelledPicture(NamedTuple):
-    """An image of a record, its class (or its file's name), and its place ("[2]") among others."""
-
-    label: str
-    place: str
-    picture: Picture
+    faults: tuple[Fault, ...] = ()
 
 
 def cast_shard(path: Path, image: str | None = None, label: str | None = None) -> Casting:
-    """Find the features that are the image, the label and the name in a shard, if not named.
-
-    Raises:
-        ShardError: the file can't be read.
-    """
+    """Find the features that are the image, the label and the name in a shard, if not named."""
     info = info_beside(path.parent)
     names: dict[str, None] = {}
     faults: list[Fault] = []
@@ -99,41 +92,31 @@ def cast_shard(path: Path, image: str | None = None, label: str | None = None) -
     return Casting(features=tuple(names), faults=tuple(faults))
 
 
-def pictures_of(payload: bytes, casting: Casting, box: int) -> Iterator[LabelledPicture]:
+def pictures_of(payload: bytes, casting: Casting, box: int) -> Iterator[tuple[str, str, Picture]]:
     """Draw a record's images, at least one, each at most ``box`` pixels wide and high.
 
-    Where that can't be done, the picture says why.
+    Yields the label, the place ("[2]") among several, and the picture, or why there is none.
     """
     try:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
     except ValueError:
-        yield LabelledPicture("", "", Picture(problem="not a tf.train.Example"))
+        yield "", "", Picture(problem="not a tf.train.Example")
         return
-    features, name = _features(example), casting.image or ""
-    label = _label(features, casting)
-    for place, picture in _pictures(example, name, box, _dimensions(features, name)):
-        yield LabelledPicture(label, place, picture)
-
-
-def _pictures(
-    example: Example, name: str, box: int, dimensions: Dimensions
-) -> Iterator[tuple[str, Picture]]:
-    """Yield the images of a feature or feature list, each with its place."""
-    found = False
+    features, name, found = _features(example), casting.image or "", False
+    label, sides = _label(features, casting), _sides(features, name)
     for held, place, value in string_values(example):
         if held == name:
             found = True
-            yield place, decode_picture(value, box, dimensions)
-    steps = example.feature_lists.get(name, ())
-    lists = {f"[{number}]": step for number, step in enumerate(steps)}
+            yield label, place, decode_picture(value, box, sides)
+    lists = {f"[{step}]": item for step, item in enumerate(example.feature_lists.get(name, ()))}
     if name in example.features:
         lists = {"": example.features[name]}
     for place, item in lists.items():
         if item.dtype in _NUMBERS and len(item.values):
             found = True
-            yield place, decode_numbers(cast("Sequence[float]", item.values), box, dimensions)
+            yield label, place, decode_numbers(cast("list[float]", item.values), box, sides)
     if not found:
-        yield "", Picture(problem=f"no {name!r} in this record")
+        yield label, "", Picture(problem=f"no {name!r} in this record")
 
 
 def _features(example: Example) -> dict[str, Feature]:
@@ -150,22 +133,21 @@ def _image(features: Mapping[str, Feature], info: DatasetInfo | None) -> str | N
     for name, item in features.items():  # a list of encoded images
         if _holds(item, "image/"):
             return name
+
+    def has_shape(name: str, length: int) -> bool:
+        return raw_shape(length, _sides(features, name)) is not None
+
     for name in _NUMBER_IMAGES:
         item = features.get(name, Feature(dtype=None, values=()))
-        if item.dtype in _NUMBERS and (
-            len(item.values) >= _FEWEST_NUMBERS
-            or raw_shape(len(item.values), _dimensions(features, name)) is not None
-        ):
+        length = len(item.values)
+        if item.dtype in _NUMBERS and (length >= _FEWEST_NUMBERS or has_shape(name, length)):
             return name
     pixels = [
         name
         for name, item in features.items()
         if _holds(item, "binary")
         and isinstance(value := item.values[0], bytes)
-        and (
-            raw_shape(len(value), _dimensions(features, name)) is not None
-            or read_tensor(value) is not None
-        )
+        and (has_shape(name, len(value)) or read_tensor(value) is not None)
     ]
     return pixels[0] if len(pixels) == 1 else None
 
@@ -175,17 +157,17 @@ def _holds(item: Feature, content: str) -> bool:
     return isinstance(value, bytes) and describe_bytes(value).startswith(content)
 
 
-def _dimensions(features: Mapping[str, Feature], image: str) -> Dimensions:
-    shape = _said(features, image, ("shape",), (2, 3))
-    if not shape:
-        sides = (_said(features, image, names, (1,)) for names in (_HEIGHTS, _WIDTHS, _CHANNELS))
-        height, width, channels = (side[0] if side else None for side in sides)
-        return Dimensions(height=height, width=width, channels=channels)
-    return Dimensions(height=shape[0], width=shape[1], channels=(*shape, None)[2])
+def _sides(features: Mapping[str, Feature], image: str) -> Sides | None:
+    """Return the height and width of an image that other features say."""
+    sides = _said(features, image, ("shape",), (2, 3)) or [
+        *_said(features, image, _HEIGHTS, (1,)),
+        *_said(features, image, _WIDTHS, (1,)),
+    ]
+    return (sides[0], sides[1]) if len(sides) > 1 else None
 
 
 def _said(
-    features: Mapping[str, Feature], image: str, suffixes: tuple[str, ...], lengths: Iterable[int]
+    features: Mapping[str, Feature], image: str, suffixes: tuple[str, ...], lengths: tuple[int, ...]
 ) -> list[int]:
     """Return the integers of the feature of such a name that is nearest to the image's name."""
     found = [
