@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
     from tfrtool.inspection.summary.shard_summary import ShardSummary, inspect_shard
     from tfrtool.inspection.verify.verify import VerifyReport, verify
-    from tfrtool.loading.bench.bench import bench
-    from tfrtool.loading.bench.bench_report import BenchReport
+    from tfrtool.loading.bench.bench import BenchReport, bench
     from tfrtool.loading.dataset.dataset import Dataset, Split
-    from tfrtool.loading.dataset.dataset import open_dataset as dataset
+    from tfrtool.loading.dataset.open_dataset import open_dataset as dataset
     from tfrtool.records.count import count_records as count
     from tfrtool.records.framing import Fault, Record
     from tfrtool.records.random_access import Records
@@ -63,9 +62,9 @@ _HOMES = {
     "tfrtool.inspection.schema.shard_schema": "InferredSchema infer_schema",
     "tfrtool.inspection.summary.shard_summary": "ShardSummary inspect_shard",
     "tfrtool.inspection.verify.verify": "VerifyReport verify",
-    "tfrtool.loading.bench.bench": "bench",
-    "tfrtool.loading.bench.bench_report": "BenchReport",
-    "tfrtool.loading.dataset.dataset": "Dataset Split dataset",
+    "tfrtool.loading.bench.bench": "BenchReport bench",
+    "tfrtool.loading.dataset.dataset": "Dataset Split",
+    "tfrtool.loading.dataset.open_dataset": "dataset",
     "tfrtool.records.count": "count",
     "tfrtool.records.framing": "Fault Record",
     "tfrtool.records.random_access": "Records open",

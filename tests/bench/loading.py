@@ -17,14 +17,14 @@ from pathlib import Path
 
 from tests.bench.photographs import make_photographs
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
-from tfrtool.loading.bench.bench import measure_apart, stage_of
-from tfrtool.loading.bench.bench_report import StageRun, medians
-from tfrtool.loading.dataset.dataset import Dataset, open_dataset
+from tfrtool.loading.bench.bench import StageRun, measure
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import WriteOptions
 
-__all__ = ["measure", "run"]
+__all__ = ["run"]
 
 _PHOTOGRAPHS = 1000
 _SHARDS = 8
@@ -65,7 +65,8 @@ def run(
         ours, theirs = _in_turn((jpeg, "tfrtool"), (jpeg, "notebook"), times, rounds)
         runs["tfrtool"].append(ours)
         runs["notebook"].append(theirs)
-        ratios.append(_wall(theirs) / _wall(ours))
+        ours_rate, their_rate = (_median_of(some, "images_per_second") for some in (ours, theirs))
+        ratios.append(ours_rate / their_rate)
         yield f"{count:,} photographs at {_SIZE} px, {rounds} runs each: tfrtool, notebook"
         yield from _compared(ours, theirs)
         yield f"  first epoch, wall, notebook / tfrtool: {ratios[-1]:.2f}"
@@ -96,7 +97,7 @@ def _in_turn(
     for number in range(rounds):
         for which in (0, 1) if number % 2 == 0 else (1, 0):
             directory, pipeline = (one, other)[which]
-            runs[which].append(measure(directory, pipeline, times))
+            runs[which].append(_measured(directory, pipeline, times))
         ours, theirs = runs[0][-1], runs[1][-1]
         if (ours.images, ours.labels) != (theirs.images, theirs.labels):
             raise RuntimeError(f"the images differ:\n{ours}\n{theirs}")
@@ -109,10 +110,7 @@ def _compared(ours: Sequence[StageRun], theirs: Sequence[StageRun]) -> Iterator[
 
     rates = ", ".join(f"{rate:7.1f}" for rate in both("images_per_second"))
     yield f"  first epoch, images a second     {rates}"
-    ends = ", ".join(f"{seconds:7.3f}" for seconds in both("ending_seconds"))
-    yield f"    of it, seconds after last batch {ends}"
     yield f"  first epoch, CPU ms an image     {_pair(both('cpu_ms_per_image'))} (1)"
-    yield f"    of it, in the kernel           {_pair(both('system_ms_per_image'))}"
     yield f"  later epochs, CPU ms an image    {_pair(both('cpu_ms_per_image', later=True))} (1)"
     memory = [_memory(runs) / 2**20 for runs in (ours, theirs)]
     yield f"  growth of resident memory, MiB   {_pair(memory)}"
@@ -136,11 +134,7 @@ def _pair(values: Sequence[float]) -> str:
 def _median_of(runs: Iterable[StageRun], name: str, later: bool = False) -> float:
     """Return the median of a number of all first epochs, or of all later ones."""
     chosen = slice(1, None) if later else slice(1)
-    return medians([epoch for run in runs for epoch in run.epochs[chosen]])[name]
-
-
-def _wall(runs: Sequence[StageRun]) -> float:
-    return _median_of(runs, "seconds")
+    return statistics.median(epoch[name] for run in runs for epoch in run.epochs[chosen])
 
 
 def _write(photographs: Path, dataset: Path, recipe: ImageRecipe) -> Path:
@@ -149,7 +143,7 @@ def _write(photographs: Path, dataset: Path, recipe: ImageRecipe) -> Path:
     return dataset
 
 
-def measure(directory: Path, pipeline: str, times: int) -> StageRun:
+def _measured(directory: Path, pipeline: str, times: int) -> StageRun:
     """Measure a pipeline in a process of its own.
 
     Args:
@@ -161,9 +155,9 @@ def measure(directory: Path, pipeline: str, times: int) -> StageRun:
     split = dataset.split("train")
     long = replace(split, shards=split.shards * times, lengths=split.lengths * times)
     options = LoadOptions(image_size=_SIZE, cache=cache)
-    return measure_apart(
-        stage_of, replace(dataset, splits={"train": long}), options, stage, _EPOCHS
-    )
+    dataset = replace(dataset, splits={"train": long})
+    run: StageRun = measure("measure_stage", dataset, options, stage, _EPOCHS)
+    return run
 
 
 def _check_means(*pipelines: tuple[Path, str]) -> None:

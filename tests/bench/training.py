@@ -252,7 +252,7 @@ def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> 
     import keras
     import numpy as np
 
-    from tfrtool.loading.dataset.dataset import open_dataset
+    from tfrtool.loading.dataset.open_dataset import open_dataset
     from tfrtool.loading.pipeline.decode import decoder
     from tfrtool.loading.pipeline.load_options import Rescale
     from tfrtool.training.features.extraction import extract_features, feature_batches
@@ -295,7 +295,7 @@ def _fit(tf: Any, shards: list[str], weights: str, _marks: _Marks, _way: str) ->
     """Save a random base whose BatchNormalization layers know the photographs."""
     import keras
 
-    from tfrtool.loading.dataset.dataset import open_dataset
+    from tfrtool.loading.dataset.open_dataset import open_dataset
     from tfrtool.loading.pipeline.decode import decoder
 
     _, base, _ = _model("")

@@ -25,9 +25,9 @@ def pets(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let measurements run where the test does, which saves starting TensorFlow again."""
-    monkeypatch.setattr(
-        "tfrtool.loading.bench.bench.measure_apart", lambda measure, *task: measure(*task)
-    )
+    from tfrtool.loading.bench import bench, bench_measure
+
+    monkeypatch.setattr(bench, "measure", lambda work, *task: getattr(bench_measure, work)(*task))
 
 
 def test_json_is_an_object_a_stage_and_a_verdict(
@@ -41,19 +41,16 @@ def test_json_is_an_object_a_stage_and_a_verdict(
         assert stage.keys() == {"stage", "first_epoch", "later_epochs", "memory_bytes", "left_out"}
         assert stage["left_out"] is None
         for epoch in (stage["first_epoch"], stage["later_epochs"]):
-            assert epoch["images_per_second"]["median"] > 0
-            assert epoch["cpu_ms_per_image"]["median"] > 0
-            assert epoch["first_batch_seconds"]["median"] > 0
-            assert epoch["ending_seconds"]["median"] >= 0
+            assert epoch.keys() == {"images_per_second", "cpu_ms_per_image"}
+            assert min(epoch.values()) > 0
     assert last["images"] == 6
     assert last["bottleneck"]
     assert last["sentence"].endswith(".")
     assert last["parts_cpu_ms_per_image"].keys() == {"reading", "parsing", "decoding", "resizing"}
-    assert last["speedup"].keys() == {"naive", "prefetch"}
 
 
 def test_text_is_a_table_and_a_sentence(pets: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """People read a line a stage, where the work of a record is, and what the bottleneck is."""
+    """People read a line a stage, and what the bottleneck is."""
     assert main(["bench", pets, *FAST, "--limit", "1"]) == 0
     out = capfd.readouterr().out
     assert "Loading 7 of 14 images from 1 shard\n" in out
@@ -61,9 +58,7 @@ def test_text_is_a_table_and_a_sentence(pets: str, capfd: pytest.CaptureFixture[
     starts = [line.split("  ")[0] for line in lines]
     for stage in ("naive", "+ interleave", "+ parallel map", "+ cache", "+ prefetch", "tfrtool"):
         assert stage in starts
-    assert "decode the image" in starts
     assert sum(" the bottleneck" in line for line in lines) == 1
-    assert "There is one shard" in out
     assert max(map(len, out.splitlines())) <= 100
 
 
@@ -73,14 +68,12 @@ def test_stage_that_is_left_out_is_said(
     """Where memory is short the published cache is not tried: exit code 3, and a reason."""
     monkeypatch.setattr("tfrtool.loading.bench.bench.available_memory", lambda: 50_000)
     assert main(["bench", pets, *FAST, "--json"]) == 3
-    *stages, last = map(json.loads, capfd.readouterr().out.splitlines())
+    *stages, _ = map(json.loads, capfd.readouterr().out.splitlines())
     left_out = {stage["stage"]: stage["left_out"] for stage in stages if stage["left_out"]}
     assert left_out.keys() == {"cache", "prefetch"}
-    assert last["speedup"]["prefetch"] is None
     assert main(["bench", pets, *FAST]) == 3
     out = capfd.readouterr().out
     assert "+ cache was left out: its float32 cache" in out
-    assert "v the published pipeline: not measured" in out
 
 
 @pytest.mark.parametrize(

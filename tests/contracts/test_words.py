@@ -14,7 +14,7 @@ import tfrtool
 from tests.datasets import write_pets
 from tfrtool import UsageError
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
-from tfrtool.loading.dataset.corrupt_report import OnCorrupt
+from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.records.reader import ReadOptions
 from tfrtool.training.run.train_options import TrainOptions

@@ -11,7 +11,7 @@ import pytest
 
 from tests.photos import write_class_folders
 from tfrtool.inspection.summary.shard_summary import inspect_shard
-from tfrtool.loading.dataset.dataset import open_dataset
+from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.writing.write import write_dataset
 from tfrtool.writing.write_options import WriteOptions, parse_splits
 

@@ -98,8 +98,8 @@ def test_nonsense_is_refused(text: str) -> None:
     [
         ("flop", ["flip, flip-vertical, rotate=DEGREES", "hue[=AMOUNT]", "'flop'"]),
         ("rotate", ["rotate=DEGREES", "up to 180"]),
-        ("crop=2.5", ["whole number", "'2.5'"]),
-        ("hue=0.6", ["above 0 and up to 0.5", "'0.6'"]),
+        ("crop=2.5", ["whole number", "'crop=2.5'"]),
+        ("hue=0.6", ["above 0 and up to 0.5", "'hue=0.6'"]),
     ],
 )
 def test_errors_say_what_is_possible(text: str, says: list[str]) -> None:
@@ -108,33 +108,6 @@ def test_errors_say_what_is_possible(text: str, says: list[str]) -> None:
         parse_augment(text)
     message = str(caught.value)
     assert [part for part in says if part not in message] == []
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {"rotate": 181},
-        {"hue": float("nan")},
-        {"crop": -1},
-        {"contrast": 1.5},
-        {"cutout": 10**6},
-    ],
-)
-def test_impossible_values_do_not_exist(values: dict[str, Any]) -> None:
-    """The dataclass checks itself, and one that does nothing is refused too."""
-    with pytest.raises(UsageError):
-        Augment(**values)
-
-
-@pytest.mark.parametrize("name", ["crop", "cutout"])
-def test_images_must_be_larger(name: str) -> None:
-    """Crop and cutout have to be smaller than the images' shorter side."""
-    augment = parse_augment(f"{name}=32")
-    augment.check_size(33)
-    with pytest.raises(UsageError) as caught:
-        augment.check_size(32)
-    assert (caught.value.expected, caught.value.found) == ("less than 32", 32)
 
 
 def test_parsing_does_not_start_tensorflow() -> None:

@@ -1,7 +1,8 @@
-"""The benchmark of the loader, on small datasets; most of it without processes of its own."""
+"""The benchmark of the loader, on small datasets and on measurements that are made up."""
 
 from __future__ import annotations
 
+import re
 import stat
 import subprocess
 import sys
@@ -14,17 +15,12 @@ import pytest
 
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
-from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.bench.bench import Killed, bench, measure_apart, parts_of, stage_of
-from tfrtool.loading.bench.bench_report import (
-    STAGES,
-    BenchReport,
-    PartsRun,
-    StageReport,
-    StageRun,
-    medians,
-)
-from tfrtool.loading.dataset.dataset import Dataset, open_dataset
+from tfrtool.cli.app import cli
+from tfrtool.errors import CorruptShardError, DatasetError, UsageError
+from tfrtool.loading.bench.bench import STAGES, BenchReport, Numbers, StageRun, bench, measure
+from tfrtool.loading.bench.bench_measure import measure_parts, measure_stage
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline import recipes
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 from tfrtool.storage.progress import Progress
@@ -34,6 +30,8 @@ pytestmark = pytest.mark.tf
 SIZE = 32
 RECORDS = (6, 7, 5)
 MODULE = "tfrtool.loading.bench.bench"
+
+PARTS = {"reading": 0.05, "parsing": 0.1, "decoding": 0.6, "resizing": 0.2}
 
 
 @pytest.fixture(scope="module")
@@ -50,33 +48,32 @@ def dataset(directory: Path) -> Dataset:
     return open_dataset(directory)
 
 
-@pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let measurements run where the test does, which saves starting TensorFlow again."""
-    monkeypatch.setattr(f"{MODULE}.measure_apart", lambda measure, *task: measure(*task))
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Return a dataset of 20 JPEGs that take long to decode."""
+    payload = image_payload(1, data=image_bytes(size=(1000, 1000)))
+    return open_dataset(write_foreign(tmp_path_factory.mktemp("large"), [[payload] * 20]))
 
 
-Measure = Callable[..., StageRun | PartsRun]
+def _made_up(
+    *,
+    parts: Numbers = PARTS,
+    cold: float | None = 0.1,
+    rate: float = 1667.0,
+    cpu: float = 1.1,
+    change: Callable[[str, StageRun], StageRun] = lambda _stage, run: run,
+) -> Callable[..., Any]:
+    """Return a stand-in for measurements, where only what becomes of them is tested."""
 
+    def measured(work: str, dataset: Dataset, *task: Any) -> Any:
+        if work == "measure_parts":
+            return parts, cold
+        epoch = {"images_per_second": rate, "cpu_ms_per_image": cpu}
+        images = dataset.split("train").records
+        run = StageRun(images=images, labels=8, epochs=(epoch,) * task[2], memory=1000)
+        return change(task[1], run)
 
-def _made_up(measure: Measure, dataset: Dataset, *task: Any) -> StageRun | PartsRun:
-    """Stand in for a measurement, where only what becomes of it is tested."""
-    images = dataset.split("train").records
-    if measure is parts_of:
-        cpu = {"reading": 0.1, "parsing": 0.1, "decoding": 1.0, "resizing": 0.1}
-        return PartsRun(cpu=cpu, raw=None, cold=None, images=images)
-    return StageRun(images=images, labels=8, epochs=(_epoch(images, 0.5),) * task[2], memory=1000)
-
-
-def _epoch(images: int, seconds: float) -> dict[str, float]:
-    return {
-        "seconds": seconds,
-        "images_per_second": images / seconds,
-        "cpu_ms_per_image": 1.2 * seconds / images * 1e3,
-        "system_ms_per_image": 0.2 * seconds / images * 1e3,
-        "first_batch_seconds": seconds / 5,
-        "ending_seconds": 0.0,
-    }
+    return measured
 
 
 def _load(**changes: Any) -> LoadOptions:
@@ -88,21 +85,10 @@ def _bench(directory: Path, **changes: Any) -> BenchReport:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_stage_goes_through_all_images(dataset: Dataset, stage: str) -> None:
-    """Each stage loads every image once an epoch; its times fit into one another."""
-    run = stage_of(dataset, _load(cache=Cache.MEMORY), stage, 3)
-    assert (run.images, run.labels, len(run.epochs)) == (18, 8, 3)
-    for epoch in run.epochs:
-        assert 0 < epoch["first_batch_seconds"] <= epoch["seconds"]
-        assert 0 <= epoch["ending_seconds"] < epoch["seconds"]
-        hundredth = 10 / run.images  # in which the kernel counts, an image
-        assert 0 <= epoch["system_ms_per_image"] <= epoch["cpu_ms_per_image"] + 2 * hundredth
-        assert epoch.get("idle_cores", 0) > -0.5
-        assert epoch["images_per_second"] == pytest.approx(18 / epoch["seconds"])
-
-
-def test_each_stage_adds_one_thing(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The published stages are cumulative, from the naive pipeline to the notebooks'."""
+def test_stage_goes_through_all_images(
+    dataset: Dataset, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each stage loads every image once an epoch; the published ones are cumulative."""
     built: list[set[str]] = []
     real = recipes.load_published
 
@@ -111,85 +97,64 @@ def test_each_stage_adds_one_thing(dataset: Dataset, monkeypatch: pytest.MonkeyP
         return real(*arguments)
 
     monkeypatch.setattr("tfrtool.loading.bench.bench_measure.load_published", spy)
-    for count, stage in enumerate(STAGES[:-1]):
-        stage_of(dataset, _load(), stage, 2)
-        assert built.pop() == set(STAGES[1 : count + 1])
+    run = measure_stage(dataset, _load(cache=Cache.MEMORY), stage, 2)
+    assert (run.images, run.labels, len(run.epochs)) == (18, 8, 2)
+    for epoch in run.epochs:
+        assert epoch["images_per_second"] > 0
+        assert epoch["cpu_ms_per_image"] > 0
+    assert built[1:] == ([] if stage == "tfrtool" else [set(STAGES[1 : STAGES.index(stage) + 1])])
 
 
 @pytest.mark.parametrize("stage", ["cache", "tfrtool"])
-def test_later_epochs_come_from_the_cache(tmp_path: Path, stage: str) -> None:
-    """A later epoch of a cached stage decodes nothing, as a first or a naive one does."""
-    jpeg = image_bytes(size=(1500, 1000))
-    large = open_dataset(write_foreign(tmp_path, [[image_payload(0, data=jpeg)] * 50]))
-
-    def cpu(stage: str) -> list[float]:
-        run = stage_of(large, _load(cache=Cache.MEMORY), stage, 2)
-        return [epoch["cpu_ms_per_image"] for epoch in run.epochs]
-
-    first, later = cpu(stage)
+def test_later_epochs_come_from_the_cache(large: Dataset, stage: str) -> None:
+    """A later epoch of a cached stage decodes nothing, as a first one does."""
+    run = measure_stage(large, _load(cache=Cache.MEMORY), stage, 2)
+    first, later = (epoch["cpu_ms_per_image"] for epoch in run.epochs)
     assert later < first / 2
-    assert later < cpu("naive")[1] / 2
 
 
-def test_parts_tell_decoding_from_the_rest(tmp_path: Path) -> None:
-    """Of large JPEGs decoding costs most; from raw pixels of the right size little is left."""
-    jpeg = image_bytes(size=(1500, 1000))
-    large = open_dataset(write_foreign(tmp_path, [[image_payload(1, data=jpeg)] * 6]))
-    parts = parts_of(large, _load(), 2)
-    reading, parsing, decoding, resizing = parts.cpu.values()
-    assert parts.images == 258
+def test_parts_tell_decoding_from_the_rest(large: Dataset) -> None:
+    """Of large JPEGs decoding costs most."""
+    parts, cold = measure_parts(large, _load(), 1)
+    reading, parsing, decoding, resizing = parts.values()
+    assert list(parts) == list(PARTS)
     assert decoding > 2 * resizing
     assert decoding > 3 * (reading + parsing)
-    assert parts.raw is not None
-    assert parts.raw < sum(parts.cpu.values()) / 4
-    assert parts.cold is None or parts.cold > 0
+    assert cold is None or cold > 0
 
 
-@pytest.mark.usefixtures("in_this_process")
-def test_report(directory: Path) -> None:
-    """All stages are measured as often as asked, in turn; the report sums them up."""
+def test_report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All stages are measured as often as asked, in turn; their medians are reported."""
     seen: list[Progress] = []
-    report = _bench(directory, rounds=2, limit=6, on_progress=seen.append)
-    assert [progress.what for progress in seen] == ["pieces", *STAGES, *STAGES]
-    assert [(progress.done, progress.total) for progress in seen] == [(n, 13) for n in range(13)]
-    assert tuple(stage.stage for stage in report.stages) == STAGES
-    assert (report.images, report.total_images, report.shards) == (6, 18, 1)
-    assert report.cache == "memory"
-    for stage in report.to_json()[:-1]:
-        rate = stage["first_epoch"]["images_per_second"]
-        assert rate["min"] <= rate["median"] <= rate["max"]
-        assert rate["max"] == pytest.approx(6 / stage["first_epoch"]["seconds"]["min"])
-    naive = report.speedup("naive")
-    assert naive is not None
-    assert min(naive.values()) > 0
-    assert report.speedup("tfrtool") == {"first_epoch": 1, "later_epochs": 1}
+    done = iter(range(100))
+
+    def growing(_stage: str, run: StageRun) -> StageRun:
+        number = next(done)
+        first, *later = ({name: value + number for name, value in e.items()} for e in run.epochs)
+        later[-1] = {name: value + 100 for name, value in later[-1].items()}
+        return replace(run, epochs=(first, *later), memory=number)
+
+    monkeypatch.setattr(f"{MODULE}.measure", _made_up(rate=1, change=growing))
+    report = _bench(directory, rounds=3, epochs=3, on_progress=seen.append)
+    assert [progress.what for progress in seen] == ["pieces", *STAGES * 3]
+    assert [(progress.done, progress.total) for progress in seen] == [(n, 19) for n in range(19)]
+    *stages, last = report.to_json()
+    assert [stage["stage"] for stage in stages] == list(STAGES)
+    naive = stages[0]  # measured as numbers 0, 6 and 12
+    assert naive["first_epoch"]["images_per_second"] == 1 + 6
+    assert naive["later_epochs"]["images_per_second"] == (1 + 12 + 1 + 100) / 2
+    assert naive["memory_bytes"] == 6
+    assert (last["images"], last["total_images"], last["shards"]) == (18, 18, 3)
+    assert last["cache"] == "memory"
+    assert last["parts_cpu_ms_per_image"] == PARTS
 
 
-def test_first_and_later_epochs_are_told_apart() -> None:
-    """The first epochs of all rounds are summed up, and so are all others."""
-
-    def run(*seconds: float) -> StageRun:
-        epochs = tuple(_epoch(100, value) for value in seconds)
-        return StageRun(images=100, labels=8, epochs=epochs, memory=round(seconds[0]))
-
-    report = StageReport.of("cache", [run(10, 1, 2), run(30, 3, 2), run(20, 4, 5)])
-    told = report.to_json()
-    assert told["first_epoch"]["seconds"] == {"median": 20, "min": 10, "max": 30}
-    assert told["later_epochs"]["seconds"] == {"median": 2.5, "min": 1, "max": 5}
-    assert told["first_epoch"]["idle_cores"] is None
-    first = medians(report.first)
-    assert first["images_per_second"] == pytest.approx(5)
-    assert first["cpu_ms_per_image"] == pytest.approx(240)
-    assert first["first_batch_seconds"] == pytest.approx(4)
-    assert report.memory_bytes == 20
-
-
-@pytest.mark.parametrize(("limit", "shards"), [(1, 1), (6, 1), (7, 2), (14, 3), (1000, 3)])
+@pytest.mark.parametrize(("limit", "shards"), [(1, 1), (6, 1), (7, 2), (1000, 3)])
 def test_limit_takes_whole_shards(
     directory: Path, monkeypatch: pytest.MonkeyPatch, limit: int, shards: int
 ) -> None:
     """As many shards are read as it takes to have enough images; the report tells of the rest."""
-    monkeypatch.setattr(f"{MODULE}.measure_apart", _made_up)
+    monkeypatch.setattr(f"{MODULE}.measure", _made_up())
     report = _bench(directory, limit=limit)
     assert report.shards == shards
     assert (report.images, report.total_images) == (sum(RECORDS[:shards]), sum(RECORDS))
@@ -205,30 +170,16 @@ def test_limit_takes_whole_shards(
     ],
 )
 def test_caches_that_do_not_fit_are_not_tried(
-    directory: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    free: int | None,
-    cache: str,
-    left_out: int,
+    directory: Path, monkeypatch: pytest.MonkeyPatch, free: int | None, cache: str, left_out: int
 ) -> None:
     """A stage that would take most of the memory is left out, and ours does without a cache."""
     monkeypatch.setattr(f"{MODULE}.available_memory", lambda: free)
-    monkeypatch.setattr(f"{MODULE}.measure_apart", _made_up)
+    monkeypatch.setattr(f"{MODULE}.measure", _made_up())
     report = _bench(directory)
-    reasons = [stage.left_out for stage in report.stages if stage.left_out is not None]
+    reasons = [stage.left_out for stage in report.stages if stage.first_epoch is None]
     assert len(reasons) == left_out
-    assert all("float32 cache" in reason for reason in reasons)
+    assert all(reason and "float32 cache" in reason for reason in reasons)
     assert report.cache == cache
-    assert (report.speedup("prefetch") is None) == (left_out == 2)
-    assert report.speedup("naive") is not None
-
-
-def _measure(change: Callable[[StageRun], StageRun], stage: str) -> Measure:
-    def measure(*task: Any) -> StageRun | PartsRun:
-        result = _made_up(*task)
-        return change(result) if isinstance(result, StageRun) and task[3] == stage else result
-
-    return measure
 
 
 @pytest.mark.parametrize("wrong", [{"labels": 7}, {"images": 17}])
@@ -236,100 +187,103 @@ def test_pipelines_must_agree(
     directory: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
 ) -> None:
     """Numbers of pipelines that don't load the same images are not compared."""
-    measure = _measure(lambda run: replace(run, **wrong), "cache")
-    monkeypatch.setattr(f"{MODULE}.measure_apart", measure)
+
+    def change(stage: str, run: StageRun) -> StageRun:
+        return replace(run, **wrong) if stage == "cache" else run
+
+    monkeypatch.setattr(f"{MODULE}.measure", _made_up(change=change))
     with pytest.raises(DatasetError, match="same images"):
         _bench(directory)
 
 
-def test_killed_stage_is_left_out(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stage that the system ends is not tried again, the others are; without ours all fails."""
+@pytest.mark.parametrize(
+    ("bottleneck", "measured", "says"),
+    [
+        ("decoding", {}, ["50%", "parsing 8%", "waiting 8%", "--encode raw", "--resize 32 "]),
+        ("resizing", {"parts": PARTS | {"decoding": 0.2, "resizing": 0.7}}, ["58%"]),
+        ("parsing", {"parts": PARTS | {"parsing": 0.9}}, ["batched_parse"]),
+        ("reading", {"parts": PARTS | {"reading": 0.9}}, ["--resize 32 "]),
+        ("copying", {"cpu": 3, "rate": 667}, ["68%", "--image-size"]),
+        ("waiting", {"rate": 250}, ["0.3 of 2 cores", "--parallel-calls", "there are 3"]),
+        ("disk", {"cold": 5}, ["200 images", "1,667", "--resize 32"]),
+        ("starting", {"rate": 90}, ["0.20 s", "18 images"]),
+    ],
+)
+def test_the_largest_share_is_the_bottleneck(
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bottleneck: str,
+    measured: dict[str, Any],
+    says: list[str],
+) -> None:
+    """The sentence names what takes most, and an option of a command that exists and helps."""
+    monkeypatch.setattr(f"{MODULE}.os.sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(f"{MODULE}._TOO_SHORT", 0.5 if bottleneck == "starting" else 0)
+    monkeypatch.setattr(f"{MODULE}.measure", _made_up(**measured))
+    report = _bench(directory)
+    assert report.bottleneck == bottleneck
+    assert report.sentence.startswith(("The disk is", f"{bottleneck.capitalize()} is"))
+    for words in says:
+        assert words in report.sentence
+    known = {opt for command in cli.commands.values() for one in command.params for opt in one.opts}
+    assert set(re.findall(r"--[a-z-]+", report.sentence)) <= known
 
-    def kill(_run: StageRun) -> StageRun:
-        raise Killed("ended by signal 9")
 
-    seen: list[str] = []
-    monkeypatch.setattr(f"{MODULE}.measure_apart", _measure(kill, "cache"))
-    report = _bench(directory, rounds=2, on_progress=lambda progress: seen.append(progress.what))
-    assert seen.count("cache") == 1
-    assert seen.count("prefetch") == 2
-    assert report.stage("cache").left_out == "it was ended by signal 9"
-    assert report.stage("prefetch").first
-    monkeypatch.setattr(f"{MODULE}.measure_apart", _measure(kill, "tfrtool"))
-    with pytest.raises(DatasetError, match="signal 9"):
-        _bench(directory)
+def test_compressed_shards_are_inflated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reading costs is said to be inflating, where shards are compressed."""
+    import gzip
+
+    directory = write_foreign(tmp_path, [[image_payload(0), image_payload(1)] * 5])
+    (path,) = directory.iterdir()
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    measured = _made_up(parts=PARTS | {"reading": 900}, cold=None, rate=2, cpu=1000)
+    monkeypatch.setattr(f"{MODULE}.measure", measured)
+    report = _bench(directory)
+    assert report.bottleneck == "inflating"
+    assert "--compression none" in report.sentence
 
 
 def test_process_of_its_own_tells_the_memory(dataset: Dataset) -> None:
     """A measurement in a process of its own knows what the float32 cache takes, at least."""
     options = LoadOptions(image_size=512, batch_size=4)
-    run = measure_apart(stage_of, dataset, options, "cache", 2)
+    run = measure("measure_stage", dataset, options, "cache", 2)
     assert (run.images, run.labels) == (18, 8)
     cache = 18 * 512 * 512 * 3 * 4
-    assert cache < run.memory < 6 * cache
+    assert 0.8 * cache < run.memory < 6 * cache
 
 
-def test_damaged_record_is_an_error(directory: Path, tmp_path: Path) -> None:
-    """What TensorFlow says of a record that it can't read comes out of the process."""
+def test_damaged_record_is_named(directory: Path, tmp_path: Path) -> None:
+    """A record that TensorFlow can't read is named as in training."""
     path = tmp_path / "part-00000-of-00001.tfrecord"
     path.write_bytes(min(directory.iterdir()).read_bytes())
     opened = open_dataset(tmp_path)
     flip_bit(path, path.stat().st_size - 40)  # in the last record, before its CRC
-    with pytest.raises(DatasetError, match="corrupted record") as caught:
-        measure_apart(stage_of, opened, _load(), "naive", 2)
-    assert caught.value.path == str(tmp_path)
+    with pytest.raises(CorruptShardError) as caught:
+        measure_stage(opened, _load(), "naive", 2)
+    assert (caught.value.path, caught.value.record) == (str(path), 5)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for Python is a shell script")
-@pytest.mark.parametrize(
-    ("script", "error", "says"),
-    [
-        ("kill -9 $$", Killed, "signal 9"),
-        ("echo first >&2; echo last >&2; exit 1", DatasetError, "found last"),
-        ("exit 7", DatasetError, "exit code 7"),
-    ],
-)
+@pytest.mark.parametrize(("script", "says"), [("kill -9 $$", "signal 9"), ("exit 7", "code 7")])
 def test_process_that_ends_badly(
-    dataset: Dataset,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    script: str,
-    error: type[Exception],
-    says: str,
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, says: str
 ) -> None:
-    """A process that the system ended is told from one that failed, whose last words are kept."""
+    """How a process ended is said."""
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\n{script}\n")
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(sys, "executable", str(python))
-    with pytest.raises(error, match=says):
-        measure_apart(stage_of, dataset, _load(), "naive", 2)
-
-
-def _refuse(_dataset: Dataset) -> None:
-    raise UsageError("no such thing", expected="another")
-
-
-def test_errors_come_out_of_the_process_as_they_are(dataset: Dataset) -> None:
-    """An error of ours in a measuring process is raised again, with its exit code and facts."""
-    with pytest.raises(UsageError, match="no such thing: expected another"):
-        measure_apart(_refuse, dataset)
+    with pytest.raises(DatasetError, match=says):
+        measure("measure_stage", dataset, _load(), "naive", 2)
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"epochs": 1}, {"rounds": 0}, {"limit": 0}, {"image_size": 0}, {"batch_size": 0}],
+    "wrong", [{"epochs": 1}, {"rounds": 0}, {"limit": 0}, {"image_size": 0}, {"batch_size": 0}]
 )
 def test_impossible_options(directory: Path, wrong: dict[str, int]) -> None:
     """Options without sense are refused before anything is measured; a later epoch must be."""
     with pytest.raises(UsageError, match="impossible"):
         _bench(directory, **wrong)
-
-
-def test_split_must_be_there(directory: Path) -> None:
-    """A split that the dataset has not is a wrong request."""
-    with pytest.raises(UsageError, match="no split 'nope'"):
-        _bench(directory, split="nope")
 
 
 def test_the_process_that_asks_does_without_tensorflow() -> None:

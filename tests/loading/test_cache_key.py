@@ -13,9 +13,14 @@ import pytest
 from tests.datasets import image_payload, write_foreign
 from tests.photos import image_bytes
 from tfrtool.examples.example import DType
-from tfrtool.loading.cache.cache_key import CacheKey, default_cache_directory
-from tfrtool.loading.cache.disk_cache import open_disk_cache, write_disk_cache
-from tfrtool.loading.dataset.dataset import Dataset, open_dataset
+from tfrtool.loading.cache.disk_cache import (
+    CacheKey,
+    default_cache_directory,
+    open_disk_cache,
+    write_disk_cache,
+)
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Holdout, LoadOptions
 from tfrtool.records.framing import frame
 

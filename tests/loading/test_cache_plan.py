@@ -31,6 +31,18 @@ def _plan(**changes: Any) -> CachePlan:
     return plan_cache(replace(CATS_VS_DOGS, **changes))
 
 
+def test_cache_is_a_byte_a_channel_and_little_more() -> None:
+    """An image of 224 x 224 pixels takes 150,528 bytes, and under 1 % beside; in float32 4 times.
+
+    That is what crashes notebooks: all of cats_vs_dogs takes 14.0 GB, and 25.1 GB at 300 pixels.
+    """
+    size = CATS_VS_DOGS.bytes(MEMORY)
+    assert size is not None
+    assert 150_528 * 23_262 <= size < 1.01 * 150_528 * 23_262
+    published = [replace(CATS_VS_DOGS, image_size=side).bytes(MEMORY, 4) for side in (224, 300)]
+    assert [round((size or 0) / 1e9, 1) for size in published] == [14.0, 25.1]
+
+
 @pytest.mark.parametrize(
     ("changes", "cache"),
     [
@@ -96,7 +108,7 @@ def test_impossible_features_fall_back_and_say_so(
     """Features that can't be kept give way to what auto would do, and the reason tells it."""
     plan = _plan(asked=FEATURES, free_memory=free, **changes)
     auto = _plan(free_memory=free, **changes)
-    assert (plan.cache, plan.bytes) == (auto.cache, auto.bytes)
+    assert plan.cache is auto.cache
     assert plan.reason.startswith("not features")
     assert word in plan.reason
     assert plan.reason.endswith(auto.reason)
@@ -127,19 +139,21 @@ def test_what_can_not_fit_is_refused(changes: dict[str, Any], needed: str) -> No
 def test_published_recipes_have_their_own_rules() -> None:
     """The notebook keeps four bytes a channel in memory, whatever the epochs; naive keeps none."""
     notebook = _plan(recipe=Recipe.NOTEBOOK, epochs=1)
-    assert (notebook.cache, round((notebook.bytes or 0) / 1e9, 1)) == (MEMORY, 14.0)
+    assert notebook.cache is MEMORY
+    assert notebook.reason.startswith("13,369 MiB of float32")
     assert _plan(recipe=Recipe.NAIVE, base_frozen=True).cache is NONE
 
 
 def test_reason_has_the_numbers() -> None:
     """People are told what is kept, how large it is, and what is free."""
     assert _plan(images=1000, free_memory=23_000 * 2**20).reason == (
-        "144 MiB of uint8, and 23,000 MiB are free"
+        "144 MiB of uint8 in memory, and 23,000 MiB are free"
     )
     assert "0.6 MiB" in _plan(images=4).reason
-    disk = _plan(free_memory=GB).reason
-    assert "3,340 MiB on disk" in disk
-    assert "954 MiB are free" in disk
+    assert _plan(free_memory=GB).reason == (
+        "not 3,351 MiB of uint8 in memory, and 954 MiB are free; "
+        "3,340 MiB of uint8 on disk, and 94,414 MiB are free"
+    )
 
 
 SIZES = st.none() | st.integers(0, 40 * GB)
@@ -171,14 +185,14 @@ def _or_refused(request: CacheRequest) -> CachePlan | None:
 def test_never_more_than_is_free(request: CacheRequest) -> None:
     """Whatever is asked for, what is planned fits where it is planned; unasked, into half."""
     plan = _or_refused(request)
-    assume(plan is not None and plan.bytes is not None)
+    assume(plan is not None)
     assert plan is not None
-    assert plan.bytes is not None
+    size = request.bytes(plan.cache, 4 if request.recipe is Recipe.NOTEBOOK else 1)
     disk = plan.cache is DISK
     free = request.free_disk if disk else request.free_memory
-    if free is not None and plan.cache is not NONE and not (disk and request.on_disk):
+    if None not in (free, size) and plan.cache is not NONE and not (disk and request.on_disk):
         unasked = request.asked is None and request.recipe is Recipe.TFRTOOL
-        assert plan.bytes <= free * (0.5 if unasked else 0.9)
+        assert (size or 0) <= (free or 0) * (0.5 if unasked else 0.9)
 
 
 @given(REQUESTS)
@@ -187,7 +201,6 @@ def test_unasked_is_never_refused(request: CacheRequest) -> None:
     plan = plan_cache(replace(request, asked=None, recipe=Recipe.TFRTOOL))
     assert plan.reason
     assert "\n" not in plan.reason
-    assert (plan.bytes == 0) >= (plan.cache is NONE)
 
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])

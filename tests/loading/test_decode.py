@@ -17,7 +17,8 @@ from tests.datasets import image_payload, write_foreign
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
-from tfrtool.loading.dataset.dataset import Dataset, open_dataset
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.decode import (
     batch_parser,
     decoder,

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrtool.errors import DatasetError, WriteError
-from tfrtool.loading.cache.cache_key import CacheKey
 from tfrtool.loading.cache.disk_cache import (
+    CacheKey,
     DiskCache,
     holds_disk_cache,
     open_disk_cache,

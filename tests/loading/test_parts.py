@@ -14,7 +14,7 @@ import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
 from tfrtool import Dataset, Split
-from tfrtool.loading.dataset.corrupt_report import OnCorrupt
+from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe
 from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.loading.pipeline.reading import part_reader

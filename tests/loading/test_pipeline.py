@@ -16,7 +16,8 @@ from tests.datasets import image_payload, write_foreign, write_pets
 from tests.photos import image_bytes
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment.augment_options import parse_augment
-from tfrtool.loading.dataset.dataset import Dataset, open_dataset
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.storage.progress import Progress

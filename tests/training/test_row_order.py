@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.datasets import image_payload, write_foreign
-from tfrtool.loading.dataset.dataset import Dataset, open_dataset
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions
 from tfrtool.loading.pipeline.pipeline import count_images, load
 from tfrtool.training.features.extraction import row_order

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
 from tfrtool.errors import UsageError
 
+_Made = TypeVar("_Made")
 _Member = TypeVar("_Member", bound=enum.Enum)
 
 _SIZE = re.compile(
@@ -62,6 +63,19 @@ def take_words(options: Any, **kinds: type[enum.Enum]) -> None:
         choice = getattr(options, name)
         if choice is not None or defaults[name] is not None:
             object.__setattr__(options, name, as_member(kind, choice, name))
+
+
+def make_options(kind: Callable[..., _Made], **options: Any) -> _Made:
+    """Make a dataclass of the keyword arguments that a caller gave.
+
+    Raises:
+        UsageError: one of them is no field of it; the error lists those that are.
+    """
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    for name in options:
+        if name not in known:
+            raise UsageError(f"no such option {name!r}", expected=f"one of {', '.join(known)}")
+    return kind(**options)
 
 
 def check_least(numbers: Mapping[str, float | None], least: Mapping[str, int]) -> None:

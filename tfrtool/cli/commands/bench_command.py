@@ -42,9 +42,10 @@ def bench_command(dataset: str, as_json: bool, **options: Any) -> Outcome:
     """Measure the loader on the shards in DATASET, stage by stage, and name its bottleneck.
 
     The stages are a naive pipeline, then one thing more at a time up to the published one, and
-    ours. Each is measured in a process of its own, so that none profits from another. Nothing is
-    trained. The first step puts the shards out of the system's page cache, to see how fast the
-    disk is. Exit code 3 means that a stage was left out, for want of memory.
+    ours: images a second and CPU time an image in the first and in later epochs, and memory. Each
+    is measured in a process of its own, so that none profits from another. Nothing is trained. The
+    shards are first dropped from the system's page cache, to see how fast the disk is. Exit code 3
+    means that a stage was left out, for want of memory.
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.bench_text import render_bench

@@ -28,21 +28,19 @@ def augmenter(augment: Augment) -> Callable[[Tensor, Tensor], Tensor]:
     int64 [2]; it returns images of the same dtype and shape, where uint8 is rounded. All of it
     is TensorFlow ops that keep no state: the same images and seed give the same result, in any
     process and with any number of threads. Each image of the batch is changed in its own way.
-
-    The function raises UsageError if the images are of another kind, or too small for what is to be
-    done to them.
+    It raises UsageError if the images are too small for what is to be done to them.
     """
 
     def apply(images: Tensor, seed: Tensor) -> Tensor:
         shape, dtype = images.shape, images.dtype
-        fits = shape.rank == 4 and shape[-1] == 3 and None not in shape[1:3]
-        if not fits or dtype not in (tf.uint8, tf.float32):
-            raise UsageError(
-                "these can't be augmented",
-                expected="uint8 or float32 images, [n, h, w, 3] with a known height and width",
-                found=f"{dtype.name} {shape}",
-            )
-        augment.check_size(min(shape[1:3]))
+        side = min(shape[1:3])
+        for name, pixels in (("crop", augment.crop), ("cutout", augment.cutout)):
+            if pixels >= side:
+                raise UsageError(
+                    f"{name} is too much for images of {side} pixels",
+                    expected=f"less than {side}",
+                    found=pixels,
+                )
         images = recolour(move(images, seed, augment), seed, augment)
         if images.dtype != dtype:
             # Nothing here leaves 0..255 by as much as half a step, so that this is rounding.

@@ -3,31 +3,117 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable
-from dataclasses import replace
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TypeVar
+from pathlib import Path
+from typing import Any
 
-from tfrtool.errors import DatasetError, TfrtoolError
-from tfrtool.loading.bench.bench_report import STAGES, BenchReport, PartsRun, StageReport, StageRun
-from tfrtool.loading.bench.bench_verdict import judge
+from tfrtool.errors import DatasetError
 from tfrtool.loading.cache.cache_plan import CacheRequest, plan_cache
 from tfrtool.loading.cache.memory import available_memory
-from tfrtool.loading.dataset.dataset import Dataset, open_dataset
-from tfrtool.loading.pipeline.load_options import LoadOptions
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.open_dataset import open_dataset
+from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 from tfrtool.records.compression import Compression
 from tfrtool.storage.child import Child, ChildDied, ChildError
+from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import check_least
 
-__all__ = ["Killed", "bench", "measure_apart", "parts_of", "stage_of"]
+__all__ = ["STAGES", "BenchReport", "StageReport", "StageRun", "bench", "measure"]
+
+STAGES = ("naive", "interleave", "parallel map", "cache", "prefetch", "tfrtool")
+"""The pipelines: each of the published ones has what those before it have, and one thing more;
+"prefetch" is the notebooks' whole pipeline, and "tfrtool" is ours."""
 
 _MOST = 0.5
 """The part of the free memory that the published cache may take: its shuffle buffer, its batches
 and other programs need some, too, and a process that takes all ends others."""
 
-Result = TypeVar("Result")
+_TOO_SHORT = 0.5
+"""Seconds of an epoch, in which starting a pipeline counts for more than what it does."""
+
+_SMALLER = (
+    "--resize {size} of tfrtool write leaves fewer pixels to work on, and its --encode raw none to "
+    "decode"
+)
+_HELP = {
+    "reading": "records hold far more than the images that come out of them, and --resize {size} "
+    "of tfrtool write makes them smaller",
+    "inflating": "shards of tfrtool write --compression none need no inflating",
+    "parsing": "records are small, and in Python, load(batched_parse=N) parses N of them at a time",
+    "decoding": _SMALLER,
+    "resizing": _SMALLER,
+    "copying": "images are copied into batches, and into the cache, and only a smaller "
+    "--image-size needs less of it",
+    "waiting": "the loader kept {busy:.1f} of {cores} cores busy, and --parallel-calls and "
+    "--cycle-length of tfrtool train let more be done at a time, as do more shards (--shards of "
+    "tfrtool write; there are {shards}) and fewer other programs",
+}
+"""What each share of the cores' time is called, and what would make it smaller."""
+
+Numbers = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRun:
+    """What one process measured of a pipeline."""
+
+    images: int  # in an epoch
+    labels: int  # the sum of an epoch's
+    epochs: tuple[Numbers, ...]  # each one's images_per_second and cpu_ms_per_image
+    memory: int  # by how much the process grew at its largest, in bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReport:
+    """A pipeline, by the medians of all runs; or why it was left out."""
+
+    stage: str
+    first_epoch: Numbers | None = None  # its images_per_second and cpu_ms_per_image
+    later_epochs: Numbers | None = None
+    memory_bytes: int | None = None  # by how much a process grew at its largest
+    left_out: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchReport:
+    """What the benchmark of a loader found.
+
+    Attributes:
+        stages: the pipelines: naive, with interleave, parallel map, cache and prefetch one after
+            the other, and ours.
+        bottleneck: what limits a first epoch of ours, a word.
+        sentence: the same for people, and which option would help.
+        parts_cpu_ms_per_image: of reading (and inflating), parsing, decoding and resizing.
+        cold_read_ms_per_image: the same on the wall of reading from the disk itself; None where
+            that can't be told.
+        images: how many an epoch had.
+        total_images: how many the split has.
+        shards: how many were read.
+        image_size: in pixels, both ways.
+        cache: where ours kept images: memory, disk or none.
+        cores: how many this process may use.
+    """
+
+    stages: tuple[StageReport, ...]
+    bottleneck: str
+    sentence: str
+    parts_cpu_ms_per_image: Numbers
+    cold_read_ms_per_image: float | None
+    images: int
+    total_images: int
+    shards: int
+    image_size: int
+    cache: str
+    cores: int
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return an object for each stage, and a last one for all else."""
+        last = plain(self)
+        return [*last.pop("stages"), last]
 
 
 def bench(
@@ -63,82 +149,34 @@ def bench(
     check_least(numbers, {"epochs": 2, "rounds": 1, "limit": 1})
     load = LoadOptions(image_size=image_size, split=split, batch_size=batch_size)
     dataset = open_dataset(path)
-    total_images = dataset.split(split).records
-    dataset = _enough_of(dataset, split, limit)
-    shards = dataset.split(split)
-    free = available_memory()
+    whole = dataset.split(split)
+    count = 1 + sum(total < limit for total in accumulate(whole.lengths))
+    shards = replace(whole, shards=whole.shards[:count], lengths=whole.lengths[:count])
+    dataset = replace(dataset, splits={split: shards})
     request = CacheRequest(
         images=shards.records,
         image_size=image_size,
         epochs=epochs,
-        free_memory=free,
+        free_memory=available_memory(),
         # One that an earlier run left on disk would make a first epoch look like a later one.
         free_disk=0,
     )
     load = replace(load, cache=plan_cache(request).cache)
     left_out: dict[str, str] = {}
-    if free is not None and request.published_bytes > _MOST * free:
-        reason = (
-            f"its float32 cache would take {request.published_bytes / 2**20:,.0f} MiB, and "
-            f"{free / 2**20:,.0f} are free"
-        )
-        left_out = dict.fromkeys(("cache", "prefetch"), reason)
+    free, float_cache = request.free_memory, request.bytes(Cache.MEMORY, 4) or 0
+    if free is not None and float_cache > _MOST * free:
+        sizes = f"{float_cache / 2**20:,.0f} MiB, and {free / 2**20:,.0f} are free"
+        left_out = dict.fromkeys(("cache", "prefetch"), f"its float32 cache would take {sizes}")
 
     total, done = 1 + rounds * (len(STAGES) - len(left_out)), 0
-
-    def tell(what: str) -> None:
-        nonlocal done
-        on_progress(Progress(what=what, done=min(done, total), total=total, unit="runs"))
-        done += 1
-
-    tell("pieces")
-    parts = measure_apart(parts_of, dataset, load, rounds)
-    runs: dict[str, list[StageRun]] = {stage: [] for stage in STAGES}
+    on_progress(Progress(what="pieces", done=done, total=total, unit="runs"))
+    parts, cold = measure("measure_parts", dataset, load, rounds)
+    runs: dict[str, list[StageRun]] = {stage: [] for stage in STAGES if stage not in left_out}
     for _ in range(rounds):
-        for stage in STAGES:
-            if stage in left_out:
-                continue
-            tell(stage)
-            try:
-                runs[stage].append(measure_apart(stage_of, dataset, load, stage, epochs))
-            except Killed as killed:
-                if stage == "tfrtool":
-                    raise DatasetError(
-                        f"the loader was {killed}", path=dataset.directory
-                    ) from killed
-                left_out[stage] = f"it was {killed}"
-    _check_same(dataset, runs)
-    report = BenchReport(
-        stages=tuple(
-            StageReport(stage=stage, left_out=left_out[stage])
-            if stage in left_out
-            else StageReport.of(stage, runs[stage])
-            for stage in STAGES
-        ),
-        parts=parts,
-        images=shards.records,
-        total_images=total_images,
-        shards=len(shards.shards),
-        image_size=image_size,
-        batch_size=batch_size,
-        cache=load.cache.value,
-        cores=len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1,
-        rounds=rounds,
-    )
-    return judge(report, compressed=shards.compression is not Compression.NONE)
-
-
-def _enough_of(dataset: Dataset, name: str, images: int) -> Dataset:
-    """Return a dataset with as many of a split's first shards as hold enough images."""
-    split = dataset.split(name)
-    count = 1 + sum(total < images for total in accumulate(split.lengths))
-    few = replace(split, shards=split.shards[:count], lengths=split.lengths[:count])
-    return replace(dataset, splits={name: few})
-
-
-def _check_same(dataset: Dataset, runs: dict[str, list[StageRun]]) -> None:
+        for stage, some in runs.items():
+            done += 1
+            on_progress(Progress(what=stage, done=done, total=total, unit="runs"))
+            some.append(measure("measure_stage", dataset, load, stage, epochs))
     seen = {(run.images, run.labels) for some in runs.values() for run in some}
     if len(seen) > 1:
         raise DatasetError(
@@ -146,56 +184,97 @@ def _check_same(dataset: Dataset, runs: dict[str, list[StageRun]]) -> None:
             path=dataset.directory,
             found=" and ".join(f"{images} (labels {labels})" for images, labels in sorted(seen)),
         )
+    allowed = hasattr(os, "sched_getaffinity")
+    report = BenchReport(
+        stages=tuple(
+            _sum_up(stage, runs[stage])
+            if stage in runs
+            else StageReport(stage=stage, left_out=left_out[stage])
+            for stage in STAGES
+        ),
+        bottleneck="",
+        sentence="",
+        parts_cpu_ms_per_image=parts,
+        cold_read_ms_per_image=cold,
+        images=shards.records,
+        total_images=whole.records,
+        shards=len(shards.shards),
+        image_size=image_size,
+        cache=load.cache.value,
+        cores=len(os.sched_getaffinity(0)) if allowed else os.cpu_count() or 1,
+    )
+    bottleneck, sentence = _judge(report, whole.compression is not Compression.NONE)
+    return replace(report, bottleneck=bottleneck, sentence=sentence)
 
 
-class Killed(Exception):  # noqa: N818 - it is no error of ours, but what became of a process
-    """The system ended a measuring process; mostly it was out of memory."""
+def measure(work: str, dataset: Dataset, *arguments: object) -> Any:
+    """Return what a function of `bench_measure` gives, in a process of its own.
 
-
-def measure_apart(measure: Callable[..., Result], dataset: Dataset, *arguments: object) -> Result:
-    """Measure in a process of its own; this one need not load TensorFlow.
-
-    Args:
-        measure: `stage_of` or `parts_of`.
-        dataset: the first of its arguments.
-        *arguments: the others.
-
-    Raises:
-        TfrtoolError: what the measurement raised.
-        DatasetError: it failed otherwise, such as for a record that TensorFlow can't read.
-        Killed: the system ended the process.
+    That one alone loads TensorFlow. If it fails, or the system ends it, this is a DatasetError.
     """
     environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
-    with tempfile.TemporaryFile() as errors, Child(errors, environment) as child:
+    with Path(os.devnull).open("wb") as nowhere, Child(nowhere, environment) as child:
         try:
-            return child.call(measure, dataset, *arguments)
-        except ChildDied as death:
-            if death.code < 0:
-                raise Killed(f"ended by signal {-death.code}") from death
-            errors.seek(0)
-            said, found = errors.read().decode("utf-8", "replace"), f"exit code {death.code}"
-        except TfrtoolError:
-            raise
+            return child.call(_in_child, work, dataset, *arguments)
         except ChildError as error:
-            said = found = str(error)
-        except Exception as error:  # noqa: BLE001 - whatever else
-            said, found = "", f"{type(error).__name__}: {error}"
-    # TensorFlow's messages end with the names of nodes.
-    lines = [line for line in said.strip().splitlines() if "[[" not in line]
-    raise DatasetError(
-        "measuring the loader failed", path=dataset.directory, found=lines[-1] if lines else found
+            found = str(error)[:300]
+        except ChildDied as death:
+            found = f"its process ended by signal {-death.code}, perhaps for want of memory"
+            if death.code >= 0:
+                found = f"its process ended with exit code {death.code}"
+    raise DatasetError("measuring the loader failed", path=dataset.directory, found=found)
+
+
+def _in_child(work: str, *arguments: object) -> Any:
+    from tfrtool.loading.bench import bench_measure
+
+    return getattr(bench_measure, work)(*arguments)
+
+
+def _sum_up(stage: str, runs: Sequence[StageRun]) -> StageReport:
+    def medians(epochs: Sequence[Numbers]) -> Numbers:
+        return {name: statistics.median(epoch[name] for epoch in epochs) for name in epochs[0]}
+
+    return StageReport(
+        stage=stage,
+        first_epoch=medians([run.epochs[0] for run in runs]),
+        later_epochs=medians([epoch for run in runs for epoch in run.epochs[1:]]),
+        memory_bytes=round(statistics.median(run.memory for run in runs)),
     )
 
 
-def stage_of(dataset: Dataset, options: LoadOptions, stage: str, epochs: int) -> StageRun:
-    """Measure a pipeline in this process."""
-    from tfrtool.loading.bench.bench_measure import measure_stage
+def _judge(report: BenchReport, compressed: bool) -> tuple[str, str]:
+    """Tell what limits the first epoch of our pipeline, in a word and in a sentence.
 
-    return measure_stage(dataset, options, stage, epochs)
-
-
-def parts_of(dataset: Dataset, options: LoadOptions, rounds: int) -> PartsRun:
-    """Measure the work on a record in this process."""
-    from tfrtool.loading.bench.bench_measure import measure_parts
-
-    return measure_parts(dataset, options, rounds)
+    It is ``starting`` where the images are over before a pipeline is at work; ``disk`` where
+    records come from it more slowly than they could be taken; else the largest part of the cores'
+    time.
+    """
+    first, cold = report.stages[-1].first_epoch or {}, report.cold_read_ms_per_image
+    rate, cpu = first["images_per_second"], first["cpu_ms_per_image"]
+    if cold is not None and cold > 1e3 / rate:
+        return "disk", (
+            f"The disk is the bottleneck of a first epoch: it gives {1e3 / cold:,.0f} images a "
+            f"second, and the loader could take {rate:,.0f}; smaller records help (tfrtool write "
+            f"--encode jpeg --resize {report.image_size}), or a faster disk."
+        )
+    if report.images / rate < _TOO_SHORT:
+        return "starting", (
+            f"Starting is the bottleneck: a first epoch of {report.images:,} images takes "
+            f"{report.images / rate:.2f} s, too short for any option to matter."
+        )
+    costs = dict(report.parts_cpu_ms_per_image)
+    if compressed:
+        costs = {"inflating": costs.pop("reading"), **costs}
+    costs["copying"] = max(cpu - sum(costs.values()), 0.0)
+    costs["waiting"] = max(report.cores * 1e3 / rate - cpu, 0.0)
+    bottleneck = max(costs, key=lambda name: costs[name])
+    shares = {name: f"{cost / sum(costs.values()):.0%}" for name, cost in costs.items()}
+    helps = _HELP[bottleneck].format(
+        size=report.image_size, busy=cpu * rate / 1e3, cores=report.cores, shards=report.shards
+    )
+    told = ", ".join(f"{name} {share}" for name, share in shares.items())
+    return bottleneck, (
+        f"{bottleneck.capitalize()} is the bottleneck, {shares[bottleneck]} of the cores' time in "
+        f"a first epoch ({told}): {helps}."
+    )

@@ -11,26 +11,43 @@ ends the whole process.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import struct
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, WriteError, os_errors_as, os_reason
-from tfrtool.loading.cache.cache_key import CacheKey
+from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.records.crc import crc32c, extend_crc32c
 from tfrtool.storage.appearing import TEMPORARY, new_file, private_folder
+from tfrtool.storage.locations import user_cache
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
-__all__ = ["DiskCache", "holds_disk_cache", "open_disk_cache", "write_disk_cache"]
+__all__ = [
+    "CacheKey",
+    "DiskCache",
+    "default_cache_directory",
+    "holds_disk_cache",
+    "open_disk_cache",
+    "write_disk_cache",
+]
+
+_DECODING = 2
+"""The version of how a record becomes pixels, and of the order of images. Raise it when either
+changes: caches that older releases wrote are not used any more."""
 
 _CHANNELS = 3
 _FAILED = "the cache can't be written"
@@ -48,20 +65,98 @@ _ABANDONED = 3600
 """Seconds. Writers write every second or so; what none has written to for so long has none."""
 
 
-class DiskCache:
-    """A whole cache, whose file is open as long as this lives.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheKey:
+    """All that decides which images a cache on disk holds, and in which order.
 
     Attributes:
-        path: its file.
-        labels: an array, int64 [images].
+        images: how many.
+        image_size: of each, in pixels, both ways.
+        purpose: what the cache is for: a part of a split of a dataset. There is one cache for a
+            purpose, and one with other facts is stale.
+        facts: all else, of JSON's types.
     """
 
-    def __init__(self, directory: Path, key: CacheKey) -> None:
-        """Open the file of a key, and see whether it is whole.
+    images: int
+    image_size: int
+    purpose: Mapping[str, object]
+    facts: Mapping[str, object]
 
-        Raises:
-            OSError: it can't be read, or is no regular file.
-            ValueError: it is another user's, not whole, or not what its name says.
+    @classmethod
+    def of(
+        cls, dataset: Dataset, options: LoadOptions, images: int, share: tuple[int, int] = (0, 1)
+    ) -> CacheKey:
+        """Return the key of what ``options`` would load in one pipeline of several.
+
+        Contents of shards are known by the files' names, sizes and times of change: reading them
+        would take as long as decoding them.
+        """
+        split, holdout = dataset.split(options.split), options.holdout
+        shards = []
+        for path in split.shards:
+            with os_errors_as(DatasetError, path, "can't be looked at"):
+                status = path.stat()
+            shards.append((path.name, status.st_size, status.st_mtime_ns))
+        return cls(
+            images=images,
+            image_size=options.image_size,
+            purpose={
+                "dataset": os.fspath(dataset.directory.resolve()),
+                "split": split.name,
+                "part": "all" if holdout is None else "held out" if holdout.held_out else "rest",
+            },
+            facts={
+                "shards": shards,
+                "records": split.records,
+                "image_feature": dataset.image_feature,
+                "image_form": repr(dataset.image_form),
+                "label_feature": dataset.label_feature,
+                "label_dtype": dataset.label_dtype.value,
+                "class_names": dataset.class_names,  # labels may be names, to be numbered by these
+                "fraction": None if holdout is None else holdout.fraction,
+                "order": [options.cycle_length, options.block_length],
+                "decoding": [_DECODING, str(tf.__version__)],
+                "extra": {"share": share},
+            },
+        )
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits that differ where anything does."""
+        size = [self.images, self.image_size]
+        return _digest({"purpose": self.purpose, "facts": self.facts, "size": size})[:32]
+
+    @property
+    def slot(self) -> str:
+        """16 hexadecimal digits that differ where the purpose does."""
+        return _digest(self.purpose)[:16]
+
+    @property
+    def file_name(self) -> str:
+        """The name of the cache's file."""
+        return f"{self.slot}-{self.digest}.images"
+
+
+def _digest(facts: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def default_cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return where caches are kept unless told otherwise; `UsageError` if there is no home."""
+    path = user_cache("images", environment)
+    if path is None:
+        raise UsageError("there is no home directory to keep a cache in", hint="set XDG_CACHE_HOME")
+    return path
+
+
+class DiskCache:
+    """A whole cache, whose file is open as long as this lives; ``labels`` are int64 [images]."""
+
+    def __init__(self, directory: Path, key: CacheKey) -> None:
+        """Open the file of a key, and see whether it is whole; its pixels are not read.
+
+        It is an `OSError` if it can't be read or is no regular file, and a ValueError if it is
+        another user's, not whole, or not what its name says.
         """
         self.path = directory / key.file_name
         self.image_size = key.image_size
@@ -84,25 +179,17 @@ class DiskCache:
         self.labels = np.frombuffer(end, _LABEL, key.images).astype(np.int64)
 
     def check_pixels(self) -> None:
-        """Read all pixels once.
-
-        Raises:
-            OSError: they can't be read.
-            ValueError: they are not those that were written.
-        """
+        """Read all pixels, before anybody else does; ValueError if they are not as written."""
         crc, left = 0, self._pixels
-        with self._lock:
-            self._file.seek(0)
-            while left and (block := self._file.read(min(_BLOCK, left))):
-                crc, left = extend_crc32c(crc, block), left - len(block)
+        while left and (block := self._file.read(min(_BLOCK, left))):
+            crc, left = extend_crc32c(crc, block), left - len(block)
         if left or crc != self._crc:
             raise ValueError("has other pixels than were written")
 
     def read(self, rows: Tensor) -> Tensor:
         """Return the images of some rows, uint8 [n, image_size, image_size, 3].
 
-        Raises:
-            ValueError: the file was cut since it was opened, or can't be read.
+        It is a ValueError if the file was cut since it was opened, or can't be read.
         """
         size = self.image_size**2 * _CHANNELS
         memory = self._memory(len(rows) * size)
@@ -158,10 +245,6 @@ def open_disk_cache(directory: Path, key: CacheKey) -> DiskCache | None:
     """Return the cache that an earlier run has written for a key; None if there is none.
 
     What has its name and is no whole cache of this user's is removed, if it can be.
-
-    Args:
-        directory: where caches are.
-        key: of the images wanted.
     """
     try:
         cache = DiskCache(directory, key)
@@ -169,16 +252,14 @@ def open_disk_cache(directory: Path, key: CacheKey) -> DiskCache | None:
     except OSError:
         return None
     except ValueError:
-        _remove(directory / key.file_name)
+        with contextlib.suppress(OSError):
+            (directory / key.file_name).unlink()
         return None
     return cache
 
 
 def write_disk_cache(
-    directory: Path,
-    key: CacheKey,
-    decoded: TfDataset,
-    on_progress: OnProgress = silent,
+    directory: Path, key: CacheKey, decoded: TfDataset, on_progress: OnProgress = silent
 ) -> DiskCache:
     """Write all images of a dataset to a cache, and open it.
 
@@ -190,11 +271,11 @@ def write_disk_cache(
             there, and then nobody else can look into it.
         key: of the images.
         decoded: a ``tf.data.Dataset`` of one epoch in the order of reading: pairs of an image,
-            uint8 [image_size, image_size, 3], and a label, int64 [].
+            uint8 [image_size, image_size, 3], and a label, int64 []. If it gives more or fewer
+            images than the key tells, it is a DatasetError.
         on_progress: told how many images are written so far.
 
     Raises:
-        DatasetError: the dataset gives more or fewer images than the key tells.
         WriteError: the file can't be written, or there is no room. Nothing is left of it.
     """
     options = tf.data.Options()
@@ -205,7 +286,12 @@ def write_disk_cache(
     with os_errors_as(WriteError, directory, _FAILED):
         directory.parent.mkdir(parents=True, exist_ok=True)
         private_folder(directory)
-    _make_room(directory, key)
+    abandoned = time.time() - _ABANDONED
+    for old in (*directory.glob(f"{key.slot}-*.images"), *directory.glob(f"{TEMPORARY}*.images")):
+        with contextlib.suppress(OSError):
+            left = old.name.startswith(TEMPORARY)
+            if old.lstat().st_mtime < abandoned if left else old != path:
+                old.unlink()
     with ExitStack() as stack:
         with os_errors_as(WriteError, path, _FAILED):
             file = stack.enter_context(new_file(path))
@@ -236,22 +322,6 @@ def write_disk_cache(
         return DiskCache(directory, key)
     except (OSError, ValueError) as error:
         raise WriteError("the cache is gone as soon as it was written", path=path) from error
-
-
-def _make_room(directory: Path, key: CacheKey) -> None:
-    """Remove stale caches, and files that were never finished."""
-    for path in directory.glob(f"{key.slot}-*.images"):
-        if path.name != key.file_name:
-            _remove(path)
-    for path in directory.glob(f"{TEMPORARY}*.images"):
-        with contextlib.suppress(OSError):
-            if time.time() - path.lstat().st_mtime > _ABANDONED:
-                path.unlink()
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
 
 
 def _end(key: CacheKey, labels: bytes, pixels: int) -> bytes:

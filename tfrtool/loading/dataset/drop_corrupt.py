@@ -6,31 +6,36 @@ import os
 import re
 import shlex
 from array import array
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason
+from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason, printable
 from tfrtool.examples.tfds_metadata import read_dataset_info
-from tfrtool.loading.dataset.classes import read_items
-from tfrtool.loading.dataset.corrupt_report import DroppedRecord, DropReport, OnCorrupt
-from tfrtool.loading.dataset.dataset import Dataset, Split, shard_lengths
-from tfrtool.loading.dataset.record_check import RecordCheck
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.open_dataset import shard_lengths
+from tfrtool.loading.dataset.record_check import RecordCheck, read_items
 from tfrtool.loading.pipeline.decode import full_image, parser
 from tfrtool.loading.pipeline.reading import TF_TYPES
 from tfrtool.loading.pipeline.tensors import Tensor
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.dataset_folders import find_folders
-from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.storage.locations import as_path
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import OnProgress, Progress
 
-__all__ = ["READ_ERRORS", "drop_corrupt", "name_damage"]
+__all__ = ["DropReport", "drop_corrupt", "naming_damage"]
 
-READ_ERRORS = (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError)
+_READ_ERRORS = (
+    tf.errors.DataLossError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.NotFoundError,
+    UnicodeDecodeError,
+)
 """What TensorFlow raises on records that it can't use; the last where it quotes one that is no
 text in its message."""
 
@@ -40,91 +45,82 @@ _BATCH = 256
 _GRAPH_NODE = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:\w+\].*", re.DOTALL)
 
 
-def name_damage(dataset: Dataset, splits: Iterable[Split], error: Exception) -> TfrtoolError:
-    """Find the record that made TensorFlow fail, and return an error of ours that names it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropReport:
+    """What is left of a damaged dataset.
+
+    Attributes:
+        records: how many records can be used.
+        left_out: what can't, in the order of the shards. The kind is PARSE for whole records that
+            can't be trained on, COUNT for records that are missing without a trace.
+        n_left_out: how many records these are: exact where the metadata tells how many there
+            should be; else each fault counts as one.
+    """
+
+    records: int
+    left_out: tuple[LocatedFault, ...]
+    n_left_out: int
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """A line for people about each fault."""
+        found = []
+        for one in self.left_out:
+            record = "" if one.fault.record is None else f", record {one.fault.record}"
+            place = f"{printable(str(one.path))}{record}, offset {one.fault.offset}"
+            found.append(f"{place}: {one.fault.message}")
+        return tuple(found)
+
+
+@contextmanager
+def naming_damage(dataset: Dataset, *splits: str) -> Iterator[None]:
+    """Turn TensorFlow's errors about the records of some splits into ours.
 
     TensorFlow says "corrupted record at N" without the file, and of an image that doesn't decode
-    nothing but that. The first record that can't be used is named; other errors are passed on in
-    words.
-
-    Args:
-        dataset: what was read.
-        splits: those of its splits that were.
-        error: what TensorFlow raised, one of `READ_ERRORS`.
-
-    Returns:
-        A CorruptShardError for damage, a DatasetError for whole records that can't be used; to
-        be raised from ``error``.
+    nothing but that. The first record that can't be used is named, by a CorruptShardError if it is
+    damaged and by a DatasetError if it is whole; other errors are passed on in words.
     """
-    shards = [(path, split.compression) for split in splits for path in split.shards]
-    check = RecordCheck(dataset)
-    totals = []
-    for path, compression in shards:
-        total = 0
-        for item in read_items(path, compression):
-            if isinstance(item, Fault):
-                if item.kind is not FaultKind.EMPTY:
-                    return as_error(path, item, in_dataset=True)
-            elif (problem := check.problem(item.payload)) is not None:
-                return _unusable(path, item, problem)
-            else:
-                total += 1
-        totals.append(total)
-    for (path, compression), total in zip(shards, totals, strict=True):
-        for position in _undecodable(dataset, path, compression, total):
-            records = (item for item in read_items(path, compression) if isinstance(item, Record))
-            for number, record in enumerate(records):
-                if number == position:
-                    return _unusable(path, record, _decoding_problem(dataset, record))
-    return DatasetError(f"TensorFlow can't go on: {_words(error)}", path=dataset.directory)
+    try:
+        yield
+    except _READ_ERRORS as error:
+        raise _first_problem(dataset, splits) or DatasetError(
+            f"TensorFlow can't go on: {_words(error)}", path=dataset.directory
+        ) from error
 
 
-def _unusable(path: Path, record: Record, problem: str) -> DatasetError:
-    return DatasetError(
-        problem,
-        path=path,
-        record=record.index,
-        offset=record.offset,
-        hint="tfrtool train --on-corrupt skip leaves out what can't be used, and tfrtool inspect "
-        f"shard {shlex.quote(str(path))} --record {record.index} shows it",
-    )
+def _first_problem(dataset: Dataset, splits: Collection[str]) -> TfrtoolError | None:
+    for split in map(dataset.split, splits):
+        for path in split.shards:
+            faults, kept = _check(dataset, path, split.compression)
+            faults = faults or _undecodable(dataset, path, path, split.compression, kept)
+            for fault in faults[:1]:
+                if fault.kind is not FaultKind.PARSE:
+                    return as_error(path, fault, in_dataset=True)
+                return DatasetError(
+                    fault.message,
+                    path=path,
+                    record=fault.record,
+                    offset=fault.offset,
+                    hint="tfrtool train --on-corrupt skip leaves out what can't be used, and "
+                    f"tfrtool inspect shard {shlex.quote(str(path))} --record {fault.record} "
+                    "shows it",
+                )
+    return None
 
 
 def drop_corrupt(
     dataset: Dataset,
     scratch: str | os.PathLike[str],
-    *,
-    splits: Collection[str] | None = None,
-    decode: bool = True,
-    on_progress: OnProgress = silent,
+    splits: Collection[str] | None,
+    decode: bool,
+    on_progress: OnProgress,
 ) -> tuple[Dataset, DropReport]:
-    """Leave out the records that can't be trained on, and no others.
-
-    Each shard is read once, CRCs and records are checked, and shards with damage are written
-    again, without it, to another directory. Nothing in the dataset's own is changed.
-
-    Args:
-        dataset: as it was opened, with ``on_corrupt="skip"`` where its shards are damaged.
-        scratch: an empty directory for the new shards; the caller's, to be deleted after training.
-        splits: those that are wanted; None for all.
-        decode: whether images are decoded, too, by all cores, which is most of the work. Without,
-            an image that doesn't decode stops the training that comes to it.
-        on_progress: told after each shard.
-
-    Returns:
-        The dataset, with the splits that were asked for, and what is not in it.
-
-    Raises:
-        UsageError: there is no such split.
-        DatasetError: the directory holds no dataset, or a split has no record that can be used.
-        ShardError: a file can't be read.
-        WriteError: a shard can't be written.
-    """
+    """Leave out the records that can't be trained on, and no others; see `Dataset.drop_corrupt`."""
     scratch, directory = as_path(scratch), dataset.directory
     wanted = [dataset.split(name) for name in (dataset.splits if splits is None else splits)]
-    lengths = shard_lengths(find_folders(directory), read_dataset_info(directory), OnCorrupt.SKIP)
+    lengths = shard_lengths(find_folders(directory), read_dataset_info(directory), skip=True)
     total = sum(len(lengths[split.name]) for split in wanted)
-    done, left_out, saved = 0, list[DroppedRecord](), {}
+    done, left_out, saved = 0, list[LocatedFault](), {}
     for split in wanted:
         kept: dict[Path, int] = {}
         for path, expected in lengths[split.name].items():
@@ -134,7 +130,7 @@ def drop_corrupt(
             if expected is not None and not faults and records != expected:
                 message = f"expected {expected} records by the metadata, found {records}"
                 faults.append(Fault(kind=FaultKind.COUNT, offset=0, record=None, message=message))
-            left_out += [DroppedRecord(path=path, fault=fault) for fault in faults]
+            left_out += [LocatedFault(path=path, fault=fault) for fault in faults]
             if records:
                 kept[clean] = records
             done += 1
@@ -145,10 +141,12 @@ def drop_corrupt(
             )
         saved[split.name] = replace(split, shards=tuple(kept), lengths=tuple(kept.values()))
     counts = [length for split in wanted for length in lengths[split.name].values()]
+    records = sum(split.records for split in saved.values())
+    missing = max(sum(length or 0 for length in counts) - records, 0)
     report = DropReport(
-        records=sum(split.records for split in saved.values()),
+        records=records,
         left_out=tuple(left_out),
-        expected=None if None in counts else sum(length or 0 for length in counts),
+        n_left_out=len(left_out) if None in counts else missing,
     )
     return replace(dataset, splits=saved), report
 
@@ -165,8 +163,22 @@ def _clean(
         message = "the shard is missing"
         kind = FaultKind.MISSING_SHARD
         return path, 0, [Fault(kind=kind, offset=0, record=None, message=message)]
-    check, faults = RecordCheck(dataset, images=decode), list[Fault]()
-    kept = array("q")  # where the headers start
+    faults, kept = _check(dataset, path, compression, images=decode)
+    clean = _write(path, copy, compression, kept) if faults and kept else path
+    bad = _undecodable(dataset, path, clean, compression, kept) if decode and kept else []
+    if bad:
+        faults = sorted([*faults, *bad], key=lambda fault: fault.offset)
+        undecodable = {fault.offset for fault in bad}
+        kept = array("q", (offset for offset in kept if offset not in undecodable))
+        clean = _write(path, copy, compression, kept) if kept else clean
+    return clean, len(kept), faults
+
+
+def _check(
+    dataset: Dataset, path: Path, compression: Compression, *, images: bool = True
+) -> tuple[list[Fault], array[int]]:
+    """Return what is wrong with a shard before decoding, and where its other records start."""
+    check, faults, kept = RecordCheck(dataset, images=images), list[Fault](), array("q")
     for item in read_items(path, compression):
         if isinstance(item, Fault):
             if item.kind is not FaultKind.EMPTY:
@@ -175,22 +187,14 @@ def _clean(
             faults.append(_fault(item, problem))
         else:
             kept.append(item.offset)
-    clean = path
-    if faults and kept:
-        clean = _write(path, copy, compression, kept)
-    if decode and kept:
-        bad = {kept[n] for n in _undecodable(dataset, clean, compression, len(kept))}
-        if bad:
-            faults += [
-                _fault(record, _decoding_problem(dataset, record))
-                for record in _records_at(path, compression, bad)
-            ]
-            kept = array("q", (offset for offset in kept if offset not in bad))
-            clean = _write(path, copy, compression, kept) if kept else clean
-    return clean, len(kept), sorted(faults, key=lambda fault: fault.offset)
+    return faults, kept
 
 
-def _write(path: Path, copy: Path, compression: Compression, offsets: Iterable[int]) -> Path:
+def _fault(record: Record, message: str) -> Fault:
+    return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=message)
+
+
+def _write(path: Path, copy: Path, compression: Compression, offsets: array[int]) -> Path:
     try:
         copy.parent.mkdir(parents=True, exist_ok=True)
         with tf.io.TFRecordWriter(os.fspath(copy), TF_TYPES[compression]) as writer:
@@ -209,50 +213,44 @@ def _records_at(path: Path, compression: Compression, offsets: Collection[int]) 
             yield item
 
 
-def _fault(record: Record, message: str) -> Fault:
-    return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=message)
-
-
 def _undecodable(
-    dataset: Dataset, path: Path, compression: Compression, total: int
-) -> Iterator[int]:
-    """Yield the positions of the records that TensorFlow can't parse or decode, in order.
+    dataset: Dataset, path: Path, clean: Path, compression: Compression, kept: array[int]
+) -> list[Fault]:
+    """Return the records of a shard that TensorFlow can't parse or decode.
 
     Args:
         dataset: tells how.
-        path: a shard whose records are whole.
-        compression: of that shard.
-        total: how many records it has.
+        path: the shard.
+        clean: the same, or a copy, with the whole records alone.
+        compression: of both.
+        kept: where these start in ``path``.
     """
     parse = parser(dataset)
 
     def decode(position: Tensor, record: Tensor) -> tuple[Tensor, Tensor]:
         return position, tf.size(full_image(dataset, parse(record)))
 
-    records = tf.data.TFRecordDataset(os.fspath(path), TF_TYPES[compression])
+    records = tf.data.TFRecordDataset(os.fspath(clean), TF_TYPES[compression])
     # An element that fails is dropped, and no other, for the failure is that of one call of the
     # map; which one it was shows in the positions that are left.
     decoded = records.enumerate().map(decode, num_parallel_calls=os.cpu_count() or 1)
     positions = decoded.ignore_errors().map(lambda position, _: position).batch(_BATCH)
     options = tf.data.Options()
     options.autotune.enabled = False
-    options.deterministic = True
-    following = 0
+    decodes = bytearray(len(kept))
     for batch in positions.with_options(options):
         for position in batch.numpy().tolist():
-            yield from range(following, position)
-            following = position + 1
-    yield from range(following, total)
-
-
-def _decoding_problem(dataset: Dataset, record: Record) -> str:
-    """Return what TensorFlow says of one record."""
-    what = f"the image in {dataset.image_feature!r} does not decode"
-    try:
-        full_image(dataset, parser(dataset)(tf.constant(record.payload)))
-    except READ_ERRORS as error:
-        return f"{what}: {_words(error)}"
-    return what
+            decodes[position] = True
+    bad = {offset for offset, fine in zip(kept, decodes, strict=True) if not fine}
+    faults = []
+    for record in _records_at(path, compression, bad) if bad else ():
+        problem = f"the image in {dataset.image_feature!r} does not decode"
+        try:
+            full_image(dataset, parse(tf.constant(record.payload)))
+        except _READ_ERRORS as error:
+            problem = f"{problem}: {_words(error)}"
+        faults.append(_fault(record, problem))
+    return faults
 
 
 def _words(error: Exception) -> str:

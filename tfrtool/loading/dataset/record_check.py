@@ -1,20 +1,121 @@
-"""Whether a record can be trained on, as far as that can be told without decoding its image."""
+"""What a record's image and label are, and whether they can be used, without decoding the image."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path
 
-from tfrtool.examples.example import DType, Value
+from google.protobuf.message import DecodeError
+
+from tfrtool.errors import DatasetError
+from tfrtool.examples.content import decode_text
+from tfrtool.examples.example import DType, Value, feature_key
+from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images.header import limit_problem
-from tfrtool.loading.dataset.classes import label_problem, read_items, single_values
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.records.compression import Compression
-from tfrtool.records.framing import Record
+from tfrtool.records.count import as_error
+from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.stream import open_shard
+from tfrtool.storage.limits import MAX_CLASSES
 
-__all__ = ["RecordCheck", "limits_problem"]
+__all__ = ["RecordCheck", "find_classes", "limits_problem", "read_items"]
+
+_LONGEST_NAME = 1024
+_NUMBER, _NAME = b"image/class/label", b"image/class/text"
+"""TensorFlow's models keep the number of an image's class and its name side by side."""
+
+
+def read_items(
+    path: Path, compression: Compression | None = None, *, verify: bool = True
+) -> Iterator[Record | Fault]:
+    """Yield the records of a shard and the damage in it; ``verify`` is of payloads' CRCs."""
+    options = ReadOptions(compression=compression, verify_payload=verify)
+    with open_shard(path) as file:
+        yield from read_records(file, options)
+
+
+def find_classes(
+    shards: Iterable[Path], label: str, dtype: DType, *, skip: bool
+) -> tuple[str, ...]:
+    """Read all records, and return the names of the classes that there are, by number.
+
+    Numbers stay as they are, and those that no record has keep their place; their names are those
+    that stand beside them in ``image/class/text``, else the numbers. Strings are names, and are
+    numbered in sorted order. Damage, or a record whose label can't be a class, is an error unless
+    it is skipped.
+    """
+    key = feature_key(label)
+    found: dict[Value | None, set[bytes]] = {}
+    for path in shards:
+        for item in read_items(path):
+            if isinstance(item, Fault):
+                if not skip and item.kind is not FaultKind.EMPTY:
+                    raise as_error(path, item, in_dataset=True)
+                continue
+            values = _single_values(item.payload, (key, _NAME)) or {}
+            value, text = values.get(key), values.get(_NAME)
+            problem = _label_problem(label, value, dtype, MAX_CLASSES)
+            if problem is None:
+                texts = found.setdefault(value, set())
+                if isinstance(text, bytes) and len(texts) < 2:  # more than one is no name
+                    texts.add(text)
+            elif not skip:
+                raise DatasetError(problem, path=path, record=item.index, offset=item.offset)
+    if dtype is DType.STRING:
+        return tuple(sorted(_text(value) for value in found))
+    named = {value: _text(next(iter(names))) for value, names in found.items() if len(names) == 1}
+    if key != _NUMBER or not len(named) == len(found) == len(set(named.values())):
+        named = {}
+    count = max((value for value in found if isinstance(value, int)), default=-1) + 1
+    return tuple(named.get(number) or str(number) for number in range(count))
+
+
+def _text(value: Value | None) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _single_values(payload: bytes, keys: Iterable[bytes]) -> dict[bytes, Value | None] | None:
+    """Return the values of some features of an Example; None if it is no Example.
+
+    A feature is not in the result if the record doesn't have it or it has no kind, and None if it
+    has none or several values. Straight from the message: most of a record is its image.
+    """
+    wanted = frozenset(keys)
+    try:
+        message = pb.Example.FromString(payload)
+    except DecodeError:
+        return None
+    found: dict[bytes, Value | None] = {}
+    for entry in message.features.feature:
+        if entry.key in wanted:
+            kind = entry.value.WhichOneof("kind")
+            if kind is not None:
+                values = getattr(entry.value, kind).value
+                # Of a key that comes twice the last counts, as in every protobuf map.
+                found[entry.key] = values[0] if len(values) == 1 else None
+    return found
+
+
+def _label_problem(label: str, value: Value | None, dtype: DType, classes: int) -> str | None:
+    """Return why a value can't be a class; None if it can. None stands for no or several values."""
+    found = f"{len(value)} bytes" if isinstance(value, bytes) else f"the number {value}"
+    if value is None:
+        expected, found = f"one {dtype.value} value", "none or several"
+    elif dtype is DType.STRING:
+        expected = "a name in UTF-8"
+        if isinstance(value, bytes) and len(value) <= _LONGEST_NAME:
+            expected = expected if decode_text(value) is None else ""
+    elif not isinstance(value, int):
+        expected = "an int64"
+    else:
+        expected = "" if 0 <= value < classes else f"a number from 0 to {classes - 1}"
+    if not expected:
+        return None
+    return f"the feature {label!r} is no class: expected {expected}, found {found}"
 
 
 class RecordCheck:
@@ -24,28 +125,33 @@ class RecordCheck:
         """Prepare for a dataset; with ``images``, encoded ones are held to the limits."""
         self._dataset = dataset
         self._images = images
-        self._image = _key(dataset.image_feature)
-        self._label = _key(dataset.label_feature)
+        self._image = feature_key(dataset.image_feature)
+        self._label = feature_key(dataset.label_feature)
         form = dataset.image_form
-        self._sides = [_key(name) for name in (form.height_feature, form.width_feature) if name]
+        names = (form.height_feature, form.width_feature)
+        self._sides = [feature_key(name) for name in names if name]
         self._names = frozenset(name.encode() for name in dataset.class_names)
 
     def problem(self, payload: bytes) -> str | None:
         """Return why a record can't be used; None if all is well but, perhaps, the image itself."""
-        values = single_values(payload, (self._image, self._label, *self._sides))
+        values = _single_values(payload, (self._image, self._label, *self._sides))
         if values is None:
             return f"its {len(payload)} bytes are no tf.train.Example"
         dataset = self._dataset
-        image = values.get(self._image)
+        image, value = values.get(self._image), values.get(self._label)
         if not isinstance(image, bytes):
             return f"the feature {dataset.image_feature!r} is no image: expected one string value"
-        return self._pixels(image, values) or self._class(values.get(self._label))
+        name, classes = dataset.label_feature, len(dataset.class_names)
+        problem = self._pixels(image, values)
+        problem = problem or _label_problem(name, value, dataset.label_dtype, classes)
+        if problem is None and dataset.label_dtype is DType.STRING and value not in self._names:
+            return f"the feature {name!r} is no class: expected one of {classes} names"
+        return problem
 
     def _pixels(self, image: bytes, values: Mapping[bytes, Value | None]) -> str | None:
-        form = self._dataset.image_form
+        form, name = self._dataset.image_form, self._dataset.image_feature
         if form.encoding is ImageEncoding.ENCODED:
             problem = limit_problem(image) if self._images else None
-            name = self._dataset.image_feature
             return None if problem is None else f"the feature {name!r} does not decode: {problem}"
         sides = [values.get(key) for key in self._sides] or [form.height, form.width]
         height, width = (side if isinstance(side, int) else 0 for side in sides)
@@ -58,17 +164,9 @@ class RecordCheck:
         if held == size:
             return None
         return (
-            f"the feature {self._dataset.image_feature!r} has a wrong size: expected {height} x "
-            f"{width} x {form.channels} = {size} bytes of pixels, found {held}"
+            f"the feature {name!r} has a wrong size: expected {height} x {width} x "
+            f"{form.channels} = {size} bytes of pixels, found {held}"
         )
-
-    def _class(self, value: Value | None) -> str | None:
-        dataset = self._dataset
-        name, classes = dataset.label_feature, len(dataset.class_names)
-        problem = label_problem(name, value, dataset.label_dtype, classes)
-        if problem is None and dataset.label_dtype is DType.STRING and value not in self._names:
-            return f"the feature {name!r} is no class: expected one of {classes} names"
-        return problem
 
 
 def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> str | None:
@@ -79,10 +177,10 @@ def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> s
     """
     if dataset.image_form.encoding is not ImageEncoding.ENCODED:
         return None
-    key = _key(dataset.image_feature)
+    key = feature_key(dataset.image_feature)
     for item in read_items(shard, compression, verify=False):
         if isinstance(item, Record):
-            values = single_values(item.payload, (key,))
+            values = _single_values(item.payload, (key,))
             if values is None:  # TensorFlow may find an image in it all the same
                 return f"{shard.name}, record {item.index}: it is no tf.train.Example"
             image = values.get(key)
@@ -90,7 +188,3 @@ def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> s
             if problem is not None:
                 return f"{shard.name}, record {item.index}: {problem}"
     return None
-
-
-def _key(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")

@@ -11,8 +11,13 @@ import tensorflow as tf
 
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
-from tfrtool.loading.cache.cache_key import CacheKey, default_cache_directory
-from tfrtool.loading.cache.disk_cache import holds_disk_cache, open_disk_cache, write_disk_cache
+from tfrtool.loading.cache.disk_cache import (
+    CacheKey,
+    default_cache_directory,
+    holds_disk_cache,
+    open_disk_cache,
+    write_disk_cache,
+)
 from tfrtool.loading.cache.image_store import ImageStore
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.decode import batch_parser, decoder, features_decoder

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfrtool.errors import UsageError
 from tfrtool.loading.augment.augment_options import Augment, parse_augment
-from tfrtool.loading.dataset.corrupt_report import OnCorrupt
+from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.storage.locations import as_path, take_paths
 from tfrtool.storage.words import take_words

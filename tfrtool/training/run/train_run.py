@@ -134,7 +134,7 @@ class _Run:
             precision=options.precision.value,
             augment=None if options.augment is None else str(options.augment),
             deterministic=options.deterministic,
-            left_out=() if damage is None else tuple(map(str, damage.left_out)),
+            left_out=() if damage is None else damage.lines,
             n_left_out=0 if damage is None else damage.n_left_out,
             epochs_before=done,
             profile=options.profile_folder,

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.cache.cache_key import default_cache_directory
 from tfrtool.loading.cache.cache_plan import CachePlan, CacheRequest, plan_cache
+from tfrtool.loading.cache.disk_cache import default_cache_directory
 from tfrtool.loading.cache.memory import available_memory, free_disk
-from tfrtool.loading.dataset.corrupt_report import DropReport, OnCorrupt
-from tfrtool.loading.dataset.dataset import Dataset, open_dataset
-from tfrtool.loading.dataset.drop_corrupt import drop_corrupt, name_damage
+from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt
+from tfrtool.loading.dataset.drop_corrupt import DropReport, naming_damage
+from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.decode import full_image, parser
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline.normalize import channel_statistics, standard_rescale
@@ -79,11 +76,9 @@ class TrainingData:
             found.append(EpochIterator(batches, images, steps, at_once=at_once))
         return found[0], found[1] if len(found) > 1 else None
 
-    @contextmanager
-    def naming_damage(self) -> Iterator[None]:
+    def naming_damage(self) -> AbstractContextManager[None]:
         """Turn TensorFlow's errors about records into ours, which name shard and record."""
-        with _naming_damage(self.dataset, *(part.split for part in self.parts)):
-            yield
+        return naming_damage(self.dataset, *(part.split for part in self.parts))
 
     def measured_rescale(self, on_progress: OnProgress) -> Rescale:
         """Return what makes the mean of each channel 0 over the training images, and its spread 1.
@@ -108,19 +103,6 @@ class TrainingData:
         return rescale
 
 
-@contextmanager
-def _naming_damage(dataset: Dataset, *names: str) -> Iterator[None]:
-    splits = [dataset.split(name) for name in names]
-    try:
-        yield
-    except (
-        tf.errors.DataLossError,
-        tf.errors.InvalidArgumentError,
-        tf.errors.NotFoundError,
-    ) as error:
-        raise name_damage(dataset, splits, error) from error
-
-
 def find_training_data(
     options: TrainOptions, scratch: Path, on_progress: OnProgress, given: Dataset | None = None
 ) -> TrainingData:
@@ -132,8 +114,8 @@ def find_training_data(
     dataset, report = original, None
     if options.on_corrupt is OnCorrupt.SKIP:
         splits = {options.split, _validation_split(original, options) or options.split}
-        dataset, report = drop_corrupt(
-            original, scratch, splits=sorted(splits), on_progress=on_progress
+        dataset, report = original.drop_corrupt(
+            scratch, splits=sorted(splits), on_progress=on_progress
         )
     if len(dataset.class_names) < 2:
         raise DatasetError(
@@ -192,7 +174,7 @@ def _choose_image_size(options: TrainOptions, dataset: Dataset) -> int:
     if options.image_size is not None or options.model != CNN:
         return options.size
     split, parse = dataset.split(options.split), parser(dataset)
-    with _naming_damage(dataset, options.split):
+    with naming_damage(dataset, options.split):
         sides = [
             max(full_image(dataset, parse(record)).shape[:2])
             for record in split_records(dataset, split).take(_LOOKED_AT)

@@ -1,0 +1,216 @@
+"""Finding out what is in a directory of shards, by its metadata or by what the shards hold."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice, starmap
+from pathlib import Path
+
+from tfrtool.errors import CorruptShardError, DatasetError
+from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
+from tfrtool.examples.roles import find_roles
+from tfrtool.examples.tfds_metadata import (
+    DATASET_INFO,
+    DatasetInfo,
+    read_class_names,
+    read_dataset_info,
+)
+from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
+from tfrtool.loading.dataset.forms import find_image_form, read_described
+from tfrtool.loading.dataset.record_check import find_classes, read_items
+from tfrtool.records.count import count_records, count_shard, first_fault
+from tfrtool.records.dataset_folders import DatasetFolders, find_folders
+from tfrtool.records.framing import Record
+from tfrtool.records.shard_sets import ShardName, ShardSet, find_conflicts, group_shards
+from tfrtool.records.shards import Shard
+from tfrtool.storage.publishing import reading
+from tfrtool.storage.words import as_member
+
+__all__ = ["open_dataset", "shard_lengths"]
+
+_UNNAMED = "train"
+"""The split of shards whose names say none."""
+
+_OTHERS = "all"
+"""The same, where other shards are called "train"."""
+
+_LOOKED_AT = 64
+"""Records of a damaged dataset from which its features are told at most."""
+
+_Lengths = dict[Path, int | None]
+"""The shards of a split, and how many records each should have; None where nothing says so."""
+
+
+def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "stop") -> Dataset:
+    """Find out what is in a directory of shards.
+
+    TFDS metadata is believed where it is, and held against the files: a shard that is missing, or
+    has other records than it should, is an error. Where there is none, splits are told from the
+    names of the files, features and the form of images from the first record, and classes from
+    all records. Every header of every shard is looked at, for a damaged length can end
+    TensorFlow's whole process.
+
+    Args:
+        path: where the shards are, or versions of the dataset, or folders of splits.
+        on_corrupt: ``stop``; or ``skip``, with which damaged and missing shards are no error. What
+            comes back is not fit to be read by TensorFlow before its `Dataset.drop_corrupt`.
+
+    Raises:
+        DatasetError: the directory holds no dataset, or not the one that its metadata describes,
+            or one that no classifier of images can be trained on; or one that is being replaced.
+        CorruptShardError: the framing of a shard is damaged.
+    """
+    skip = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.SKIP
+    root = find_folders(path).root
+    with reading(root, DATASET_INFO):
+        return _open(find_folders(root), skip)
+
+
+def _open(found: DatasetFolders, skip: bool) -> Dataset:
+    directory = found.root
+    info = read_dataset_info(directory)
+    splits = {
+        name: split
+        for name, lengths in shard_lengths(found, info, skip=skip).items()
+        if (split := _split(name, lengths, skip)) is not None
+    }
+    if not splits:
+        raise DatasetError("has no records", path=directory)
+    features, image, label = _features(directory, info, splits, skip)
+    described = read_described(directory, image, label)
+    dtype = features[label].dtype or DType.INT64
+    names: Sequence[str] | None = read_class_names(directory, label)
+    if names is None and described.classes and dtype is DType.INT64:
+        names = [str(number) for number in range(described.classes)]
+    if not names:
+        shards = [path for split in splits.values() for path in split.shards]
+        names = find_classes(shards, label, dtype, skip=skip)
+    return Dataset(
+        directory=directory,
+        name=directory.name if info is None else info.name,
+        splits=splits,
+        image_feature=image,
+        label_feature=label,
+        class_names=tuple(names),
+        image_form=find_image_form(features, image, described, directory),
+        label_dtype=dtype,
+    )
+
+
+def shard_lengths(
+    found: DatasetFolders, info: DatasetInfo | None, *, skip: bool
+) -> dict[str, _Lengths]:
+    """Return the shards that there should be, by split, and their numbers of records.
+
+    It is a `DatasetError` if it is not clear which shards belong together, or, unless damage is
+    skipped, if one is missing. Without ``info`` the names of the files tell.
+    """
+    sets = group_shards(found.shards)
+    if not sets and info is None:
+        raise found.nothing()
+    splits = _by_name(found.root, sets) if info is None else _by_info(found.root, info, sets)
+    for path, length in chain.from_iterable(lengths.items() for lengths in splits.values()):
+        if not skip and not path.is_file():
+            said = "its name among the others" if length is None else f"{length} records"
+            raise DatasetError("a shard is missing", path=path, expected=said)
+    return splits
+
+
+def _by_info(root: Path, info: DatasetInfo, sets: Sequence[ShardSet]) -> dict[str, _Lengths]:
+    found: dict[str, _Lengths] = {}
+    for split in info.splits:
+        count = len(split.shard_lengths)
+        one = info.shards_of(split, sets)
+        there = {} if one is None else one.shards
+        for index, length in enumerate(split.shard_lengths):
+            name = ShardName(dataset=info.name, split=split.name, index=index, count=count)
+            path = there.get(index, root / str(name))
+            found.setdefault(split.name, {})[path] = length
+    if not found:
+        raise DatasetError("describes no shards", path=root / DATASET_INFO)
+    return found
+
+
+def _by_name(root: Path, sets: Sequence[ShardSet]) -> dict[str, _Lengths]:
+    for conflicting in find_conflicts(sets):
+        names = " and ".join(one.name for one in conflicting)
+        raise DatasetError(
+            "the names of the shards claim different numbers of them", path=root, found=names
+        )
+    named = {one.split_below(root) for one in sets}
+    found: dict[str, _Lengths] = {}
+    for one in sets:
+        aside = [*one.extra, *chain.from_iterable(one.duplicates.values())]
+        if aside:
+            raise DatasetError("another shard has the same place", path=aside[0])
+        split = one.split_below(root) or (_OTHERS if _UNNAMED in named else _UNNAMED)
+        paths = [*one.paths, *(one.directory / name for name in one.missing)]
+        found.setdefault(split, {}).update(dict.fromkeys(paths))
+    return found
+
+
+def _split(name: str, lengths: Mapping[Path, int | None], skip: bool) -> Split | None:
+    """Count the records of a split; None if it has none."""
+    records: dict[Path, int] = {}
+    for path, expected in lengths.items():
+        if skip:
+            found = count_shard(path).records if path.is_file() else 0
+        else:
+            try:
+                found = count_records(path)
+            except CorruptShardError as error:
+                # Bytes too many or too few show in the header after them; CRCs tell where they are.
+                raise first_fault(path, in_dataset=True) or error from error
+            if expected is not None and found != expected:
+                raise DatasetError(
+                    f"the shard does not agree with {DATASET_INFO}",
+                    path=path,
+                    expected=f"{expected} records",
+                    found=found,
+                )
+        if found:
+            records[path] = found
+    if not records:
+        return None
+    kinds = {Shard.at(path).compression for path in records}
+    if len(kinds) > 1:
+        raise DatasetError(
+            f"the shards of split {name!r} are compressed in different ways",
+            path=next(iter(records)).parent,
+            found=", ".join(sorted(kind.value for kind in kinds)),
+        )
+    return Split(
+        name=name,
+        shards=tuple(records),
+        lengths=tuple(records.values()),
+        compression=kinds.pop(),
+    )
+
+
+def _features(
+    directory: Path, info: DatasetInfo | None, splits: Mapping[str, Split], skip: bool
+) -> tuple[Mapping[str, Feature], str, str]:
+    """Return a record's features, and which of them are the image and the label."""
+    problem = DatasetError("the first record can't be parsed", path=directory)
+    shards = [(path, split.compression) for split in splits.values() for path in split.shards]
+    items = chain.from_iterable(starmap(read_items, shards))
+    records = (item for item in items if isinstance(item, Record))
+    for record in islice(records, _LOOKED_AT if skip else 1):
+        try:
+            features = decode_example(record.payload, PayloadKind.EXAMPLE).features
+        except ValueError as error:
+            problem = DatasetError(f"the first record can't be parsed: {error}", path=directory)
+            continue
+        roles = find_roles(features, info)
+        if roles.image is not None and roles.label is not None:
+            return features, roles.image, roles.label
+        shown = shlex.quote(str(directory))
+        problem = DatasetError(
+            f"it is not clear which feature is the {'image' if roles.image is None else 'label'}",
+            path=directory,
+            found=", ".join(features) or "no features",
+            hint=f"tfrtool inspect shard {shown} shows what the records hold",
+        )
+    raise problem
