@@ -35,7 +35,7 @@ def shard(make_shard: MakeShard) -> Path:
 
 
 def test_table(shard: Path, capsys: Capture) -> None:
-    """People get a table in 80 columns, and how often each label comes."""
+    """People get a table in 80 columns."""
     assert run(shard) == 0
     out, err = capsys.readouterr()
     assert (
@@ -47,9 +47,6 @@ def test_table(shard: Path, capsys: Capture) -> None:
   ids      int64   [*] 0 to 3  all      0, 1, 2
   image    string  []          all      image/png, 8 bytes, 1 distinct
   label    int64   []          all      0, 1
-
-Values
-  label: 0 (2), 1 (2)
 """
     )
     assert err == ""
@@ -74,17 +71,13 @@ def test_table_tells_what_is_odd(make_shard: MakeShard, capsys: Capture) -> None
 
 
 def test_names_are_never_cut(make_shard: MakeShard, capsys: Capture) -> None:
-    """Names and classes that begin alike can be told apart."""
+    """Names that begin alike can be told apart."""
     stem = "preprocessed/camera_front/very/long/" * 3
     record = {stem + str(n): float32(n / 7) for n in range(3)}
-    classes = [f"n01440764_a_long_class_name_{n}" for n in range(4)]
-    payloads = [
-        encode_example(record | {"label": string(name.encode()), "t": int64(1)}) for name in classes
-    ]
+    payloads = [encode_example(record)] * 4
     assert run(make_shard(payloads)) == 0
     out = capsys.readouterr().out
-    for name in (*record, *classes):
-        assert name in out
+    assert all(name in out for name in record)
     assert main(["inspect", "shard", str(make_shard(payloads, "b.tfrecord"))]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in record)

@@ -7,7 +7,7 @@ import pytest
 from tests.examples.strategies import int64
 from tfrtool.examples.example import PayloadKind, encode_example
 from tfrtool.examples.inference import SchemaFold
-from tfrtool.inspection.summary.payloads import PayloadFold
+from tfrtool.inspection.summary.shard_summary import PayloadFold
 from tfrtool.records.framing import Record
 
 EXAMPLE, TEXT = encode_example({"a": int64(1)}), b"hello world"

@@ -101,7 +101,11 @@ def test_strangers_are_left_out_and_told(make_shard: MakeShard) -> None:
     assert found.records == 2
     one, other = found.losses
     assert (one.payload, one.count, one.faults[0].record) == (PayloadKind.EXAMPLE, 1, 1)
-    assert (other.payload, other.content, other.whole) == (PayloadKind.UNKNOWN, "text", True)
+    assert (other.payload, other.content, other.whole) == (
+        PayloadKind.UNKNOWN,
+        "text payloads",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ def test_strangers_are_left_out_and_told(make_shard: MakeShard) -> None:
         ([b"hello"], "text"),
         ([b"\xff\xd8\xff\xe0"] * 3, "image/jpeg payloads"),
         ([b"\xff\0"], "binary payloads"),
-        ([b"\n" + bytes([len(CAT)]) + CAT], "ExampleListWithContext messages"),
+        ([b"\n" + bytes([len(CAT)]) + CAT], "ExampleListWithContext payloads"),
         ([b""], "without a byte"),
         ([], "empty"),
     ],

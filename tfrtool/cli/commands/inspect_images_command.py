@@ -11,22 +11,12 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.outcome import Outcome
 from tfrtool.cli.output import emit_json, emit_page, human_count, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
-from tfrtool.cli.render.page import (
-    Block,
-    Facts,
-    Heading,
-    Lines,
-    Page,
-    Table,
-    Tone,
-    Toned,
-    findings,
-)
+from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned, findings
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import printable
 
 if TYPE_CHECKING:
-    from tfrtool.inspection.pictures.contact_sheet import BrokenImage, SheetReport
+    from tfrtool.inspection.pictures.contact_sheet import SheetReport
 
 _LISTED = 10
 
@@ -123,7 +113,7 @@ def inspect_images_command(
 
 
 def _page(report: SheetReport) -> Page:
-    layout, broken = report.layout, len(report.broken)
+    layout, broken, many = report.layout, len(report.broken), len(report.shards) > 1
     names = dict.fromkeys(shard.feature for shard in report.shards if shard.feature is not None)
     sheet = f"{human_count(layout.columns, 'column')}, {human_count(layout.rows, 'row')}"
     facts = [
@@ -132,28 +122,25 @@ def _page(report: SheetReport) -> Page:
         ("broken", Toned(f"{broken:,}", Tone.BAD if broken else Tone.GOOD)),
     ]
     page: list[Block] = [Heading(printable(str(report.out))), Facts(facts)]
-    if len(report.shards) > 1:
+    if many:
         rows = [
             (str(number), f"{shard.images:,}", printable(str(shard.path)))
             for number, shard in enumerate(report.shards)
             if shard.images
         ]
-        head = ("shard", "records", "file")
+        head = ("shard", "images", "file")
         page.append(Table(head=head, rows=rows[:_LISTED], right=frozenset({0, 1})))
         if len(rows) > _LISTED:
             page.append(Lines([f"... and {len(rows) - _LISTED:,} more shards"]))
     if report.other_features:
         others = _listed(report.other_features)
         page.append(Lines([f"not shown: images in {others}; --feature shows them"]))
-    if broken:
-        page.append(findings([_broken(item, len(report.shards) > 1) for item in report.broken]))
-    return page
-
-
-def _broken(item: BrokenImage, many: bool) -> tuple[str, str]:
-    record = "a record" if item.record is None else f"record {item.record}"
-    where = f"{printable(str(item.path))}: " if many else ""
-    return f"{where}{record} at offset {item.offset}", printable(item.reason)
+    found = []
+    for item in report.broken:
+        record = "a record" if item.record is None else f"record {item.record}"
+        where = f"{printable(str(item.path))}: " if many else ""
+        found.append((f"{where}{record} at offset {item.offset}", printable(item.reason)))
+    return [*page, findings(found)] if found else page
 
 
 def _listed(names: Iterable[str]) -> str:

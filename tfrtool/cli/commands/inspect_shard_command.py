@@ -99,7 +99,7 @@ def inspect_shard_command(
             emit_page(summary_page(summary, raw=raw))
             for sample in summary.sample if raw else ():
                 emit("")
-                emit_page(raw_page(sample))
+                emit_page(raw_page(sample.record))
                 emit_pieces(raw_text(sample.record.payload))
         # A record that was asked for may be damaged, which is reported.
         shown |= bool(summary.sample) or any(fault.record == record for fault in summary.faults)

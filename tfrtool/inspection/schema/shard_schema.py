@@ -9,13 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.processes import cores, map_shards
+from tfrtool.engines.processes import map_shards
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
-from tfrtool.inspection.summary.payloads import EXAMPLES, PayloadFold
+from tfrtool.inspection.first_of import FirstOf
+from tfrtool.inspection.summary.shard_summary import EXAMPLES, PayloadFold
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
@@ -29,12 +30,6 @@ _FAULTS_KEPT = 10
 
 _WORTH_A_PROCESS = 8 * 1024 * 1024
 """Bytes that are folded with their values in the time that a process takes to start, roughly."""
-
-_IN_WORDS = {
-    "text": "text",
-    "binary": "binary payloads, such as another protobuf message",
-    "ExampleListWithContext": "ExampleListWithContext messages",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +66,6 @@ class InferredSchema:
         payload: what they are: SequenceExamples where one of them has feature lists.
         sampled: whether there are records that were not looked at.
         features: what was seen of each feature.
-        duplicates: how many records have a name more than once.
         left_out: how many features of records are not in, for there are too many names.
         losses: what is missing, by shard; shards of which all is in are not listed.
         schema: the narrowest schema that all records fit, conflicts of type apart.
@@ -82,7 +76,6 @@ class InferredSchema:
     payload: PayloadKind
     sampled: bool
     features: tuple[FeatureStatistics, ...]
-    duplicates: int
     left_out: int
     losses: tuple[ShardLoss, ...]
     schema: Schema
@@ -95,7 +88,6 @@ class InferredSchema:
             "payload": self.payload.value,
             "sampled": self.sampled,
             "features": [feature_json(item) | values_json(item) for item in self.features],
-            "duplicates": self.duplicates,
             "left_out": self.left_out,
             "losses": plain(self.losses),
         }
@@ -123,8 +115,8 @@ def infer_schema(
         ShardError: a file can't be read, or none of them holds Examples or SequenceExamples.
         UsageError: a sample of nothing, or no worker.
     """
-    if (sample is not None and sample < 1) or (workers is not None and workers < 1):
-        raise UsageError("sample and workers are at least 1", found=f"{sample} and {workers}")
+    if sample is not None and sample < 1:
+        raise UsageError("a sample has at least 1 record", found=sample)
     paths = locate_shards(shards).sources
     shares = {
         path: None if sample is None else sample * (n + 1) // len(paths) - sample * n // len(paths)
@@ -133,23 +125,32 @@ def infer_schema(
     # A shard that has no share of the sample is not even opened.
     chosen = [path for path, share in shares.items() if share != 0]
     sampled = len(chosen) < len(paths)
-    total, losses = SchemaFold(values=True), []
+    total = SchemaFold(values=True)
+    losses: list[ShardLoss] = []
     fold = partial(_fold_shard, shares=shares)
-    folds = map_shards(fold, chosen, workers or cores(), _WORTH_A_PROCESS)
+    folds = map_shards(fold, chosen, workers, _WORTH_A_PROCESS)
     for done, (part, loss, cut) in enumerate(folds, start=1):
         total.merge(part)
         losses += [] if loss is None else [loss]
         sampled |= cut
         on_progress(Progress(what="reading", done=done, total=len(chosen), unit="shards"))
+    if not paths:
+        raise ShardError("no shards")
     if not total.records:
-        raise _no_examples(losses)
+        first = losses[0]
+        others = f" (and so for {len(losses) - 1} more)" if len(losses) > 1 else ""
+        raise ShardError(
+            f"holds no tf.train.Example or SequenceExample{others}",
+            path=first.path,
+            found=first.content,
+            hint=f"tfrtool inspect shard {shlex.quote(str(first.path))} shows what is there",
+        )
     return InferredSchema(
         shards=len(paths),
         records=total.records,
         payload=PayloadKind.SEQUENCE_EXAMPLE if total.sequences else PayloadKind.EXAMPLE,
         sampled=sampled,
         features=total.features(),
-        duplicates=total.duplicates,
         left_out=total.left_out,
         losses=tuple(losses),
         schema=total.schema(),
@@ -162,52 +163,35 @@ def _fold_shard(
     """Return what one process finds in a shard: also what is lost, and whether it stopped early."""
     share, path = shares[source], path_of(source)
     payloads = PayloadFold(SchemaFold(values=True, source=str(path)))
-    faults: list[Fault] = []
-    count = records = 0
+    faults = FirstOf[Fault](_FAULTS_KEPT)
+    records = 0
     cut = False
     with open_shard(source) as file:
         for item in read_records(file):
             if isinstance(item, Fault):
-                count += 1
-                faults += [item] if count <= _FAULTS_KEPT else []
+                faults.add(item)
             elif records == share:
                 cut = True
                 break
             else:
                 records += 1
                 payloads.add(item)
-    kind = payloads.kind
-    schema = payloads.schema
+    kind, schema = payloads.kind, payloads.schema
+    content = kind.value
     if kind in EXAMPLES:
-        count += len(payloads.unparseable)
-        faults += payloads.unparseable[:_FAULTS_KEPT]
-        if not count:
+        for fault in payloads.unparseable:
+            faults.add(fault)
+        if not faults.count:
             return schema, None, cut
     else:
         schema = SchemaFold(values=True)
-    faults.sort(key=lambda fault: fault.offset)
-    content = kind.value
     if kind is PayloadKind.EVENT:
         content = "TensorBoard events"
     elif kind is PayloadKind.UNKNOWN:
         ((name, _),) = payloads.described.most_common(1)
-        content = _IN_WORDS.get(name, f"{name} payloads")
+        content = f"{name} payloads"
     elif kind is PayloadKind.EMPTY:
-        content = faults[0].message if faults else "records without a byte"
-    loss = ShardLoss(
-        path=path, payload=kind, content=content, count=count, faults=tuple(faults[:_FAULTS_KEPT])
-    )
+        content = faults.kept[0].message if faults.kept else "records without a byte"
+    kept = tuple(sorted(faults.kept, key=lambda fault: fault.offset))
+    loss = ShardLoss(path=path, payload=kind, content=content, count=faults.count, faults=kept)
     return schema, loss, cut
-
-
-def _no_examples(losses: list[ShardLoss]) -> ShardError:
-    if not losses:
-        return ShardError("no shards")
-    first = losses[0]
-    others = f" (and so for {len(losses) - 1} more)" if len(losses) > 1 else ""
-    return ShardError(
-        f"holds no tf.train.Example or SequenceExample{others}",
-        path=first.path,
-        found=first.content,
-        hint=f"tfrtool inspect shard {shlex.quote(str(first.path))} shows what is there",
-    )

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfrtool.errors import UsageError
+from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.parsing import Parsed, fit_example
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
-from tfrtool.inspection.summary.payloads import EXAMPLES, PayloadFold
 from tfrtool.inspection.summary.summary_json import feature_json, value_json
-from tfrtool.inspection.verify.payload_check import unparseable
+from tfrtool.inspection.verify.payload_check import PayloadVote, unparseable
 from tfrtool.records.compression import detect_compression
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import ReadOptions, read_records
@@ -23,39 +24,50 @@ from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.storage.plain import plain
 
+EXAMPLES = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """A record that is shown.
+
+class PayloadFold:
+    """A fold over the records of one shard, which tells what they are by majority.
 
     Attributes:
-        record: the record itself.
-        parsed: its features, parsed; None where it is neither Example nor SequenceExample.
+        schema: the fold over the payloads that are Examples or SequenceExamples.
+        unparseable: the records that are neither, among a majority that is.
+        described: what the first records that are neither hold (`describe_bytes`), and how many
+            of them.
     """
+
+    def __init__(self, schema: SchemaFold) -> None:
+        self.schema = schema
+        self.unparseable: list[Fault] = []
+        self.described: Counter[str] = Counter()
+        self._vote = PayloadVote()
+
+    def add(self, record: Record) -> bool:
+        """Take in a record, and return whether it is an Example or a SequenceExample."""
+        if self._vote.rejects_examples:
+            return False
+        kind = self._vote.add(record.payload)
+        if kind is not None and kind not in EXAMPLES:
+            self.described[describe_bytes(record.payload)] += 1
+        fits = self.schema.add(record.payload, index=record.index)
+        if not fits:
+            self.unparseable.append(unparseable(record))
+        if self._vote.rejects_examples:
+            self.unparseable.clear()
+        return fits
+
+    @property
+    def kind(self) -> PayloadKind:
+        """What the payloads are."""
+        return self._vote.kind(sequences=self.schema.sequences > 0)
+
+
+class Sample(NamedTuple):
+    """A record that is shown, and its features; None where it is no Example or SequenceExample."""
 
     record: Record
     parsed: Parsed | None
-
-    def to_json(self, *, raw: bool = False) -> dict[str, Any]:
-        """Return it as ``inspect shard --json`` prints it."""
-        record, parsed = self.record, self.parsed
-        data: dict[str, Any] = {
-            "record": record.index,
-            "offset": record.offset,
-            "length": len(record.payload),
-            "features": None,
-        }
-        if parsed is None:
-            data["payload"] = value_json(record.payload)
-        else:
-            data["features"] = {name: value_json(v) for name, v in parsed.values.items()}
-            if parsed.misfits:
-                data["misfits"] = [str(misfit) for misfit in parsed.misfits]
-        if raw:
-            data["raw"] = repr(record.payload)
-            data["length_crc"] = f"{record.length_crc:08x}"
-            data["payload_crc"] = f"{record.payload_crc:08x}"
-        return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +82,6 @@ class ShardSummary:
         features: what was seen of each feature.
         faults: all damage, in the order of the file.
         sample: the records that were asked for.
-        schema: what they were parsed with.
         hidden: by feature name, the indices of the records that miss it, and that a default of
             the schema would stand in for in silence.
         verified: whether payload CRCs were checked.
@@ -83,7 +94,6 @@ class ShardSummary:
     features: tuple[FeatureStatistics, ...]
     faults: tuple[Fault, ...]
     sample: tuple[Sample, ...]
-    schema: Schema
     hidden: Mapping[str, tuple[int, ...]]
     verified: bool
 
@@ -103,8 +113,28 @@ class ShardSummary:
             "hidden_by_default": [
                 {"name": name, "records": list(indices)} for name, indices in self.hidden.items()
             ],
-            "sample": [sample.to_json(raw=raw) for sample in self.sample],
+            "sample": [_sample_json(record, parsed, raw) for record, parsed in self.sample],
         }
+
+
+def _sample_json(record: Record, parsed: Parsed | None, raw: bool) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "record": record.index,
+        "offset": record.offset,
+        "length": len(record.payload),
+        "features": None,
+    }
+    if parsed is None:
+        data["payload"] = value_json(record.payload)
+    else:
+        data["features"] = {name: value_json(value) for name, value in parsed.values.items()}
+        if parsed.misfits:
+            data["misfits"] = [str(misfit) for misfit in parsed.misfits]
+    if raw:
+        data["raw"] = repr(record.payload)
+        data["length_crc"] = f"{record.length_crc:08x}"
+        data["payload_crc"] = f"{record.payload_crc:08x}"
+    return data
 
 
 def inspect_shard(
@@ -169,16 +199,16 @@ def inspect_shard(
         payload_bytes=size,
         features=payloads.schema.features() if examples else (),
         faults=tuple(sorted(faults, key=lambda fault: fault.offset)),
-        sample=tuple(Sample(record=one, parsed=_parsed(one, kind, schema)) for one in shown),
-        schema=schema,
+        sample=tuple(Sample(one, _parsed(one, kind, schema)) for one in shown),
         hidden={name: tuple(indices) for name, indices in hidden.items()},
         verified=verify_payload,
     )
 
 
 def _parsed(record: Record, kind: PayloadKind, schema: Schema) -> Parsed | None:
+    if kind not in EXAMPLES:
+        return None
     try:
-        example = decode_example(record.payload, kind) if kind in EXAMPLES else None
+        return fit_example(decode_example(record.payload, kind), schema)
     except ValueError:
         return None
-    return None if example is None else fit_example(example, schema)

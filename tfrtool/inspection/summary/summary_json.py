@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import struct
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,16 +82,9 @@ def value_json(value: ParsedValue) -> Any:
 
 def shortest_float(value: float) -> float:
     """Return the float with the fewest digits that is the same float32 as ``value``."""
-    try:
-        packed = struct.pack("<f", value)
-    except OverflowError:
-        return value
     # Nine significant digits tell all float32 values apart (IEEE 754, 5.12.2).
     for digits in range(6, 9):
         candidate = float(f"{value:.{digits}g}")
-        try:
-            if struct.pack("<f", candidate) == packed:
-                return candidate
-        except OverflowError:
-            continue
+        if array("f", [candidate])[0] == value:
+            return candidate
     return float(f"{value:.9g}")
