@@ -80,18 +80,8 @@ def freeze(
 
     traced = tf.function(features_of, autograph=False).get_concrete_function(pixels)
     dtype = tf.bfloat16 if precision is Precision.BFLOAT16 else tf.float32
-    folded = fold_convolutions(traced, dtype)
-    source, output = traced.inputs[0].name, traced.outputs[0].name
-
-    def run(images: Tensor) -> Tensor:
-        # tf.identity makes the function capture a weight, where importing can't.
-        captured = {name: tf.identity(value) for name, value in folded.weights.items()}
-        (features,) = tf.graph_util.import_graph_def(
-            folded.nodes, {source: images, **captured}, [output]
-        )
-        return features
-
-    graph = tf.function(run, autograph=False).get_concrete_function(pixels)
+    graph = tf.function(fold_convolutions(traced, dtype), autograph=False)
+    graph = graph.get_concrete_function(pixels)
     graph(tf.zeros([batch_size, image_size, image_size, 3], tf.uint8))
     width = traced.outputs[0].shape[-1]
     return FrozenBase(graph=graph, batch_size=batch_size, width=width, source=traced)
