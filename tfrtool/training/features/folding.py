@@ -95,7 +95,9 @@ def fold_convolutions(function: Any, dtype: Any) -> Callable[[Tensor], Tensor]:
                 floats = [one.name for one in operation.inputs if one.dtype == tf.float32]
                 kinds = {made[name].dtype for name in floats if name in made}
                 half = operation.type in _HALF_TOO and kinds == {tf.bfloat16}
-                inputs = [take(one, tf.bfloat16 if half else tf.float32) for one in operation.inputs]
+                inputs = [
+                    take(one, tf.bfloat16 if half else tf.float32) for one in operation.inputs
+                ]
                 new = _write(images.graph, operation, inputs, tf.bfloat16 if half else None)
                 made |= zip(names, new, strict=True)
         return made[output]
