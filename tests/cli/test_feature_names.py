@@ -20,7 +20,7 @@ from tests.datasets import image_payload, write_foreign
 from tests.examples.strategies import entry, int64, raw_example, string
 from tfrtool.cli import main
 from tfrtool.examples.example import PayloadKind, feature_key, feature_name
-from tfrtool.examples.wording import name_text
+from tfrtool.examples.feature_text import name_text
 from tfrtool.records.framing import frame
 
 ODD = [
@@ -92,7 +92,7 @@ _texts = st.text(st.characters(codec="utf-8"), max_size=6).map(str.encode)
 @given(keys=st.sets(_texts | st.binary(max_size=4), min_size=1, max_size=5))
 def test_any_names(tf: Any, scratch: Path, keys: set[bytes]) -> None:
     """Whatever the names are, inspection tells them all, and what it emits parses the records."""
-    from tfrtool.examples.python_source import python_source
+    from tfrtool.examples.feature_text import python_source
 
     payload = held_by(keys)
     scratch.write_bytes(frame(payload))

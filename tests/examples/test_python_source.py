@@ -21,8 +21,8 @@ from tests.examples.strategies import (
 )
 from tests.inspection.real_files import EXAMPLE_FILES, payloads_of
 from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.examples.feature_text import python_source
 from tfrtool.examples.inference import SchemaFold
-from tfrtool.examples.python_source import python_source
 from tfrtool.examples.statistics import FeatureStatistics, ValueStatistics
 
 

@@ -27,10 +27,10 @@ from tfrtool.examples.example import (
     decode_example,
     encode_example,
 )
+from tfrtool.examples.feature_text import python_source
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.parsing import fit_example
 from tfrtool.examples.proto import example_pb2 as pb
-from tfrtool.examples.python_source import python_source
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.examples.tfds_features import tfds_features

@@ -38,7 +38,6 @@ class SchemaFold:
     Attributes:
         records: how many payloads have been taken in.
         sequences: how many of them have feature lists.
-        duplicates: how many of them have a name more than once.
         left_out: how many features of records were not taken in, for there are too many names.
     """
 
@@ -49,7 +48,7 @@ class SchemaFold:
         takes about as long again as all else. In the places of `ValueStatistics.first`, ``source``
         is what the records are called.
         """
-        self.records = self.sequences = self.duplicates = self.left_out = 0
+        self.records = self.sequences = self.left_out = 0
         self._values = values
         self._source = source
         self._context: _Columns = {}
@@ -69,7 +68,6 @@ class SchemaFold:
         entries = list(message.context.feature)
         get = self._context.get
         columns: list[Any] = [get(entry.key) for entry in entries]
-        sequence = message.HasField("feature_lists")
         # Most records have the features of the one before, in its order: then all names are known
         # and none comes twice.
         known = bool(columns) and columns == self._last and entries[0].HasField("value")
@@ -77,26 +75,23 @@ class SchemaFold:
             return False
         place = self.records if index is None else index
         self.records += 1
-        twice = False
         if not known:
-            entries, columns, twice = self._arranged(entries, self._context)
+            entries, columns = self._arranged(entries, self._context)
             self._last = columns
         self._take(columns, [entry.value for entry in entries], place, payload)
-        if sequence:
+        if message.HasField("feature_lists"):
             self.sequences += 1
-            lists, columns, again = self._arranged(message.feature_lists.feature_list, self._lists)
-            twice |= again
+            lists, columns = self._arranged(message.feature_lists.feature_list, self._lists)
             for column, entry in zip(columns, lists, strict=True):
                 steps = list(entry.value.feature)
                 column.add_lists(1, len(steps), len(steps))
                 self._take([column] * len(steps), steps, place, payload)
-        self.duplicates += twice
         return True
 
     def _arranged(
         self, entries: Sequence[Any], columns: _Columns
-    ) -> tuple[list[Any], list[FeatureStatistics], bool]:
-        """Return the entries that count, each with its column, and whether a name comes twice."""
+    ) -> tuple[list[Any], list[FeatureStatistics]]:
+        """Return the entries that count, each with its column."""
         last = {entry.key: entry for entry in entries}
         kept, found = [], []
         for key, entry in last.items():
@@ -106,12 +101,11 @@ class SchemaFold:
                 continue
             kept.append(entry)
             found.append(column)
-        twice = len(last) < len(entries)
-        if twice:
+        if len(last) < len(entries):
             for key, count in Counter(entry.key for entry in entries).items():
                 if count > 1 and key in columns:
                     columns[key].duplicates += 1
-        return kept, found, twice
+        return kept, found
 
     def _begin(self, key: bytes, columns: _Columns) -> FeatureStatistics | None:
         """Keep a new name, if there is room for it."""
@@ -142,26 +136,23 @@ class SchemaFold:
                 held = column.start(kind, (self._source, place))
             held.present += 1
             if not held.low <= length <= held.high:
-                held.stretch(length)
+                held.stretch(length, length)
             if strings:
                 held.describe(whole(message, payload) if large else values)
             if take_values:
                 held.take(kind, whole(message, payload) if large and strings else values)
 
     def merge(self, other: SchemaFold) -> None:
-        """Take in what another fold has seen.
-
-        Args:
-            other: the fold over other records; it is used up.
-        """
-        for name in ("records", "sequences", "duplicates", "left_out"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        """Take in what another fold over other records has seen; that one is used up."""
+        self.records += other.records
+        self.sequences += other.sequences
+        self.left_out += other.left_out
         self._last = []
         for columns, more in ((self._context, other._context), (self._lists, other._lists)):
             for key, column in more.items():
                 mine = columns.get(key) or self._begin(key, columns)
                 if mine is None:
-                    self.left_out += column.occurrences
+                    self.left_out += column.present + (0 if column.is_list else column.unset)
                 else:
                     mine.merge(column)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -30,37 +31,20 @@ Place = tuple[str, int]
 class ValueStatistics:
     """What has been seen of a feature's values of one type.
 
-    Attributes:
-        first: the first record that has some.
-        present: how many records, or steps of a feature list, have some.
-        low: the fewest values in one of them; -1 before there is any, as for `high`.
-        high: the most.
-        content: how many strings hold what (`describe_bytes`).
-        count: how many values, of which all that follows tells only if that was asked for.
-        total: the sum of the integers.
-        minimum: the smallest number, NaN and infinities apart, or the fewest bytes of a string;
-            None where there is none.
-        maximum: the largest.
-        nan: how many values are NaN.
-        infinite: how many are positive or negative infinity.
-        counts: how often each value comes, NaN and infinities apart; None where there are too
-            many of them or too long ones.
-        pixels: how many JPEG and PNG images have pixels of each form.
+    All from ``minimum`` on is taken in only if that was asked for.
     """
 
-    first: Place = ("", 0)
-    present: int = 0
-    low: int = -1
-    high: int = -1
-    content: dict[str, int] = field(default_factory=dict)
-    count: int = 0
-    total: int = 0
-    minimum: int | float | None = None
+    first: Place = ("", 0)  # the first record that has some
+    present: int = 0  # records, or steps of a feature list, that have some
+    low: int = sys.maxsize  # the fewest values in one of them
+    high: int = -1  # the most
+    content: dict[str, int] = field(default_factory=dict)  # strings by what `describe_bytes` says
+    minimum: int | float | None = None  # of the numbers that are finite, or the fewest bytes
     maximum: int | float | None = None
     nan: int = 0
     infinite: int = 0
-    counts: dict[Value, int] | None = None
-    pixels: dict[PixelForm, int] = field(default_factory=dict)
+    counts: dict[Value, int] | None = None  # how often each comes; None if too many or too long
+    pixels: set[PixelForm | None] = field(default_factory=set)  # of images; None of other strings
 
     @property
     def distinct(self) -> dict[Value, int] | None:
@@ -69,10 +53,9 @@ class ValueStatistics:
             return None
         return {v + 0.0 if isinstance(v, float) else v: n for v, n in self.counts.items()}
 
-    def stretch(self, length: int) -> None:
-        """Take in a number of values that is below ``low`` or above ``high``."""
-        self.low = length if self.high < 0 else min(self.low, length)
-        self.high = max(self.high, length)
+    def stretch(self, low: int, high: int) -> None:
+        """Take in numbers of values that are below ``low`` or above ``high``."""
+        self.low, self.high = min(self.low, low), max(self.high, high)
 
     def describe(self, values: Iterable[bytes]) -> None:
         """Take in what the first strings of a list hold."""
@@ -88,17 +71,16 @@ class ValueStatistics:
                 self.take(kind, part)
             return
         held = measures = list(values)
-        self.count += len(held)
         if kind == "bytes_list":
-            for value in held[:DESCRIBED]:
-                form = pixel_form(value)
-                if form is not None:
-                    _add(self.pixels, {form: 1})
+            self.pixels.update(map(pixel_form, held[:DESCRIBED]))
             measures = [len(value) for value in held]
-        elif kind == "float_list":
-            held = measures = self._finite(held)
-        else:
-            self.total += sum(held)
+        # Float32 values are too small for the sum of a list to overflow: it is finite if they are.
+        elif kind == "float_list" and not math.isfinite(sum(held)):
+            finite = [value for value in held if math.isfinite(value)]
+            nan = sum(map(math.isnan, held))
+            self.nan += nan
+            self.infinite += len(held) - len(finite) - nan
+            held = measures = finite
         if measures:
             self._widen(min(measures), max(measures))
         if kind == "bytes_list" and (self.maximum or 0) > DISTINCT_BYTES:
@@ -112,16 +94,6 @@ class ValueStatistics:
                 self.counts = None
                 return
 
-    def _finite(self, values: list[float]) -> list[float]:
-        # Float32 values are too small for the sum of a list to overflow: it is finite if they are.
-        if math.isfinite(sum(values)):
-            return values
-        finite = [value for value in values if math.isfinite(value)]
-        nan = sum(map(math.isnan, values))
-        self.nan += nan
-        self.infinite += len(values) - len(finite) - nan
-        return finite
-
     def _widen(self, low: float | None, high: float | None) -> None:
         if low is not None and (self.minimum is None or low < self.minimum):
             self.minimum = low
@@ -130,50 +102,33 @@ class ValueStatistics:
 
     def merge(self, other: ValueStatistics) -> None:
         """Take in what another fold has seen of the same type."""
-        if other.high >= 0:
-            self.stretch(other.low)
-            self.stretch(other.high)
+        self.stretch(other.low, other.high)
         self.first = min(self.first, other.first)
         self._widen(other.minimum, other.maximum)
-        for name in ("present", "count", "total", "nan", "infinite"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.present += other.present
+        self.nan += other.nan
+        self.infinite += other.infinite
+        self.pixels |= other.pixels
         _add(self.content, other.content)
-        _add(self.pixels, other.pixels)
-        if self.counts is None or other.counts is None:
-            self.counts = None
-        else:
+        if self.counts is not None and other.counts is not None:
             _add(self.counts, other.counts)
-            if len(self.counts) > DISTINCT_VALUES:
-                self.counts = None
+        if other.counts is None or len(self.counts or ()) > DISTINCT_VALUES:
+            self.counts = None
 
 
 @dataclass(slots=True)
 class FeatureStatistics:
-    """What has been seen of one feature.
+    """What has been seen of one feature."""
 
-    Attributes:
-        key: its name, as the bytes that the records hold.
-        is_list: whether it is a feature list of a SequenceExample.
-        counted: whether its distinct values are counted.
-        kinds: what its values are, by the name of their list in the message. A feature list
-            counts by its steps.
-        lists: how many records have it as a feature list.
-        low: the fewest steps in one of these.
-        high: the most.
-        unset: how many records have it without a kind; for a feature list, how many steps.
-        duplicates: how many records have it more than once; the last one counts, as for every
-            protobuf map.
-    """
-
-    key: bytes
-    is_list: bool = False
-    counted: bool = False
-    kinds: dict[str, ValueStatistics] = field(default_factory=dict)
-    lists: int = 0
-    low: int = 0
+    key: bytes  # its name, as the bytes that the records hold
+    is_list: bool = False  # whether it is a feature list of a SequenceExample
+    counted: bool = False  # whether its distinct values are counted
+    kinds: dict[str, ValueStatistics] = field(default_factory=dict)  # by the list in the message
+    lists: int = 0  # records that have it as a feature list
+    low: int = sys.maxsize  # the fewest steps in one of these
     high: int = 0
-    unset: int = 0
-    duplicates: int = 0
+    unset: int = 0  # records, or steps of a feature list, that have it without a kind
+    duplicates: int = 0  # records that have it more than once; the last one counts
 
     def start(self, kind: str, place: Place) -> ValueStatistics:
         """Begin with a kind that has not been seen before."""
@@ -183,10 +138,8 @@ class FeatureStatistics:
 
     def add_lists(self, lists: int, low: int, high: int) -> None:
         """Take in some records' feature lists, and the fewest and the most steps of one."""
-        if lists:
-            self.low = min(self.low, low) if self.lists else low
-            self.high = max(self.high, high)
-            self.lists += lists
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        self.lists += lists
 
     def merge(self, other: FeatureStatistics) -> None:
         """Take in what another fold has seen of the same feature."""
@@ -224,43 +177,26 @@ class FeatureStatistics:
         return self.lists if self.is_list else sum(self.dtypes.values())
 
     @property
-    def occurrences(self) -> int:
-        """How often it was there, in whatever form."""
-        return self.lists + self.unset + sum(self.dtypes.values())
-
-    @property
     def conflict(self) -> bool:
         """Whether records disagree on its type, so that no description fits all of them."""
         return len(self.kinds) > 1
 
     @property
-    def min_length(self) -> int:
-        """The fewest values in a record that has it; for a feature list, the fewest steps."""
-        return self.low if self.is_list else min(self._lengths, default=0)
+    def lengths(self) -> tuple[int, int]:
+        """The fewest and the most values in a record that has it; of a feature list, steps."""
+        return (self.low, self.high) if self.is_list else self._span() or (0, 0)
 
     @property
-    def max_length(self) -> int:
-        """The most."""
-        return self.high if self.is_list else max(self._lengths, default=0)
-
-    @property
-    def min_step(self) -> int | None:
-        """For a feature list, the fewest values in a step; None where there was no step."""
-        return min(self._step_lengths, default=None)
-
-    @property
-    def max_step(self) -> int | None:
-        """The most."""
-        return max(self._step_lengths, default=None)
-
-    @property
-    def _lengths(self) -> Sequence[int]:
-        return [length for kind in self.kinds.values() for length in (kind.low, kind.high)]
-
-    @property
-    def _step_lengths(self) -> Sequence[int]:
+    def steps(self) -> tuple[int, int] | None:
+        """The fewest and the most values in a step of a feature list; None without a step."""
+        if not self.is_list:
+            return None
         # Steps without a kind have no values; they are steps all the same.
-        return [*self._lengths, *([0] if self.unset else [])] if self.is_list else []
+        return self._span(0) if self.unset else self._span()
+
+    def _span(self, *others: int) -> tuple[int, int] | None:
+        held = [*others, *(n for kind in self.kinds.values() for n in (kind.low, kind.high))]
+        return (min(held), max(held)) if held else None
 
     @property
     def content(self) -> dict[str, int]:
@@ -281,13 +217,11 @@ class FeatureStatistics:
 
     def size(self, records: int) -> int | None:
         """Return how many values each of ``records`` records (or each step) has; None if any."""
-        if self.present != records or self.conflict:
+        span = self.steps if self.is_list else self.lengths
+        if self.present != records or self.conflict or span is None or span[0] != span[1]:
             return None
-        if not self.is_list:
-            return self.min_length if self.min_length == self.max_length else None
-        if self.min_step != self.max_step:
-            return None
-        return self.min_step or None  # steps without values, or a kind, can't have a shape
+        # Steps without values, or a kind, can't have a shape.
+        return span[0] or (None if self.is_list else 0)
 
     def spec(self, records: int) -> FeatureSpec:
         """Return the narrowest spec that all ``records`` records fit, conflicts of type apart."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from tfrtool.examples.example import DType, is_utf8
 from tfrtool.examples.statistics import FeatureStatistics
@@ -12,18 +12,10 @@ from tfrtool.examples.tfds_metadata import Json, connector, dimensions
 
 _IMAGES = {"image/jpeg": "jpeg", "image/png": "png"}
 _LABEL_WORDS = frozenset({"label", "labels", "class", "target", "category", "y"})
-_RAGGED_VALUES = "/ragged_flat_values"
-_RAGGED_LENGTHS = "/ragged_row_lengths_{}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TfdsFeatures:
-    """What TFDS can be told of some features.
-
-    Attributes:
-        content: the contents of features.json.
-        left_out: by name, why a feature is not in it; TFDS reads the records without it.
-    """
+class TfdsFeatures(NamedTuple):
+    """The contents of features.json, and by name why a feature is not in it."""
 
     content: Json
     left_out: Mapping[str, str]
@@ -38,24 +30,25 @@ def tfds_features(
     has the values 0 ... n-1 ``ClassLabel``, if all values are known (``labels``), all else a
     ``Tensor`` or ``Scalar``. What is missing in some records, or comes in any number, becomes a
     ``Sequence``, which is empty where it is missing: TFDS' own optional features put a number in
-    its place. Lists of lists in TFDS' own layout (``ragged_flat_values`` and
-    ``ragged_row_lengths_0``) become nested sequences.
+    its place. Lists of lists, which TFDS keeps as ``ragged_flat_values`` and, for each level,
+    ``ragged_row_lengths_0``, become nested sequences. What can't be described is left out: TFDS
+    reads the records without it.
     """
+    reasons = {feature.name: _refusal(feature) for feature in features}
+    left_out = {name: reason for name, reason in reasons.items() if reason is not None}
+    known = {feature.name: feature for feature in features if feature.name not in left_out}
     found: dict[str, Json] = {}
-    left_out: dict[str, str] = {}
-    nested = dict(_nested(features))
-    parts = {part for names in nested.values() for part in names}
-    for feature in features:
-        reason = _refusal(feature)
-        if reason is not None:
-            left_out[feature.name] = reason
-        elif feature.name not in parts:
-            found[feature.name] = _connector(feature, records, labels)
-        elif feature.name.endswith(_RAGGED_VALUES):
-            name = feature.name.removesuffix(_RAGGED_VALUES)
-            found[name] = _scalar(feature)
-            for _ in nested[name]:
-                found[name] = _sequence(found[name])
+    for name, feature in known.items():
+        base, _, part = name.partition("/ragged_")
+        parts = {"flat_values", "row_lengths_0"}
+        if part and base not in known and all(f"{base}/ragged_{one}" in known for one in parts):
+            if part == "flat_values":
+                found[base] = _scalar(feature)
+                for other in known:
+                    if other.startswith(f"{base}/ragged_"):
+                        found[base] = _sequence(found[base])
+        else:
+            found[name] = _connector(feature, records, labels)
     content = connector("FeaturesDict", featuresDict={"features": found})
     return TfdsFeatures(content=content, left_out=left_out)
 
@@ -70,26 +63,6 @@ def _refusal(feature: FeatureStatistics) -> str | None:
     if not is_utf8(feature.key):
         return "its name is no UTF-8, as names in JSON are"
     return None if feature.key else "it has no name"
-
-
-def _nested(features: Sequence[FeatureStatistics]) -> Iterator[tuple[str, list[str]]]:
-    """Find lists of lists: yield their names, and those of the features that hold them.
-
-    `example_parser.py` of TFDS keeps the values in one feature and the lengths of the rows in one
-    more for each level. That they belong together shows in their sums.
-    """
-    known = {feature.name: feature for feature in features if _refusal(feature) is None}
-    for name, flat in known.items():
-        base = name.removesuffix(_RAGGED_VALUES)
-        lengths: list[str] = []
-        while base + _RAGGED_LENGTHS.format(len(lengths)) in known:
-            lengths.append(base + _RAGGED_LENGTHS.format(len(lengths)))
-        if base == name or base in known or not lengths or not base:
-            continue
-        rows = [known[part].values.get(DType.INT64) for part in lengths]
-        counts = [None if row is None else row.count for row in rows[1:]] + [flat.range.count]
-        if [None if row is None else row.total for row in rows] == counts:
-            yield base, [name, *lengths]
 
 
 def _connector(feature: FeatureStatistics, records: int, labels: bool) -> Json:
@@ -112,17 +85,14 @@ def _image(feature: FeatureStatistics) -> Json | None:
     formats = [_IMAGES.get(content) for content in feature.content]
     if not formats or None in formats:
         return None
-    pixels = feature.range.pixels
-    images = sum(feature.content.values())
-    known = set(pixels) if sum(pixels.values()) == images else set()
-    channels = 3
-    if len(known) == 1:
-        ((held, _),) = known
-        # decode_image makes 1, 3 or 4 channels, of a JPEG never 4.
-        channels = {1: 1, 2: 4, 4: 4}.get(held, 3) if formats == ["png"] else min(held, 3)
-    deep = formats == ["png"] and known != set() and all(bits == 16 for _, bits in known)
+    forms = feature.range.pixels
+    form = next(iter(forms)) if len(forms) == 1 else None
+    channels, bits = form or (3, 8)
+    png = formats == ["png"]
+    # decode_image makes 1, 3 or 4 channels, of a JPEG never 4.
+    channels = {1: 1, 2: 4, 4: 4}.get(channels, 3) if png else min(channels, 3)
     content: Json = {
-        "dtype": "uint16" if deep else "uint8",
+        "dtype": "uint16" if png and bits == 16 else "uint8",
         "shape": dimensions(-1, -1, channels),
     }
     if len(formats) == 1:
@@ -132,11 +102,10 @@ def _image(feature: FeatureStatistics) -> Json | None:
 
 def _is_label(feature: FeatureStatistics) -> bool:
     words = re.split(r"[^a-z]+", feature.name.lower())
-    distinct = feature.range.distinct
+    distinct = feature.range.distinct or {}
     return (
         feature.dtype is DType.INT64
         and not _LABEL_WORDS.isdisjoint(words)
-        and distinct is not None
         and len(distinct) > 1
         and set(distinct) == set(range(len(distinct)))
     )

@@ -89,7 +89,7 @@ def inspect_schema_command(
 
 def _python_source(inferred: InferredSchema, notes: Sequence[str]) -> str:
     from tfrtool.cli.render.schema_text import loss_text
-    from tfrtool.examples.python_source import python_source
+    from tfrtool.examples.feature_text import python_source
 
     records = human_count(inferred.records, "record")
     shards = human_count(inferred.shards, "shard")

@@ -9,8 +9,8 @@ from tfrtool.cli.output import human_count
 from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table
 from tfrtool.errors import printable
 from tfrtool.examples.example import is_utf8
+from tfrtool.examples.feature_text import conflict_text, lengths_text, name_text, values_text
 from tfrtool.examples.statistics import FeatureStatistics
-from tfrtool.examples.wording import conflict_text, lengths_text, name_text, values_text
 from tfrtool.inspection.schema.shard_schema import InferredSchema, ShardLoss
 
 _LONGEST_VALUES = 36
@@ -63,7 +63,7 @@ def _row(feature: FeatureStatistics, records: int) -> tuple[str, ...]:
     shape = "[]" if size == 1 else f"[{'*' if size is None else size}]"
     if feature.is_list:
         shape = lengths_text(feature)
-    elif size is None and feature.present and feature.min_length != feature.max_length:
+    elif size is None and feature.present and len(set(feature.lengths)) > 1:
         shape = f"[*] {lengths_text(feature)}"
     text = values_text(feature)
     return (

@@ -8,9 +8,9 @@ from tfrtool.cli.output import human_bytes, human_count
 from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned, findings
 from tfrtool.errors import printable
 from tfrtool.examples.content import decode_text, describe_bytes
+from tfrtool.examples.feature_text import lengths_text, name_text
 from tfrtool.examples.parsing import ParsedValue
 from tfrtool.examples.statistics import FeatureStatistics
-from tfrtool.examples.wording import lengths_text, name_text
 from tfrtool.inspection.summary.shard_summary import Sample, ShardSummary
 from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.records.compression import Compression

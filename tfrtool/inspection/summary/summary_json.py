@@ -17,19 +17,21 @@ from tfrtool.storage.plain import plain
 
 def feature_json(feature: FeatureStatistics) -> dict[str, Any]:
     """Return what was seen of a feature, but for its values."""
+    low, high = feature.lengths
     data: dict[str, Any] = {
         "name": feature.name,
         "dtype": plain(feature.dtype),
         "present": feature.present,
-        "min_length": feature.min_length,
-        "max_length": feature.max_length,
+        "min_length": low,
+        "max_length": high,
         "content": feature.described_content,
         "unset": feature.unset,
         "dtypes": {dtype.value: count for dtype, count in feature.dtypes.items()},
         "duplicates": feature.duplicates,
     }
     if feature.is_list:
-        data |= {"list": True, "min_step": feature.min_step, "max_step": feature.max_step}
+        low_step, high_step = feature.steps or (None, None)
+        data |= {"list": True, "min_step": low_step, "max_step": high_step}
     return data
 
 

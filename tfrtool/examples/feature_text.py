@@ -1,0 +1,168 @@
+"""Statistics in few words, and a feature_description with them as Python source."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from tfrtool.errors import printable
+from tfrtool.examples.content import decode_text
+from tfrtool.examples.example import DType, Value, feature_key, is_utf8
+from tfrtool.examples.statistics import FeatureStatistics
+
+_LISTED = 4
+"""Distinct values that are named one by one."""
+
+_LONGEST_VALUE = 16
+"""Characters of a distinct value that is named."""
+
+_WIDTH = 100
+_DTYPES = {DType.STRING: "tf.string", DType.INT64: "tf.int64", DType.FLOAT32: "tf.float32"}
+
+_USE = "# example = tf.io.parse_single_example(payload, feature_description)"
+_USE_SEQUENCE = """\
+# context, sequence = tf.io.parse_single_sequence_example(
+#     payload, context_features, sequence_features
+# )"""
+
+
+def name_text(name: str) -> str:
+    """Return a feature's name for people: as it is, or as Python writes it where it must.
+
+    That is where a terminal would take it for something else, or a reader would. No two names
+    have the same text.
+    """
+    if name.isprintable() and name == name.strip() and not name.startswith(("'", '"', "b'", 'b"')):
+        return name or "''"
+    return repr(name if is_utf8(key := feature_key(name)) else key)
+
+
+def conflict_text(feature: FeatureStatistics) -> str:
+    """Return which types records have, where they disagree, and where each comes first."""
+    if not feature.conflict:
+        return ""
+    parts = []
+    for dtype, count in sorted(feature.dtypes.items(), key=lambda item: (-item[1], item[0].value)):
+        source, index = feature.values[dtype].first
+        where = f" of {printable(source)}" if source else ""
+        parts.append(f"{dtype.value} in {count:,} (first in record {index}{where})")
+    unit = "steps" if feature.is_list else "records"
+    return f"no description fits all {unit}: {', '.join(parts)}"
+
+
+def lengths_text(feature: FeatureStatistics) -> str:
+    """Return how many values a record has, or how many steps of how many values."""
+    if not feature.present:
+        return ""
+    text = _span(*feature.lengths)
+    if feature.is_list:
+        text += " steps" + (f" of {_span(*feature.steps)}" if feature.steps else "")
+    return text
+
+
+def values_text(feature: FeatureStatistics, *, brief: bool = False) -> str:
+    """Return what bytes hold, and the distinct values if they are few, or their range.
+
+    In ``brief``, the number of distinct texts or the range, not both.
+    """
+    found, strings = feature.range, feature.dtype is DType.STRING
+    parts = [feature.described_content or ""]
+    distinct = found.distinct
+    texts = not strings or set(feature.content) <= {"text", "empty"}
+    shown = [value_text(v) for v in sorted(distinct)] if distinct and texts else []
+    if 0 < len(shown) <= _LISTED and all(len(text) <= _LONGEST_VALUE for text in shown):
+        parts.append(", ".join(shown))
+    else:
+        count = f"{len(distinct)} distinct" if distinct else ""
+        limits = ""
+        if found.minimum is not None and found.maximum is not None:
+            low, high = value_text(found.minimum), value_text(found.maximum)
+            limits = (low if low == high else f"{low} to {high}") + (" bytes" if strings else "")
+        parts += [count if count and strings else limits] if brief else [limits, count]
+    parts += [f"{found.nan:,} NaN" if found.nan else ""]
+    parts += [f"{found.infinite:,} infinite" if found.infinite else ""]
+    return ", ".join(filter(None, parts))
+
+
+def value_text(value: Value) -> str:
+    """Return one value: strings as Python writes them, of a float32 the digits that count."""
+    if isinstance(value, bytes):
+        text = decode_text(value)
+        return repr(value if text is None else text)
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def python_source(
+    features: Sequence[FeatureStatistics], records: int, *, notes: Sequence[str] = ()
+) -> str:
+    """Return Python source that describes features to ``tf.io``, without a final line break.
+
+    It defines ``feature_description``, or ``context_features`` and ``sequence_features`` where
+    there are feature lists. What each record has in the same number becomes ``FixedLenFeature``;
+    what is missing or varies becomes ``VarLenFeature``, with the counts beside it. A default is
+    never written: it would hide what is missing. The notes are comments for the top.
+    """
+    lists = [feature for feature in features if feature.is_list]
+    context = [feature for feature in features if not feature.is_list]
+    lines = [line for note in notes for line in _comment(note)]
+    lines += ["import tensorflow as tf", ""]
+    if not all(is_utf8(feature.key) for feature in features):
+        # TensorFlow sorts the names; it takes bytes and text, but not both in one description.
+        lines.append("# Some names are no UTF-8, so that all of them are given as bytes.")
+    lines += _dictionary("context_features" if lists else "feature_description", context, records)
+    if lists:
+        lines += _dictionary("sequence_features", lists, records)
+    if features:
+        lines += ["", _USE_SEQUENCE if lists else _USE]
+    return "\n".join(lines)
+
+
+def _dictionary(name: str, features: Sequence[FeatureStatistics], records: int) -> Iterator[str]:
+    as_bytes = not all(is_utf8(feature.key) for feature in features)
+    yield f"{name} = {{" + ("" if features else "}")
+    for feature in features:
+        key = repr(feature.key) if as_bytes else ascii(feature.key.decode())
+        if key.startswith("'") and '"' not in key:
+            key = f'"{key[1:-1]}"'  # as formatters have it
+        dtype, size = _DTYPES[feature.dtype or DType.STRING], feature.size(records)
+        call = f"VarLenFeature({dtype})"
+        if size is not None:
+            kind = "FixedLenSequenceFeature" if feature.is_list else "FixedLenFeature"
+            call = f"{kind}({[] if size == 1 else [size]}, {dtype})"
+        code, note = f"    {key}: tf.io.{call},", _note(feature, records)
+        if len(code) + 4 + len(note) <= _WIDTH:
+            yield f"{code}  # {note}" if note else code
+        else:
+            yield from _comment(note, "    ")
+            yield code
+    if features:
+        yield "}"
+
+
+def _note(feature: FeatureStatistics, records: int) -> str:
+    """Return what stands beside a feature: all that its description does not say."""
+    parts = [conflict_text(feature)]
+    if feature.dtype is None and not feature.is_list:
+        parts.append("never set")
+    elif feature.present != records:
+        parts.append(f"in {feature.present:,} of {records:,} records")
+    if feature.unset:
+        where = "steps" if feature.is_list else "records"
+        parts.append(f"without a kind in {feature.unset:,} {where}")
+    if feature.duplicates:
+        parts.append(f"more than once in {feature.duplicates:,}, where the last counts")
+    lengths = lengths_text(feature)
+    if feature.is_list:
+        parts.append(lengths)
+    elif lengths and feature.size(records) is None and lengths != "1":
+        parts.append(f"{lengths} values")
+    return "; ".join(filter(None, [*parts, values_text(feature)]))
+
+
+def _comment(text: str, indent: str = "") -> list[str]:
+    lines = textwrap.wrap(text, _WIDTH - len(indent) - 2, break_on_hyphens=False) or [""]
+    return [f"{indent}# {line}" for line in lines]
