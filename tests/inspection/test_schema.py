@@ -205,7 +205,8 @@ def test_real_files(shared_data: Path, name: str, line: str) -> None:
         assert {dtype.value for dtype in item.dtypes} == types, match["name"]
         assert (item.unset > 0) == ("EMPTY" in match["types"]), match["name"]
         low, high = item.lengths
-        assert (0 if item.unset else low, high) == (int(match["low"]), int(match["high"])), match["name"]
+        lengths = (0 if item.unset else low, high)
+        assert lengths == (int(match["low"]), int(match["high"])), match["name"]
         there = found.records if match["present"] is None else int(match["present"])
         assert item.present + (0 if item.is_list else item.unset) == there, match["name"]
 
