@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
 from tfrtool.records.compression import describe_content, is_text
-from tfrtool.sources.archives.tar_archive import list_tar, peek, starts_tar
+from tfrtool.sources.archives.tar_archive import is_tar, list_tar
 from tfrtool.sources.archives.zip_archive import list_zip
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import Listing
@@ -88,7 +88,7 @@ def _list(argument: str, scratch: Path) -> Listing | None:
     if not stat.S_ISREG(mode):
         raise SourceError("neither a file nor a folder", path=argument, expected=_EXPECTED)
     with os_errors_as(SourceError, argument):
-        if starts_tar(peek(path, _HEAD)):
+        if is_tar(path):
             return list_tar(path, scratch)
         with open_regular(path) as file:
             head = file.read(_HEAD)

@@ -2,27 +2,28 @@
 
 A compressed archive has no random access: what is wanted of it is unpacked into one file, in one
 pass. An archive's end is only believed where its mark of zeros is.
+
+`tarfile` reads a header of 512 bytes well, but believes what an extended one says: its length, a
+negative size, ten thousand digits. Those are read here, as POSIX' pax and GNU tar have them.
 """
 
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import lzma
 import os
-import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from tfrtool.errors import SourceError, WriteError, os_errors_as, os_reason, printable
 from tfrtool.sources.archives.members import UNPACK_HINT, Members, PartReader, stamp_of
-from tfrtool.sources.archives.tar_headers import TarDamageError, TarFile, read_headers
 from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem
-from tfrtool.storage.limits import MAX_DEFLATE_RATIO, unpacked_limit
+from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES, MAX_DEFLATE_RATIO, unpacked_limit
 from tfrtool.storage.opening import open_regular
 
 SPOOL = "unpacked-images"
@@ -36,38 +37,169 @@ _MEMBER_COST = 4096
 _LONGEST_PADDING = 16 * 1024 * 1024
 """Bytes behind the end mark that are looked at: tapes want whole megabytes."""
 
-_OPENERS: tuple[tuple[bytes, Callable[[BinaryIO], Any]], ...] = (
+_MOST_HEADERS = 8
+"""Headers of one member; writers make four at most."""
+
+_PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+_GNU = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
+_NO_DATA = (
+    *(tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE),
+    *(tarfile.BLKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE),
+)
+
+_UNPACKERS: tuple[tuple[bytes, Callable[[BinaryIO], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file, mode="rb")),
     (b"BZh", bz2.BZ2File),
     (b"\xfd7zXZ\x00", lzma.LZMAFile),
 )
-_DAMAGE = (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError, OverflowError)
+
+_SPARSE_NAME = "GNU.sparse.name"
 
 
 class _TooMuchError(Exception):
     """An archive unpacks to more than it may; says to how much."""
 
 
-class _Unpacked:
-    """What is in a compressed archive: read forward only, and no more than it may unpack to."""
+class TarStream:
+    """A tar archive from its start on, unpacked, and no more of it than it may unpack to."""
 
-    def __init__(self, file: IO[bytes], packed: int) -> None:
-        self._file = file
-        self._position = 0
-        self._most = unpacked_limit(packed, MAX_DEFLATE_RATIO)
+    def __init__(self, file: BinaryIO) -> None:
+        """Tell from a file's first bytes whether it is compressed."""
+        head = file.read(8)
+        file.seek(0)
+        unpacker = next((found for magic, found in _UNPACKERS if head.startswith(magic)), None)
+        self._file = file if unpacker is None else unpacker(file)
+        self.packed = unpacker is not None
+        self._size = os.fstat(file.fileno()).st_size
+        self._most = unpacked_limit(self._size, MAX_DEFLATE_RATIO)
+        self.position = 0
+        self.member = 0  # where the last header starts
 
     def read(self, size: int) -> bytes:
-        """Read the next bytes."""
-        data = self._file.read(size)
-        self._position += len(data)
-        if self._position > self._most:
+        """Read the next bytes; a ValueError says how the compression is damaged."""
+        try:
+            data: bytes = self._file.read(size)
+        except (zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise ValueError(str(error) or type(error).__name__) from error
+        self.position += len(data)
+        if self.packed and self.position > self._most:
             raise _TooMuchError(f"more than {self._most:,} bytes")
         return data
 
-    def seek(self, offset: int) -> None:
-        """Go forward to an offset."""
-        while self._position < offset and self.read(min(offset - self._position, _CHUNK)):
-            pass
+    def skip_to(self, offset: int) -> None:
+        """Go forward to where the data of a member ends."""
+        if not self.packed and offset <= self._size:
+            self.position = self._file.seek(offset)
+        while self.position < offset:
+            if not self.packed or not self.read(min(offset - self.position, _CHUNK)):
+                raise ValueError("the data of a member is cut")
+
+
+def is_tar(path: str) -> bool:
+    """Return whether a file, or what is in it if it is compressed, is a tar archive."""
+    with open_regular(path) as file, contextlib.suppress(ValueError):
+        return _starts_tar(TarStream(file).read(_BLOCK))
+    return False
+
+
+def _starts_tar(block: bytes) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(_header(block))
+    return False
+
+
+def _header(block: bytes) -> tarfile.TarInfo:
+    if len(block) < _BLOCK:
+        raise ValueError("it ends without its end mark")
+    try:
+        member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except (tarfile.TarError, ValueError) as error:
+        raise ValueError(f"no member starts where one should: {error}") from error
+    if not 0 <= member.size < 1 << 62:
+        raise ValueError(f"a member of {member.size:,} bytes")
+    return member
+
+
+def read_headers(stream: TarStream) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive up to its end mark; damage is a ValueError.
+
+    The stream stands at a member's data, which may be read. A file with holes has the type
+    `GNUTYPE_SPARSE`.
+    """
+    shared: dict[str, str] = {}
+    while True:
+        stream.member, own = stream.position, dict[str, str]()
+        block = stream.read(_BLOCK)
+        if block == bytes(_BLOCK):
+            return
+        member = _header(block)
+        for _ in range(_MOST_HEADERS):
+            if name := _GNU.get(member.type):
+                own[name] = _text(_extension(stream, member.size).partition(b"\0")[0])
+            elif member.type in _PAX:
+                records = _records(_extension(stream, member.size))
+                (shared if member.type == tarfile.XGLTYPE else own).update(records)
+            else:
+                break
+            block = stream.read(_BLOCK)
+            member = _header(block)
+        else:
+            raise ValueError(f"more than {_MOST_HEADERS} headers for one member")
+        if member.type == tarfile.GNUTYPE_SPARSE:
+            # A map of holes that the header has no room for: each block says if another follows.
+            more = block[482:483]
+            while more.strip(b"\0"):
+                more = stream.read(_BLOCK)[504:505]
+        _complete(member, {**shared, **own})
+        member.offset_data = stream.position
+        yield member
+        if member.type not in _NO_DATA:
+            stream.skip_to(member.offset_data + _padded(member.size))
+
+
+def _extension(stream: TarStream, size: int) -> bytes:
+    """Read what an extended header holds."""
+    if size > MAX_ARCHIVE_HEADER_BYTES:
+        raise ValueError(f"an extended header of {size:,} bytes, not {MAX_ARCHIVE_HEADER_BYTES:,}")
+    return stream.read(_padded(size))[:size]
+
+
+def _records(data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield what counts of a pax header, whose lines are ``LENGTH KEY=VALUE``."""
+    while data.strip(b"\0"):
+        digits = data[:6].partition(b" ")[0]
+        length = int(digits) if digits.isdigit() else 0
+        key, equals, value = data[len(digits) + 1 : length - 1].partition(b"=")
+        if not equals or data[length - 1 : length] != b"\n":
+            raise ValueError("an extended header makes no sense")
+        data = data[length:]
+        name = _text(key)
+        if name in ("path", "linkpath", "size", _SPARSE_NAME):
+            yield name, _text(value)
+        elif name.startswith("GNU.sparse."):
+            yield "GNU.sparse", "yes"
+
+
+def _complete(member: tarfile.TarInfo, said: dict[str, str]) -> None:
+    """Give a member what its extended headers say of it."""
+    member.name = said.get(_SPARSE_NAME) or said.get("path") or member.name
+    member.linkname = said.get("linkpath") or member.linkname
+    if "GNU.sparse" in said and member.isreg():
+        member.type = tarfile.GNUTYPE_SPARSE
+    if size := said.get("size"):
+        if not (size.isascii() and size.isdigit() and len(size) < 19):
+            raise ValueError(f"a member of {size[:30]} bytes")
+        member.size = int(size)
+
+
+def _padded(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
 
 class _Spool:
@@ -75,150 +207,95 @@ class _Spool:
 
     def __init__(self, path: Path, archive: str, packed: int) -> None:
         """Make the file; what an interrupted write left under its name goes."""
-        self.path = path
+        self._path = path
         self._archive = archive
-        self._most = unpacked_limit(packed)
-        self._kept = 0
+        self._room = self._most = unpacked_limit(packed)
         self._end = 0
         with self._writing(archive):
             path.unlink(missing_ok=True)
             self.file = path.open("xb", buffering=0)
 
-    def copy(self, file: TarFile, name: str, size: int) -> int:
-        """Copy a member, whose bytes are the next of a file, and return where they are."""
-        member, start = f"{self._archive}/{name}", self._end
-        self.keep(size)
-        with self._writing(member):
-            if (free := shutil.disk_usage(self.path.parent).free) < size:
-                raise OSError(f"{size:,} bytes are needed, and {free:,} are free")
+    def copy(self, stream: TarStream, name: str, size: int) -> int:
+        """Copy a member, whose bytes are the next of a stream, and return where they are."""
+        start = self._end
+        self.count(size)
         while self._end < start + size:
-            data = memoryview(file.read(min(start + size - self._end, _CHUNK)))
+            data = memoryview(stream.read(min(start + size - self._end, _CHUNK)))
             if not data:
-                raise TarDamageError("the data of a member is cut", None)
-            with self._writing(member):
+                raise ValueError("the data of a member is cut")
+            with self._writing(f"{self._archive}/{name}"):
                 while data:
                     written = self.file.write(data)
                     self._end += written
                     data = data[written:]
         return start
 
-    def keep(self, size: int) -> None:
+    def count(self, size: int) -> None:
         """Count bytes that an archive costs."""
-        self._kept += size
-        if self._kept > self._most:
+        self._room -= size
+        if self._room < 0:
             raise _TooMuchError(
-                f"images of {self._kept:,} bytes, names included, more than {self._most:,}"
+                f"images of {self._most - self._room:,} bytes, names included, more than "
+                f"{self._most:,}"
             )
 
-    @contextmanager
+    @contextlib.contextmanager
     def _writing(self, member: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise WriteError(
-                f"can't be unpacked to {self.path}: {os_reason(error)}",
+                f"can't be unpacked to {self._path}: {os_reason(error)}",
                 path=member,
                 hint="an uncompressed archive needs no room for that",
             ) from error
 
 
-def peek(path: str, size: int) -> bytes:
-    """Return the first bytes of a file, of what is in it if it is compressed."""
-    with open_regular(path) as file:
-        opener = _opener(file)
-        if opener is None:
-            return file.read(size)
-        try:
-            with opener(file) as unpacked:
-                return bytes(unpacked.read(size))
-        except (*_DAMAGE, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            return b""
-
-
-def _opener(file: BinaryIO) -> Callable[[BinaryIO], Any] | None:
-    """Return what unpacks a file; None if it isn't compressed."""
-    head = file.read(8)
-    file.seek(0)
-    return next((opener for magic, opener in _OPENERS if head.startswith(magic)), None)
-
-
-def starts_tar(head: bytes) -> bool:
-    """Return whether a file that starts with these 512 bytes is a tar archive."""
-    try:
-        tarfile.TarInfo.frombuf(head[:_BLOCK], "utf-8", "surrogateescape")
-    except (tarfile.TarError, ValueError):
-        return False
-    return True
-
-
 def list_tar(path: str, scratch: Path) -> Listing:
     """List the files of a tar archive, and unpack its images if it is compressed.
 
-    What is unpacked lands in the folder ``scratch``, which must stay as long as items are read.
-
-    Raises:
-        SourceError: the archive can't be read, is cut, damaged, or a bomb.
-        WriteError: what is unpacked can't be written.
+    What is unpacked lands in the folder ``scratch``, which must stay as long as items are read. An
+    archive that is cut, damaged or a bomb is a SourceError; what can't be unpacked a WriteError.
     """
     with os_errors_as(SourceError, path), open_regular(path) as file:
-        opener = _opener(file)
         stamp = stamp_of(file.fileno())
-        if opener is None:
-            reader = PartReader(path, path, stamp)
-            members = _scan(file, path, None)
+        stream = TarStream(file)
+        if not stream.packed:
+            reader, members = PartReader(path, path, stamp), _scan(stream, path, None)
         else:
             spool = _Spool(scratch / SPOOL, path, stamp[0])
-            with opener(file) as raw, spool.file:
-                members = _scan(_Unpacked(raw, stamp[0]), path, spool)
-            reader = PartReader(path, os.fspath(spool.path))
+            with spool.file:
+                members = _scan(stream, path, spool)
+            reader = PartReader(path, os.fspath(scratch / SPOOL))
     return members.listing(path, stamp[0], reader)
 
 
-def _scan(file: TarFile, path: str, spool: _Spool | None) -> Members:
+def _scan(stream: TarStream, path: str, spool: _Spool | None) -> Members:
     """List an archive to its end mark, and copy its images if there is a file to copy them to."""
     members = Members(last_wins=True)
-    offset, last = 0, ""
+    last = ""
     try:
-        for member in read_headers(file):
-            offset, last = member.offset, f" in or after {printable(member.name)}"
+        for member in read_headers(stream):
+            last = f" in or after {printable(member.name)}"
             if spool is not None:
-                spool.keep(_MEMBER_COST)
-            _add(members, member, file, spool)
-        _read_rest(file, path, None if spool else _LONGEST_PADDING)
+                spool.count(_MEMBER_COST)
+            _add(members, member, stream, spool)
+        _read_rest(stream, path)
     except _TooMuchError as error:
         raise SourceError(f"unpacks to {error}{last}", path=path, hint=UNPACK_HINT) from error
-    except (*_DAMAGE, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        if isinstance(error, TarDamageError) and error.offset is not None:
-            offset, last = error.offset, last.replace(" in or after", " after", 1)
+    except ValueError as error:
         raise SourceError(
-            f"the tar archive is cut or damaged{last} ({str(error) or type(error).__name__})",
+            f"the tar archive is cut or damaged{last} ({error})",
             path=path,
-            offset=offset,
+            offset=stream.member,
             hint="fetch it again",
         ) from error
     return members
 
 
-def _read_rest(file: TarFile, path: str, most: int | None) -> None:
-    """Read what follows the end mark: nothing, in the end, but the compression's checksum."""
-    size = 0
-    while (most is None or size < most) and (rest := file.read(_CHUNK)):
-        size += len(rest)
-        padding = len(rest) - len(rest.lstrip(b"\0"))
-        start = padding - padding % _BLOCK
-        if starts_tar(rest[start : start + _BLOCK]):
-            raise SourceError(
-                "several tar archives stand in it one behind the other",
-                path=path,
-                hint="unpack it with tar --ignore-zeros, and write from the folder",
-            )
-
-
-def _add(members: Members, member: tarfile.TarInfo, file: TarFile, spool: _Spool | None) -> None:
+def _add(
+    members: Members, member: tarfile.TarInfo, stream: TarStream, spool: _Spool | None
+) -> None:
     name = member.name
     if member.isdir():
         return
@@ -233,4 +310,18 @@ def _add(members: Members, member: tarfile.TarInfo, file: TarFile, spool: _Spool
     elif not is_image_name(name) or size_problem(member.size):
         members.add(name, member.size, None)
     elif members.wants(name):
-        members.add(name, member.size, spool.copy(file, name, member.size))
+        members.add(name, member.size, spool.copy(stream, name, member.size))
+
+
+def _read_rest(stream: TarStream, path: str) -> None:
+    """Read what follows the end mark: nothing, in the end, but the compression's checksum."""
+    end = stream.position + _LONGEST_PADDING
+    while (stream.packed or stream.position < end) and (rest := stream.read(_CHUNK)):
+        padding = len(rest) - len(rest.lstrip(b"\0"))
+        start = padding - padding % _BLOCK
+        if _starts_tar(rest[start : start + _BLOCK]):
+            raise SourceError(
+                "several tar archives stand in it one behind the other",
+                path=path,
+                hint="unpack it with tar --ignore-zeros, and write from the folder",
+            )

@@ -66,47 +66,13 @@ class ZipReader:
 
 
 class _Archive(io.FileIO):
-    """An archive up to its end record; `zipfile` would take a comment behind it for another one."""
-
-    _end = 0
-
-    def find_end(self) -> int:
-        """Find the end record, and return its number of members (65535: another one says it)."""
-        size = super().seek(0, os.SEEK_END)
-        start = super().seek(max(0, size - _LONGEST_COMMENT - _END_SIZE))
-        tail = self.readall()
-        at = _end_record(tail)
-        if tail[at + 4 : at + 8] not in (bytes(4), b"\xff" * 4):
-            raise zipfile.BadZipFile("one part of several")
-        self._end = start + at + _END_SIZE
-        return int.from_bytes(tail[at + 10 : at + 12], "little")
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go to an offset."""
-        return super().seek(offset + self._end if whence == os.SEEK_END else offset)
+    """An archive whose directory, which `zipfile` reads at once, has a bounded size."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read up to the end record; `zipfile` reads the whole directory at once."""
-        rest = self._end - self.tell()
-        size = rest if size is None or size < 0 else min(size, rest)
-        if size > MAX_ZIP_DIRECTORY_BYTES:
+        """Read the next bytes."""
+        if size is None or size > MAX_ZIP_DIRECTORY_BYTES:
             raise zipfile.BadZipFile(f"a directory of {size:,} bytes")
         return super().read(size) or b""
-
-
-def _end_record(tail: bytes) -> int:
-    """Return where the end record is in the last bytes of a file."""
-    last = -1
-    at = len(tail) - _END_SIZE + len(_END)
-    while (at := tail.rfind(_END, 0, max(at, 0))) >= 0:
-        surplus = len(tail) - at - _END_SIZE - int.from_bytes(tail[at + 20 : at + 22], "little")
-        if surplus == 0:
-            return at  # others are part of its comment
-        if surplus > 0 and last < 0:
-            last = at  # there may be something behind the archive
-    if last < 0:
-        raise zipfile.BadZipFile("no directory at its end")
-    return last
 
 
 def list_zip(path: str) -> Listing:
