@@ -79,12 +79,15 @@ def test_rows_that_are_no_items(folder: Path) -> None:
         ({"photo": ["a.jpg"], "label": ["x"]}, "no columns of paths and labels"),
         ({"path": ["a.jpg"], "label": ["x"], "bbox": [[1]]}, "boxes"),
         ({"path": ["a.jpg"], "label": ["x"], "Label": ["x"]}, "'label' is there twice"),
-        ({"path": ["a.jpg"], "label": [0.5]}, "'label' holds no labels.*found double"),
-        ({"path": ["a.jpg"], "label": [True]}, "'label' holds no labels.*found bool"),
-        ({"path": ["a.jpg"], "label": [["cat", "dog"]]}, "several labels in its column 'label'"),
+        ({"path": ["a.jpg"], "label": [0.5]}, "'label' can't be used.*found double"),
+        ({"path": ["a.jpg"], "label": [True]}, "'label' can't be used.*found bool"),
+        ({"path": ["a.jpg"], "label": [["cat", "dog"]]}, "'label' can't be used.*found list"),
         ({"path": ["a.jpg"], "label": ["1.5"]}, "fractions"),
         ({"path": ["a.jpg"], "label": ["cat|dog"]}, "several labels .* in row 1"),
-        ({"image": [{"bytes": b"x", "path": "a.jpg"}], "label": ["x"]}, "'image' holds no paths"),
+        (
+            {"image": [{"bytes": b"x", "path": "a.jpg"}], "label": ["x"]},
+            "'image' can't be used.*found struct",
+        ),
         ({"path": ["../x.jpg"], "label": ["x"]}, "row 1 names a file outside"),
         ({"path": ["none.jpg"], "label": ["x"]}, "no row can be used"),
     ],
@@ -112,7 +115,7 @@ def test_damage_is_told(folder: Path) -> None:
     path = folder / "images.parquet"
     pq.write_table(pa.table({"path": ["a.jpg", "b.jpg"], "label": ["x", "y"]}), path)
     data = path.read_bytes()
-    for at in range(len(data)):
+    for at in range(0, len(data), 3):
         path.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
         try:
             source = open_tree(path)

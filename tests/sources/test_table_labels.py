@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.sources.reading_tables import make_images, read
 from tfrtool.errors import SourceError
 from tfrtool.sources.items import Source
-from tfrtool.sources.tables.table_labels import refused_label, sort_labels
+from tfrtool.sources.tables.table_columns import refused_label, sort_labels
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.sources.reading_tables import found, make_images, read, reasons
 from tfrtool.errors import SourceError
-from tfrtool.sources.tables.table_labels import refused_label
+from tfrtool.sources.tables.table_columns import refused_label
 from tfrtool.sources.tables.tables import read_table
 
 
@@ -99,8 +99,8 @@ def test_rows_of_another_width(folder: Path) -> None:
     assert found(source) == [("a.jpg", "cat", None), ("b.jpg", "dog", None)]
     assert reasons(source) == [
         "row 3: no label",
-        "row 4: no such file",
         "row 7: 4 cells, where the table has 3 columns",
+        "row 4: no such file",
     ]
 
 
@@ -255,7 +255,7 @@ def test_what_a_table_is(folder: Path) -> None:
     assert len(read(folder, "path\tlabel\na.jpg\tx\n", "table").items) == 1
     with pytest.raises(SourceError, match="no such file"):
         read_table(folder / "none.csv")
-    with pytest.raises(SourceError, match="not a file"):
+    with pytest.raises(SourceError, match="is a directory"):
         read_table(folder / "sub")
 
 

@@ -25,10 +25,6 @@ from tfrtool.sources.items import DamagedItemError, Item
 from tfrtool.storage.limits import MAX_LZMA_MEMORY, MAX_PATH_LENGTH, MAX_ZIP_DIRECTORY_BYTES
 from tfrtool.storage.opening import open_descriptor
 
-_END = b"PK\x05\x06"
-_END_SIZE = 22
-_LONGEST_COMMENT = 0xFFFF
-
 _FAT, _UNIX = 0, 3
 _UTF8 = 0x800
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
@@ -38,20 +34,14 @@ _SLACK = 512
 """Bytes for a member's name and extra fields that are read together with its data."""
 
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA}
-_OTHER_METHODS = {1: "shrink", 6: "implode", 9: "deflate64", 93: "zstd", 95: "xz"}
 
 
 @dataclass(frozen=True, slots=True)
 class ZipReader:
-    """Reads the members of a zip archive.
-
-    Attributes:
-        archive: the archive's path.
-        stamp: its stamp, when it was listed.
-    """
+    """Reads the members of a zip archive."""
 
     archive: str
-    stamp: Stamp
+    stamp: Stamp  # when it was listed
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of a member, unpacked and checked against its CRC-32."""
@@ -70,9 +60,9 @@ class _Archive(io.FileIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read the next bytes."""
-        if size is None or size > MAX_ZIP_DIRECTORY_BYTES:
+        if size is not None and size > MAX_ZIP_DIRECTORY_BYTES:
             raise zipfile.BadZipFile(f"a directory of {size:,} bytes")
-        return super().read(size) or b""
+        return super().read(-1 if size is None else size) or b""
 
 
 def list_zip(path: str) -> Listing:
@@ -82,11 +72,8 @@ def list_zip(path: str) -> Listing:
     try:
         with os_errors_as(SourceError, path), _Archive(open_descriptor(path)) as file:
             stamp = stamp_of(file.fileno())
-            count = file.find_end()
             archive = zipfile.ZipFile(file)
             infos = archive.infolist()
-            if count not in (len(infos) & 0xFFFF, 0xFFFF):
-                raise zipfile.BadZipFile(f"{len(infos):,} members, and not as many as it says")
             archive.NameToInfo.clear()
             infos.reverse()
             while infos:  # half a kilobyte each: they go as their members come
@@ -150,8 +137,9 @@ def _problem(info: zipfile.ZipInfo, size: int) -> str | None:
     if info.flag_bits & _ENCRYPTED:
         return "it is encrypted in the archive"
     if info.compress_type not in _METHODS:
-        method = _OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
-        return f"its compression in the archive ({method}) is not supported"
+        return f"its compression in the archive (method {info.compress_type}) is not supported"
+    if info.volume:
+        return "it lies in another part of the archive"
     if not 0 <= info.header_offset <= size - info.compress_size - _LOCAL_HEADER:
         return "its data would lie outside of the archive"
     if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:

@@ -1,101 +1,81 @@
-"""Rows of tables, and what the names of their columns say."""
+"""What the columns of a table are by their names, and what its labels are: one class an image."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, printable
 
 # TensorFlow Recorder and AutoML; torchvision's, Keras' and Hugging Face's tables; Kaggle's.
-_PATHS = ("path", "image_path", "filepath", "file_path", "image_uri", "uri", "image")
-_FILES = ("file_name", "filename", "file")
+_PATHS = (
+    *("path", "image_path", "filepath", "file_path", "image_uri", "uri", "image"),
+    *("file_name", "filename", "file"),
+)
 _LABELS = ("label", "class", "class_name", "category", "target")
 _SPLITS = ("split", "subset", "set", "partition")
 
 _PREFIX = re.compile("^(?:boundingbox|bbox|bndbox|box)(?=.)")
 _BOXES = (
-    *(tuple(corners.split()) for corners in ("xmin ymin xmax ymax", "x1 y1 x2 y2", "x0 y0 x1 y1")),
-    *(tuple(sides.split()) for sides in ("left top right bottom", "left top width height")),
-    *(tuple(sides.split()) for sides in ("x y w h", "x y width height", "cx cy w h")),
-    ("xcenter", "ycenter", "width", "height"),
-    *((name,) for name in ("bbox", "bboxes", "boundingbox", "boundingboxes", "bndbox", "boxes")),
-    *((name,) for name in ("encodedpixels", "segmentation", "polygon", "mask", "maskpath")),
+    *("xmin ymin xmax ymax", "x1 y1 x2 y2", "x0 y0 x1 y1", "left top right bottom"),
+    *("left top width height", "x y w h", "x y width height", "cx cy w h"),
+    *("xcenter ycenter width height", "bbox", "bboxes", "boundingbox", "boundingboxes", "bndbox"),
+    *("boxes", "encodedpixels", "segmentation", "polygon", "mask", "maskpath"),
 )
 """Columns of annotations, without what is no letter or digit in their names."""
 
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_DIGITS = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf", re.IGNORECASE
+)
+
 _COLUMNS_SHOWN = 10
+_LABELS_SHOWN = 5
 TEXT_SHOWN = 40
 """Characters of a cell that an error shows."""
 
 
-class Row(NamedTuple):
-    """One row of a table.
+class Columns(NamedTuple):
+    """The names of the columns that count; None for those that aren't there."""
 
-    Attributes:
-        where: its number as a user would say it: "row 17", counted with the header and with empty
-            rows, or "line 17" of JSON Lines.
-        path: the path, as it is written; "" where there is none.
-        label: the label, without blanks around it; "" where there is none.
-        split: the split, likewise, in lower case.
-        problem: why it is no row of this table; None where it is one.
-        dropped: the names of its other columns.
-    """
-
-    where: str
-    path: str = ""
-    label: str = ""
-    split: str = ""
-    problem: str | None = None
-    dropped: tuple[str, ...] = ()
+    path: str | None
+    label: str | None
+    split: str | None
 
 
-class Places(NamedTuple):
-    """The positions of columns; None for those that aren't there."""
-
-    path: int | None
-    label: int | None
-    split: int | None
-
-    def others(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the columns that nothing is taken from."""
-        return tuple(name for position, name in enumerate(names) if position not in self)
-
-
-def find_columns(names: Sequence[str]) -> Places:
-    """Find columns by their names, whatever the case; a ValueError if one is there twice."""
-    known = [name.strip().lower() for name in names]
-    places = Places(
+def find_columns(names: Sequence[str]) -> Columns:
+    """Find columns by their names, whatever the case."""
+    known = {name.strip().lower(): name for name in reversed(names)}
+    return Columns(
         *(
-            next((known.index(name) for name in usual if name in known), None)
-            for usual in ((*_PATHS, *_FILES), _LABELS, _SPLITS)
+            next((known[name] for name in usual if name in known), None)
+            for usual in (_PATHS, _LABELS, _SPLITS)
         )
     )
-    for place in places:
-        if place is not None and known.count(known[place]) > 1:
-            raise ValueError(f"'{known[place]}' is there twice")
-    return places
 
 
-def needed_columns(names: Sequence[str], table: Path) -> Places:
-    """Find the columns of a table that must have paths and labels, and none of boxes."""
-    try:
-        places = find_columns(names)
-    except ValueError as error:
-        raise SourceError(f"its column {error}", path=table) from error
-    if places.path is None or places.label is None:
-        raise no_columns(names, table)
-    check_no_boxes(names, table)
-    return places
-
-
-def check_no_boxes(names: Sequence[str], table: Path) -> None:
-    """Raise a SourceError if the rows of a table are boxes or masks, and no images."""
+def check_columns(names: Sequence[str], table: Path) -> Columns:
+    """Find columns; a SourceError if paths or labels lack, are there twice, or are of boxes."""
+    columns = find_columns(names)
+    if columns.path is None or columns.label is None:
+        raise SourceError(
+            "no columns of paths and labels",
+            path=table,
+            expected="columns such as 'path' and 'label'",
+            found=quoted(names),
+            hint=f"paths: {', '.join(_PATHS)}; labels: {', '.join(_LABELS)}",
+        )
+    known = [name.strip().lower() for name in names]
+    for name in (column.strip().lower() for column in columns if column is not None):
+        if known.count(name) > 1:
+            raise SourceError(f"its column '{name}' is there twice", path=table)
     plain = {_PREFIX.sub("", re.sub("[^a-z0-9]", "", name.lower())): name for name in names}
-    found = next((box for box in _BOXES if all(part in plain for part in box)), None)
-    if found is not None:
+    boxes = (box.split() for box in _BOXES)
+    if found := next((box for box in boxes if plain.keys() >= set(box)), None):
         raise SourceError(
             "has boxes or masks, and not one label an image",
             path=table,
@@ -103,6 +83,7 @@ def check_no_boxes(names: Sequence[str], table: Path) -> None:
             hint="annotations can't be written yet; a table without these columns, with one row "
             "an image, can",
         )
+    return columns
 
 
 def quoted(names: Sequence[str]) -> str:
@@ -114,12 +95,58 @@ def quoted(names: Sequence[str]) -> str:
     return shown + more
 
 
-def no_columns(found: Sequence[str], table: Path) -> SourceError:
-    """Return the error for a table whose columns have none of the usual names."""
-    return SourceError(
-        "no columns of paths and labels",
-        path=table,
-        expected="columns such as 'path' and 'label'",
-        found=quoted(found),
-        hint=f"paths: {', '.join((*_PATHS, *_FILES))}; labels: {', '.join(_LABELS)}",
-    )
+def sort_labels(labels: Collection[str]) -> tuple[str, ...]:
+    """Return labels in the order of their numbers: by value if all are integers, else as text."""
+    numeric = all(map(_INTEGER.fullmatch, labels))
+    return tuple(sorted(labels, key=lambda label: (int(label) if numeric else 0, label)))
+
+
+def number_notice(labels: Sequence[str]) -> str | None:
+    """Return what became of labels that are integers; None if they are what they were."""
+    changed = [(label, number) for number, label in enumerate(labels) if label != str(number)]
+    if not changed or not all(map(_INTEGER.fullmatch, labels)):
+        return None
+    some = ", ".join(f"{label} becomes {number}" for label, number in changed[:_LABELS_SHOWN])
+    more = f" and {len(changed) - _LABELS_SHOWN:,} more" if len(changed) > _LABELS_SHOWN else ""
+    return f"labels are numbered from 0 in the order of their values: {some}{more}"
+
+
+def refused_label(labels: Collection[str]) -> tuple[str, str, str] | None:
+    """Return a label that shows that labels are no classes, what they are, and what to do."""
+    fraction = next((label for label in labels if not _DIGITS.fullmatch(label)), None)
+    if fraction is not None and all(map(_NUMBER.fullmatch, labels)):
+        what = "its labels are numbers with fractions, not classes"
+        return fraction, what, "a label is a name or an integer; 1.0 is written as 1"
+    several = next((label for label in labels if _is_list(label)), None)
+    several = several or _made_of_others(labels, ";") or _made_of_others(labels, ",")
+    if several is None:
+        return None
+    what = "an image has several labels in one cell"
+    return several, what, "several labels an image can't be written yet; give each image one"
+
+
+def _is_list(label: str) -> bool:
+    """Return whether a label can't be a name: it is ``cat|dog``, or a list of JSON or Python."""
+    if label.startswith("[") and label.endswith("]"):
+        return any(mark in label for mark in "\"',")
+    return "|" in label and all(label.split("|"))
+
+
+def _made_of_others(labels: Collection[str], separator: str) -> str | None:
+    """Return a label that is made of others; None where the separator is but a part of names.
+
+    "tench, Tinca tinca" is one name. Labels are lists where half of those with a separator have a
+    part that is a label itself, or only parts that others have, too.
+    """
+    lists = {
+        label: {part.strip() for part in label.split(separator)}
+        for label in labels
+        if separator in label.strip(separator)
+    }
+    uses = Counter(part for parts in lists.values() for part in parts)
+    made = [
+        label
+        for label, parts in lists.items()
+        if any(part in labels for part in parts) or all(uses[part] > 1 for part in parts)
+    ]
+    return made[0] if made and 2 * len(made) >= len(lists) else None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import re
 import stat
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from tfrtool.sources.folders.folder_reader import FolderReader
 from tfrtool.sources.folders.listing import common_start
-from tfrtool.sources.tables.table_columns import Row
+from tfrtool.sources.tables.table_rows import Row
 from tfrtool.storage.limits import MAX_PATH_LENGTH
 
 _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://", re.IGNORECASE)
@@ -65,7 +66,8 @@ def find_reader(
 ) -> FolderReader:
     """Find out what the relative paths of a table are relative to: its folder, or else ``root``.
 
-    The table is read from its start twice at most, and seldom to its end.
+    If neither, it is the folder without the folders that all paths start with. The table is read
+    from its start twice at most, and seldom to its end.
     """
     beside, other = FolderReader(folder), FolderReader(root or folder)
     from_root = False
@@ -75,30 +77,22 @@ def find_reader(
             return beside
         from_root = from_root or _is_there(name, other)
         folders = name.split("/")[:-1][:_MOST_FOLDERS]
-        # What all paths start with, folder by folder.
         common = folders if common is None else common_start(common, folders)
-    if from_root:
-        return other
-    moved = [
-        FolderReader(folder, "/".join(common[:count]) + "/")
-        for count in range(1, len(common or ()) + 1)
-        if common
-    ]
-    for name in _relative_paths(read()) if moved else ():
-        for reader in moved:
-            if _is_there(name, reader):
-                return reader
-    return beside
+    if from_root or not common:
+        return other if from_root else beside
+    ends = range(1, len(common) + 1)
+    moved = [FolderReader(folder, "/".join(common[:end]) + "/") for end in ends]
+    found = (
+        reader for name in _relative_paths(read()) for reader in moved if _is_there(name, reader)
+    )
+    return next(found, beside)
 
 
 def _relative_paths(rows: Iterable[Row]) -> Iterator[str]:
     for row in rows:
-        try:
-            name = plain_path(row.path)
-        except RefusedRowError:
-            continue
-        if not posixpath.isabs(name):
-            yield name
+        with contextlib.suppress(RefusedRowError):
+            if not posixpath.isabs(name := plain_path(row.path)):
+                yield name
 
 
 def _is_there(name: str, reader: FolderReader) -> bool:
@@ -117,32 +111,19 @@ def spellings(name: str, reader: FolderReader) -> Iterator[str]:
 
 
 def plain_path(path: str) -> str:
-    """Return a path of a table in its simplest form."""
+    """Return a path of a table in its simplest form; that of a local file may be a URI."""
     if not path:
         raise RefusedRowError("no path")
     if len(path) > MAX_PATH_LENGTH:
         raise RefusedRowError(f"its path is longer than {MAX_PATH_LENGTH:,} characters")
-    _check_printable(path)
     if match := _SCHEME.match(path):
-        path = _local(path, match["scheme"].lower())
-        _check_printable(path)
-    path = posixpath.normpath(path)
-    return "/" + path.lstrip("/") if path.startswith("//") else path
-
-
-def _local(uri: str, scheme: str) -> str:
-    """Return the path that a URI of a local file means."""
-    if scheme != "file":
-        raise RefusedRowError(f"{scheme}:// can't be read; download it first")
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        raise RefusedRowError("not a URI") from None
-    if parts.netloc not in ("", "localhost") or not parts.path:
-        raise RefusedRowError("not the URI of a local file")
-    return unquote(parts.path, errors="surrogateescape")
-
-
-def _check_printable(path: str) -> None:
+        if (scheme := match["scheme"].lower()) != "file":
+            raise RefusedRowError(f"{scheme}:// can't be read; download it first")
+        host, slash, below = path[match.end() :].partition("/")
+        if host not in ("", "localhost") or not slash:
+            raise RefusedRowError("not the URI of a local file")
+        path = "/" + unquote(below, errors="surrogateescape")
     if any(unicodedata.category(c) in ("Cc", "Cs") for c in path):
         raise RefusedRowError("its path can't be printed")
+    path = posixpath.normpath(path)
+    return "/" + path.lstrip("/") if path.startswith("//") else path

@@ -1,0 +1,273 @@
+"""The rows of a table in CSV, JSON Lines or Parquet, one by one.
+
+CSV and JSON are the standard library's: pyarrow's readers tell neither the line nor the row of what
+they can't read, take a quotation mark that isn't closed for text, and give up a whole table for one
+bad line.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from tfrtool.errors import SourceError, os_errors_as
+from tfrtool.sources.folders.listing import is_image_name
+from tfrtool.sources.tables.table_columns import check_columns, find_columns
+from tfrtool.storage.limits import MAX_ROW_BYTES
+from tfrtool.storage.opening import open_regular
+
+PARQUET = b"PAR1"
+"""What a table in Parquet starts with."""
+
+_JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+_CSV_SUFFIXES = (".csv", ".tsv")
+_HEAD = 4096
+"""Bytes that tell what a table of another name is; blanks may come first."""
+
+_DELIMITERS = ",;\t"
+_QUOTES = "perhaps a quotation mark lacks the one that ends it"
+
+_BATCH = 1024
+"""Rows of Parquet that are held at a time."""
+
+_FREE_ROWS = 100_000
+"""Rows that a table may have however small it is; more need a byte of it each, for paths differ."""
+
+_Cells = Mapping[str, object] | str
+"""The cells of a row by the names of their columns; or why it is no row."""
+
+
+class Row(NamedTuple):
+    """One row of a table."""
+
+    unit: str  # what is counted: "row", with the header and empty rows; "line" of JSON Lines
+    number: int  # from 1
+    path: str = ""  # as it is written; "" where there is none, as with the others
+    label: str = ""  # without blanks around it
+    split: str = ""  # likewise, and in lower case
+    problem: str | None = None  # why it is no row of this table
+    others: Sequence[str] = ()  # the names of its other columns
+
+    @property
+    def where(self) -> str:
+        """Its number as a user would say it."""
+        return f"{self.unit} {self.number}"
+
+
+def read_rows(table: Path) -> Iterator[Row]:
+    """Read a table, row by row.
+
+    Parquet is told by its first bytes. The rest is text, whose name tells: JSON Lines for .jsonl,
+    .ndjson and .json, CSV for .csv and .tsv; of another name, whether its first line starts with a
+    brace. Memory is bounded by a row, in Parquet by a group of them.
+    """
+    with os_errors_as(SourceError, table), open_regular(table) as file:
+        head, suffix = file.read(_HEAD), table.suffix.lower()
+        file.seek(0)
+        braced = head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+        unit, read = "row", _read_csv
+        if head.startswith(PARQUET):
+            read = _read_parquet
+        elif suffix in _JSON_SUFFIXES or (braced and suffix not in _CSV_SUFFIXES):
+            unit, read = "line", _read_json_lines
+        names: list[str] = []
+        for number, cells in read(file, table):
+            if isinstance(cells, str):
+                yield Row(unit, number, problem=cells)
+                continue
+            if names != list(cells):
+                names = list(cells)
+                columns = find_columns(names)
+                others = [name for name in names if name not in columns]
+            path, label, split = (None if name is None else cells.get(name) for name in columns)
+            if isinstance(label, list):
+                label = json.dumps(label) if label else None  # refused when all labels are known
+            if isinstance(label, int) and not isinstance(label, bool):
+                label = str(label)
+            if not isinstance(label, str | None):
+                yield Row(unit, number, problem="its label is not a string or an integer")
+            elif not isinstance(path, str | None) or not isinstance(split, str | None):
+                role = "split" if isinstance(path, str | None) else "path"
+                yield Row(unit, number, problem=f"its {role} is not a string")
+            else:
+                label, split = (label or "").strip(), (split or "").strip().lower()
+                yield Row(unit, number, path or "", label, split, None, others)
+
+
+def _lines(file: BinaryIO, table: Path) -> Iterator[str]:
+    """Yield the lines of a text from its start, none of them longer than a row may be."""
+    file.seek(0)
+    number = 0
+    while line := file.readline(MAX_ROW_BYTES + 1):
+        number += 1
+        if len(line) > MAX_ROW_BYTES:
+            raise SourceError(f"line {number} is longer than {MAX_ROW_BYTES:,} bytes", path=table)
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            text = "\0"
+        if "\0" in text:
+            raise SourceError(
+                f"line {number} is no text in UTF-8", path=table, hint="save the table as UTF-8"
+            )
+        yield text
+
+
+def _read_csv(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
+    """Yield the rows of a table, separated by commas, semicolons or tabs."""
+    delimiter, names, header = _layout(file, table)
+    for number, cells in enumerate(_split(file, table, delimiter), start=1):
+        if not any(cells):
+            continue
+        if header:
+            header = False
+        elif any(cells[len(names) :]):
+            yield number, f"{len(cells)} cells, where the table has {len(names)} columns"
+        else:
+            yield number, dict(zip(names, cells, strict=False))
+
+
+def _split(file: BinaryIO, table: Path, delimiter: str) -> Iterator[list[str]]:
+    """Yield rows as cells, with no more of the file in memory than a row can have."""
+    taken = 0  # characters, since the last row was whole
+
+    def lines() -> Iterator[str]:
+        nonlocal taken
+        for number, line in enumerate(_lines(file, table), start=1):
+            taken += len(line)
+            if taken > MAX_ROW_BYTES:
+                raise SourceError(
+                    f"line {number}: the row is longer than {MAX_ROW_BYTES:,} bytes",
+                    path=table,
+                    hint=_QUOTES,
+                )
+            yield line
+
+    # Without `strict` a quotation mark that isn't closed would swallow rows in silence. A blank
+    # behind the separator is nobody's file name, and would hide a quotation mark.
+    reader = csv.reader(lines(), delimiter=delimiter, skipinitialspace=True, strict=True)
+    try:
+        for cells in reader:
+            taken = 0
+            yield cells
+    except csv.Error as error:
+        raise SourceError(
+            f"line {reader.line_num}: no CSV", path=table, found=error, hint=_QUOTES
+        ) from error
+
+
+def _layout(file: BinaryIO, table: Path) -> tuple[str, Sequence[str], bool]:
+    """Return a table's separator, the names of its columns, and whether its first row has them.
+
+    The separator is the one that makes known columns of the first row, so that commas in the name
+    of a column, or in a path, don't count.
+    """
+    firsts: list[list[str]] = []
+    failure: SourceError | None = None
+    for delimiter in _DELIMITERS:
+        try:
+            first = next((cells for cells in _split(file, table, delimiter) if any(cells)), None)
+        except SourceError as error:
+            failure = failure or error
+            continue
+        if first is None:
+            raise SourceError("is empty", path=table, expected="a table of paths and labels")
+        columns = find_columns(first)
+        if columns.path is not None and columns.label is not None:
+            check_columns(first, table)
+            return delimiter, first, True
+        # Two or three columns need no names if the first row names an image; AutoML has the split
+        # in front.
+        if len(first) in (2, 3) and is_image_name(first[0]):
+            return delimiter, ("path", "label", "split")[: len(first)], False
+        if len(first) == 3 and is_image_name(first[1]):
+            return delimiter, ("split", "path", "label"), False
+        firsts.append(first)
+    if failure is not None and not firsts:
+        raise failure
+    widest = max(firsts, key=len)
+    check_columns(widest, table)
+    return _DELIMITERS[0], widest, True
+
+
+def _read_json_lines(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
+    """Yield the rows of a table, an object on each line; one that isn't costs no other.
+
+    The first must be one, for else the file is something other than JSON Lines.
+    """
+    expected = "JSON Lines, an object on each line"
+    first = True
+    for number, line in enumerate(_lines(file, table), start=1):
+        if not line.strip():
+            continue
+        try:
+            # As text, integers stay as they are written, and ten thousand digits cost nothing.
+            value = json.loads(line, parse_int=str)
+            cells = value if isinstance(value, dict) else "no JSON object"
+        except ValueError:
+            cells = "no JSON"
+        except RecursionError:
+            cells = "nested too deeply"
+        if first:
+            if isinstance(cells, str):
+                raise SourceError(f"line {number}: {cells}", path=table, expected=expected)
+            check_columns(tuple(cells), table)
+            first = False
+        yield number, cells
+    if first:
+        raise SourceError("is empty", path=table, expected=expected)
+
+
+def _read_parquet(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
+    """Yield the rows of a table, of which only the columns that count are read."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        metadata = pyarrow.parquet.read_metadata(file)
+        schema = metadata.schema.to_arrow_schema()
+        columns = check_columns(schema.names, table)
+        wanted = [name for name in columns if name is not None]
+        for name in wanted:
+            _check_type(schema.field(name), table)
+        size = os.fstat(file.fileno()).st_size
+        if metadata.num_rows > max(_FREE_ROWS, size):
+            raise SourceError(f"{metadata.num_rows:,} rows in {size:,} bytes", path=table)
+        # As dictionaries, texts that come again and again are in memory once.
+        parquet = pyarrow.parquet.ParquetFile(file, metadata=metadata, read_dictionary=wanted)
+        number, others = 0, dict[str, object].fromkeys(schema.names)
+        for batch in parquet.iter_batches(_BATCH, columns=wanted, use_threads=False):
+            batch.validate(full=True)
+            for values in zip(*(batch.column(name) for name in wanted), strict=True):
+                number += 1
+                cells = [value.as_py() for value in values]
+                if max(len(cell) for cell in cells if isinstance(cell, str)) > MAX_ROW_BYTES:
+                    yield number, f"longer than {MAX_ROW_BYTES:,} bytes"
+                else:
+                    yield number, {**others, **dict(zip(wanted, cells, strict=True))}
+                    others = {}  # to be named once
+    except (pyarrow.ArrowException, ValueError, LookupError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise SourceError(
+            "the Parquet table is cut or damaged", path=table, found=reason[:200]
+        ) from error
+
+
+def _check_type(field: Any, table: Path) -> None:
+    """Raise a SourceError if a column holds neither texts nor integers: it may hold images."""
+    import pyarrow.types as types
+
+    kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
+        raise SourceError(
+            f"its column '{field.name}' can't be used",
+            path=table,
+            expected="strings, or integers as labels",
+            found=kind,
+        )
