@@ -16,7 +16,7 @@ import pytest
 
 from tests.sources.trees import WRITERS, contents, open_tree, write_folder
 from tfrtool.errors import SourceError
-from tfrtool.sources.folders.folder_reader import read_file
+from tfrtool.sources.folders.listing import read_file
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES, MAX_IMAGE_BYTES
 
 PHOTO = bytes(range(256)) * 3
@@ -267,7 +267,7 @@ def test_a_file_that_grows_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
         file.truncate(3 << 40)
     with pytest.raises(OSError, match=f"{MAX_IMAGE_BYTES:,}"):
         read_file(str(tmp_path / "huge.jpg"), 3 << 40)
-    monkeypatch.setattr("tfrtool.sources.folders.folder_reader.MAX_IMAGE_BYTES", 5 << 20)
+    monkeypatch.setattr("tfrtool.sources.folders.listing.MAX_IMAGE_BYTES", 5 << 20)
     with pytest.raises(OSError, match="5,242,880"):
         read_file(str(tmp_path / "huge.jpg"), 100)
 

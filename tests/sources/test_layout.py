@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tfrtool.errors import SourceError
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
-from tfrtool.sources.folders.folder_reader import FolderReader
-from tfrtool.sources.folders.listing import Entry, Listing
+from tfrtool.sources.folders.listing import Entry, FolderReader, Listing
 from tfrtool.sources.items import Source
 
 NAME = LabelFrom.NAME

@@ -21,8 +21,7 @@ from tests.photos import image_bytes
 from tests.sources.tfds_builders import CLASS_NAMES, define_builders
 from tfrtool.errors import SourceError, UsageError
 from tfrtool.records.framing import frame
-from tfrtool.sources.tfds.tfds import read_tfds
-from tfrtool.sources.tfds.tfds_records import TfdsReader
+from tfrtool.sources.tfds.tfds import TfdsReader, read_tfds
 
 pytestmark = pytest.mark.tf
 
@@ -82,7 +81,7 @@ def cats_vs_dogs(tfds: Any, archive: Path) -> Any:
     """Have TFDS' own cats_vs_dogs find that archive where it would download it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tfds.download.DownloadManager, "download", lambda _self, _url: archive)
-        patch.setattr("tfrtool.sources.tfds.tfds.missing_hosts", lambda _builder: None)
+        patch.setattr("tfrtool.sources.tfds.tfds_prepare.missing_hosts", lambda _builder: None)
         yield
 
 

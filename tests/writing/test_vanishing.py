@@ -125,17 +125,17 @@ def test_a_disk_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, looked_at_first: bool
 ) -> None:
     """An error of the system is no bad image: a mount that is gone gives it for every file."""
-    from tfrtool.sources.folders import folder_reader
+    from tfrtool.sources.folders import listing
 
     source = write_class_folders(tmp_path / "photos", count=20)
-    real = folder_reader.read_file
+    real = listing.read_file
 
     def read_file(path: str, size: int) -> bytes:
         if path.endswith("dog.9.jpg"):
             raise OSError(number, os.strerror(number), path)
         return real(path, size)
 
-    monkeypatch.setattr(folder_reader, "read_file", read_file)
+    monkeypatch.setattr(listing, "read_file", read_file)
     options = _options(source, looked_at_first=looked_at_first)
     assert _refused(options, lambda _: None) == str(source / "dog" / "dog.9.jpg")
 

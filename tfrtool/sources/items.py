@@ -38,6 +38,15 @@ class Item:
             raise ValueError("an item has a key and a label")
 
 
+def label_problem(label: str) -> str | None:
+    """Return why a class can't have a name, for files hold one a line; None if it can."""
+    try:
+        label.encode("utf-8")
+    except UnicodeEncodeError:
+        return "is no UTF-8"
+    return None if label.splitlines() == [label.strip()] else "can't stand on a line of its own"
+
+
 class DamagedItemError(SourceError):
     """An item was damaged before it was listed, as a checksum tells: it is a bad image."""
 

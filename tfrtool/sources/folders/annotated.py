@@ -24,8 +24,6 @@ _VOC = frozenset({"jpegimages", "segmentationclass", "segmentationobject"})
 _MASK = re.compile(r"[ _-]mask(?:[ _-]?[0-9]+)?$", re.IGNORECASE)
 _SHOWN = 4
 
-_HINT = "annotations can't be written yet; images alone, in one folder a class, can"
-
 
 def _role(folder: str) -> str | None:
     match = _ROLE.fullmatch(folder)
@@ -43,61 +41,40 @@ def check_masks(images: Sequence[str], where: str) -> None:
     for names in folders.values():
         roles = set(map(_role, names))
         if None not in roles and "images" in roles and roles & {"marks", "split_marks"}:
-            raise _refusal(names, (), where)
+            raise _refusal(_listed(names), where)
     masks = {stem for key in images if _MASK.search(stem := key.rpartition(".")[0])}
     bases = {_MASK.sub("", stem) for stem in masks}
     masked = {stem for key in images if (stem := key.rpartition(".")[0]) in bases}
     if masked and 2 * len(masked) >= len(images) - len(masks):
-        example = min(masks).rpartition("/")[2]
-        raise SourceError(
-            "looks like images with masks beside them, not like class folders",
-            path=where,
-            found=f"{len(masks):,} such as {printable(example)}",
-            hint=_HINT,
-        )
+        example = printable(min(masks).rpartition("/")[2])
+        raise _refusal(f"{len(masks):,} masks such as {example}", where)
 
 
 def check_classes(names: Collection[str], others: Collection[str], where: str) -> bool:
     """Tell whether folders' names are those of classes, and not such as say what files are.
 
-    If they are not, and the keys of others than images hold annotations, it is a SourceError.
+    If they are not, and there are folders of annotations, of other files too, it is a SourceError.
     """
     roles = set(map(_role, names))
     told = roles & {"images", "release", "split_marks"} or _VOC & {name.lower() for name in names}
     if None in roles or not told:
         return True
-    if _marks(others) or roles - {"images", "split"} or _has_json(others):
-        raise _refusal(names, others, where)
+    folders = {folder for key in others for folder in key.split("/")[:-1]}
+    marks = {folder for folder in folders if _role(folder) in ("marks", "split_marks")}
+    if marks or roles - {"images", "split"}:
+        raise _refusal(_listed({*names, *marks}), where)
     return False
 
 
-def _marks(others: Iterable[str]) -> set[str]:
-    """Return the folders of annotations that files lie in."""
-    folders = {folder for key in others for folder in key.split("/")[:-1]}
-    return {folder for folder in folders if _role(folder) in ("marks", "split_marks")}
+def _listed(folders: Iterable[str]) -> str:
+    names = [f"{printable(name)}/" for name in sorted(folders)]
+    return ", ".join([*names[:_SHOWN], *(["..."] if len(names) > _SHOWN else [])])
 
 
-def _has_json(others: Iterable[str]) -> bool:
-    """Return whether there are annotations as COCO has them."""
-    names = (key.rpartition("/")[2].lower() for key in others if key.lower().endswith(".json"))
-    return any("instances" in name or "coco" in name for name in names)
-
-
-def _refusal(names: Collection[str], others: Collection[str], where: str) -> SourceError:
-    found = sorted({*names, *_marks(others)})
-    known = {name.lower() for name in found}
-    if known & _VOC or any(name.startswith("voc") for name in known):
-        kind = "a Pascal VOC dataset"
-    elif "release" in map(_role, names) or _has_json(others):
-        kind = "a COCO dataset"
-    elif any(key.endswith(".txt") and "labels/" in key for key in others):
-        kind = "a YOLO dataset"
-    else:
-        kind = "images with masks or other annotations"
-    more = ", ..." if len(found) > _SHOWN else ""
+def _refusal(found: str, where: str) -> SourceError:
     return SourceError(
-        f"looks like {kind}, not like class folders",
+        "looks like a dataset with annotations or masks, not like class folders",
         path=where,
-        found=", ".join(f"{printable(name)}/" for name in found[:_SHOWN]) + more,
-        hint=_HINT,
+        found=found,
+        hint="annotations can't be written yet; images alone, in one folder a class, can",
     )

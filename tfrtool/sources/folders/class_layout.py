@@ -18,11 +18,10 @@ from tfrtool.sources.folders.listing import (
     SPLIT_NAMES,
     SPLIT_ORDER,
     Listing,
-    common_start,
     is_image_name,
     size_problem,
 )
-from tfrtool.sources.items import Item, LeftOut, Source
+from tfrtool.sources.items import Item, LeftOut, Source, label_problem
 
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
 _SEPARATED = re.compile(r"[._-]")
@@ -88,7 +87,11 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
                 rejected.append(LeftOut(key=entry.key, reason=reason))
                 continue
             if label not in labels:
-                labels[label] = _checked(label, entry.key, where)
+                labels[label] = label
+                if problem := label_problem(label):
+                    path = os.path.join(where, entry.key)  # noqa: PTH118 - where may be a pattern
+                    shown = f"'{printable(label)}'"
+                    raise SourceError(f"a class's name {problem}", path=path, found=shown)
             label = labels[label]  # one text for all
             place = entry.place or 0
             items.append(
@@ -126,8 +129,8 @@ def _layout(images: Sequence[str], label_from: LabelFrom) -> _Layout:
         # Images beside the uppermost folders belong to no class, and say nothing of these.
         images = [key for key in images if "/" in key]
     # What the first and the last of sorted texts start with, all between them start with.
-    ends = [key.split("/")[:-1] for key in (images[0], images[-1])] if images else [[], []]
-    prefix = "".join(f"{folder}/" for folder in common_start(*ends))
+    start = os.path.commonprefix([images[0], images[-1]]) if images else ""  # noqa: RUF071
+    prefix = start[: start.rfind("/") + 1]
     tops = {key[len(prefix) :].partition("/")[0] for key in images if "/" in key[len(prefix) :]}
     splits = _as_splits(tops) if len(tops) > 1 else {}
     if label_from is LabelFrom.NAME:
@@ -172,20 +175,6 @@ def _label_of_name(key: str, *, numbered: bool = False) -> str | None:
     stem = key[key.rfind("/") + 1 : key.rfind(".")]
     match = _NUMBERED.search(stem) or (None if numbered else _SEPARATED.search(stem))
     return (stem[: match.start()].rstrip(" ._-").strip() or None) if match else None
-
-
-def _checked(label: str, key: str, where: str) -> str:
-    """Return a class name that a line of UTF-8 text can hold."""
-    try:
-        label.encode("utf-8")
-    except UnicodeEncodeError:
-        problem = "a class's name is no UTF-8"
-    else:
-        if len(label.splitlines()) == 1 and label.strip() == label:
-            return label
-        problem = "a class's name can't stand on a line of its own"
-    path = os.path.join(where, key)  # noqa: PTH118 - where may be a pattern or an archive
-    raise SourceError(problem, path=path, found=f"'{printable(label)}'")
 
 
 def _nothing(

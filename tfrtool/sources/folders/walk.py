@@ -6,12 +6,16 @@ import fnmatch
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tfrtool.errors import SourceError, os_reason
-from tfrtool.sources.folders.folder_reader import FolderReader
-from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, is_image_name
+from tfrtool.sources.folders.listing import (
+    Entry,
+    FolderReader,
+    Listing,
+    is_clutter,
+    is_image_name,
+)
 from tfrtool.sources.items import LeftOut
 
 _MOST_VISITS = 100
@@ -23,19 +27,24 @@ _ANY_DEPTH = "**"
 
 def list_directory(root: str) -> Listing:
     """List all files below a directory; a folder that can't be read is a SourceError."""
-    return Listing(entries=list(_walk(root, "")), reader=FolderReader(root))
+    return Listing(entries=list(_walk(root, "", ())), reader=FolderReader(root))
 
 
-def _walk(root: str, prefix: str) -> Iterator[Entry | LeftOut]:
-    """Yield all files below a directory, with keys that start with a prefix.
+def _walk(root: str, prefix: str, pattern: Sequence[str]) -> Iterator[Entry | LeftOut]:
+    """Yield all files below a directory that match a pattern, or that lie in a folder which does.
 
-    Depth is bounded by the longest path that the system takes, not by Python's stack.
+    Keys start with the prefix. Depth is bounded by the longest path that the system takes, not by
+    Python's stack.
     """
     visits: Counter[tuple[int, int]] = Counter()
-    # A folder's path, what the keys in it start with, and the folders around it.
-    pending: list[tuple[str, str, frozenset[tuple[int, int]]]] = [(root, prefix, frozenset())]
+    # A folder's path, what the keys in it start with, the places that it has come to in the
+    # pattern, and the folders around it.
+    pending: list[tuple[str, str, set[int], frozenset[tuple[int, int]]]] = [
+        (root, prefix, _with_none({0}, pattern), frozenset())
+    ]
     while pending:
-        path, start, above = pending.pop()
+        path, start, places, above = pending.pop()
+        whole = len(pattern) in places
         try:
             status = os.stat(path)  # noqa: PTH116 - a Path for each folder costs more than the call
             identity = (status.st_dev, status.st_ino)
@@ -51,20 +60,20 @@ def _walk(root: str, prefix: str) -> Iterator[Entry | LeftOut]:
             with os.scandir(path) as found:
                 for entry in found:
                     key = start + entry.name
-                    if is_clutter(entry.name):
+                    below = places if whole else _after(places, entry.name, pattern)
+                    if is_clutter(entry.name) or not below:
                         continue
                     if _is(entry.is_dir):
-                        pending.append((entry.path, f"{key}/", above | {identity}))
+                        pending.append((entry.path, f"{key}/", below, above | {identity}))
+                    elif len(pattern) not in below:
+                        continue
                     elif not is_image_name(key) and _is(entry.is_file):
                         yield Entry(key)  # its size is of no interest
                     else:
-                        yield _entry(key, entry.stat, entry.is_symlink)
+                        yield file_entry(entry.path, key)
         except OSError as error:
-            raise _unreadable(error, path) from error
-
-
-def _unreadable(error: OSError, path: str) -> SourceError:
-    return SourceError(f"can't be read: {os_reason(error)}", path=error.filename or path)
+            reason = f"can't be read: {os_reason(error)}"
+            raise SourceError(reason, path=error.filename or path) from error
 
 
 def _is(test: Callable[[], bool]) -> bool:
@@ -74,18 +83,31 @@ def _is(test: Callable[[], bool]) -> bool:
         return False  # a link in a circle, or to where we may not look
 
 
+def _after(places: Iterable[int], name: str, pattern: Sequence[str]) -> set[int]:
+    """Return the places in a pattern that a name leads to from others."""
+    found = set()
+    for place in places:
+        if pattern[place] == _ANY_DEPTH:
+            found.add(place)
+        elif fnmatch.fnmatch(name, pattern[place]):
+            found.add(place + 1)
+    return _with_none(found, pattern)
+
+
+def _with_none(places: set[int], pattern: Sequence[str]) -> set[int]:
+    """Add the places that are reached without a name, for ``**`` may stand for no folder at all."""
+    for place, part in enumerate(pattern):
+        if part == _ANY_DEPTH and place in places:
+            places.add(place + 1)
+    return places
+
+
 def file_entry(path: str, key: str) -> Entry | LeftOut:
     """Return what is listed for a path that is no folder; links may lead nowhere."""
-    return _entry(key, partial(os.stat, path), partial(os.path.islink, path))
-
-
-def _entry(
-    key: str, status: Callable[[], os.stat_result], is_link: Callable[[], bool]
-) -> Entry | LeftOut:
     try:
-        found = status()
+        found = os.stat(path)  # noqa: PTH116
     except OSError as error:
-        if not is_link():
+        if not os.path.islink(path):  # noqa: PTH114
             raise
         if isinstance(error, FileNotFoundError):
             return Entry(key, problem="a link to a file that isn't there")
@@ -111,59 +133,13 @@ def list_matches(pattern: str) -> Listing:
     fixed = next(number for number, part in enumerate(parts) if is_pattern(part))
     base = os.path.abspath("/".join(parts[:fixed]) + "/" if fixed else ".")  # noqa: PTH100
     wanted = [part for part in parts[fixed:] if part]
-    folder = ""
+    folder, root = "", base
     if len(wanted) == 1 and _ANY_DEPTH not in wanted:
         base, name = os.path.split(base)
         folder = f"{name}/" if name else ""
-    try:
-        if _ANY_DEPTH in wanted:
-            # Found by the walk, which knows about circles, and sorted out afterwards.
-            walked = _walk(base, folder)
-            entries = [entry for entry in walked if _fits(entry.key.split("/"), wanted)]
-        else:
-            entries = list(_expand(base, folder, wanted))
-    except OSError as error:
-        raise _unreadable(error, base) from error
+    entries = list(_walk(root, folder, wanted))
     if not entries:
         raise SourceError(
             "no file matches", path=pattern, expected="a pattern such as 'photos/*/*.jpg'"
         )
     return Listing(entries=entries, reader=FolderReader(base))
-
-
-def _expand(base: str, folder: str, wanted: Sequence[str]) -> Iterator[Entry | LeftOut]:
-    """Yield what matches the parts of a pattern one by one below ``folder``, and what is in it."""
-    first, *rest = wanted
-    with os.scandir(os.path.join(base, folder)) as found:  # noqa: PTH118
-        matches = [
-            entry
-            for entry in found
-            if not is_clutter(entry.name) and fnmatch.fnmatch(entry.name, first)
-        ]
-    for entry in matches:
-        key = folder + entry.name
-        if not _is(entry.is_dir):
-            if not rest:
-                yield _entry(key, entry.stat, entry.is_symlink)
-        elif rest:
-            yield from _expand(base, f"{key}/", rest)
-        else:
-            yield from _walk(entry.path, f"{key}/")
-
-
-def _fits(path: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Return whether the parts of a path, or the folders it lies in, match those of a pattern."""
-    # The positions in the pattern that may come next, as in a state machine: no backtracking.
-    positions = {0}
-    for name in (*path, None):
-        for position in range(len(wanted)):
-            if position in positions and wanted[position] == _ANY_DEPTH:
-                positions.add(position + 1)  # it stands for no folder at all
-        if name is None or len(wanted) in positions:
-            break  # below a folder that matched, everything does
-        positions = {
-            position + (wanted[position] != _ANY_DEPTH)
-            for position in positions
-            if wanted[position] == _ANY_DEPTH or fnmatch.fnmatch(name, wanted[position])
-        }
-    return len(wanted) in positions

@@ -11,8 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import unquote
 
-from tfrtool.sources.folders.folder_reader import FolderReader
-from tfrtool.sources.folders.listing import common_start
+from tfrtool.sources.folders.listing import FolderReader
 from tfrtool.sources.tables.table_rows import Row
 from tfrtool.storage.limits import MAX_PATH_LENGTH
 
@@ -71,17 +70,17 @@ def find_reader(
     """
     beside, other = FolderReader(folder), FolderReader(root or folder)
     from_root = False
-    common: list[str] | None = None
+    common: str | None = None
     for name in _relative_paths(read()):
         if _is_there(name, beside):
             return beside
         from_root = from_root or _is_there(name, other)
-        folders = name.split("/")[:-1][:_MOST_FOLDERS]
-        common = folders if common is None else common_start(common, folders)
-    if from_root or not common:
-        return other if from_root else beside
-    ends = range(1, len(common) + 1)
-    moved = [FolderReader(folder, "/".join(common[:end]) + "/") for end in ends]
+        common = name if common is None else os.path.commonprefix([common, name])  # noqa: RUF071
+    if from_root:
+        return other
+    common = common or ""
+    ends = [end for end, character in enumerate(common, start=1) if character == "/"]
+    moved = [FolderReader(folder, common[:end]) for end in ends[:_MOST_FOLDERS]]
     found = (
         reader for name in _relative_paths(read()) for reader in moved if _is_there(name, reader)
     )

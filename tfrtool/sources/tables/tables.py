@@ -12,9 +12,8 @@ from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_reason, printable
 from tfrtool.records.shard_sets import check_split_name
-from tfrtool.sources.folders.folder_reader import FolderReader
-from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER, size_problem
-from tfrtool.sources.items import Item, LeftOut, Source
+from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER, FolderReader, size_problem
+from tfrtool.sources.items import Item, LeftOut, Source, label_problem
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
     number_notice,
@@ -69,7 +68,11 @@ def read_table(table: Path, root: Path | None = None) -> Source:
                 raise RefusedRowError(row.problem)
             name = plain_path(row.path)
             key, size = _file(name, row, table, reader, bounds)
-            label, split = _checked_label(row.label), _checked_split(row.split)
+            if not row.label:
+                raise RefusedRowError("no label")
+            if problem := label_problem(row.label):
+                raise RefusedRowError(f"its label {problem}")
+            label, split = row.label, _checked_split(row.split)
         except RefusedRowError as refused:
             rejected.append(LeftOut(key=name, reason=f"{row.where}: {refused}"))
             continue
@@ -165,19 +168,6 @@ def _take_repeated(items: list[Item], unit: str) -> Iterator[LeftOut]:
         for item, why in refused:
             yield LeftOut(key=key, reason=f"{unit} {item.place}: {why}")
     items[:] = kept
-
-
-def _checked_label(label: str) -> str:
-    """Return a label that a line of UTF-8 text can hold."""
-    if not label:
-        raise RefusedRowError("no label")
-    try:
-        label.encode("utf-8")
-    except UnicodeEncodeError:
-        raise RefusedRowError("its label is no UTF-8") from None
-    if len(label.splitlines()) != 1:
-        raise RefusedRowError("its label can't stand on a line of its own")
-    return label
 
 
 def _checked_split(split: str) -> str:

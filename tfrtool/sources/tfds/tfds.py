@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from tfrtool.errors import SourceError, UsageError, printable
+from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.examples.content import decode_text, describe_bytes
-from tfrtool.examples.example import Feature
+from tfrtool.examples.example import Feature, Value, decode_example
+from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.framing import CRC, HEADER, HEADER_SIZE, LENGTH, MAX_RECORD_BYTES, Fault
+from tfrtool.records.reader import read_records
 from tfrtool.sources.folders.listing import size_problem
-from tfrtool.sources.items import Item, LeftOut, Source, Starting
-from tfrtool.sources.tfds.tfds_download import missing_hosts, quiet_tfds
-from tfrtool.sources.tfds.tfds_records import TfdsReader, TfdsShard, read_examples, single_value
+from tfrtool.sources.items import Item, LeftOut, Source, Starting, label_problem
+from tfrtool.sources.tfds.tfds_prepare import prepared_builder
+from tfrtool.storage.opening import open_regular
 
 _NOTATION = re.compile(r"[a-zA-Z]\w*(/[\w.+-]+)?(:[0-9*]+\.[0-9*]+\.[0-9*]+)?", re.ASCII)
 
@@ -25,20 +30,64 @@ _NAMES = ("image/filename", "image/file_name", "filename", "file_name")
 _SUFFIXES = {"jpeg": ".jpg", "tiff": ".tif"}
 """Where a format's usual suffix is not its name."""
 
-_REASON_SHOWN = 300
-"""Characters; TFDS' own messages go on for pages."""
+_ANEW = "prepare the dataset anew"
+
+
+class _TfdsShard(NamedTuple):
+    """A shard of a prepared dataset."""
+
+    path: str
+    split: str
+    first: int  # the number of its first record in the split
+    records: int  # how many it has, by the dataset's metadata
 
 
 class _Dataset(NamedTuple):
     """What is known of a prepared dataset: its shards, and which feature is which."""
 
     directory: str
-    shards: tuple[TfdsShard, ...]
+    shards: tuple[_TfdsShard, ...]
     image: str
     label: str
-    name: str | None
-    """The feature that names the image's file; None where there is none."""
+    name: str | None  # the feature that names the image's file
     classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TfdsReader:
+    """Reads the images of records of TFDS' shards.
+
+    An item's place is its record's offset and the number of its shard in one integer, which takes
+    a third of the memory of a tuple: ``offset * len(shards) + number``.
+    """
+
+    shards: tuple[str, ...]  # their paths
+    image: str  # the feature that holds the image
+
+    def read(self, item: Item) -> bytes:
+        """Return the encoded image of a record, whose CRCs are checked."""
+        shard, offset = self._place(item)
+        with open_regular(shard) as file, contextlib.suppress(ValueError, struct.error):
+            file.seek(offset)
+            length, crc = HEADER.unpack(file.read(HEADER_SIZE))
+            if masked_crc32c(LENGTH.pack(length)) == crc and length <= MAX_RECORD_BYTES:
+                payload = file.read(length)
+                if file.read(CRC.size) == CRC.pack(masked_crc32c(payload)):
+                    image = _value(decode_example(payload).features, self.image)
+                    if isinstance(image, bytes):
+                        return image
+        raise SourceError(
+            "the record is damaged, or was changed after it was listed", path=shard, offset=offset
+        )
+
+    def describe(self, item: Item) -> str:
+        """Return the shard of an item's record, and the offset there."""
+        shard, offset = self._place(item)
+        return f"{shard}, offset {offset}"
+
+    def _place(self, item: Item) -> tuple[str, int]:
+        offset, number = divmod(item.place, len(self.shards))
+        return self.shards[number], offset
 
 
 def read_tfds(notation: str, starting: Starting = nullcontext) -> Source:
@@ -48,10 +97,8 @@ def read_tfds(notation: str, starting: Starting = nullcontext) -> Source:
     are kept where there are several. Keys are the names that TFDS keeps with the images, after the
     split's where they come in several; without usable names, split and number of the record.
 
-    Raises:
-        UsageError: the notation is no ``NAME[/CONFIG][:VERSION]``.
-        SourceError: TFDS can't prepare the dataset, or it has no images with classes, or a shard
-            of it is damaged.
+    What is no ``NAME[/CONFIG][:VERSION]`` is a UsageError; what TFDS can't prepare, has no images
+    with classes, or is damaged, a SourceError.
     """
     if _NOTATION.fullmatch(notation) is None:
         raise UsageError(
@@ -59,13 +106,15 @@ def read_tfds(notation: str, starting: Starting = nullcontext) -> Source:
             expected="tfds:NAME[/CONFIG][:VERSION], such as tfds:cats_vs_dogs",
             found=repr(notation),
         )
-    dataset = _describe(_prepared(notation, starting))
-    items, rejected = _listed_by_name(dataset) or _listed(dataset, _numbered_keys(dataset))
+    dataset = _describe(prepared_builder(notation, starting))
+    ways = [(dataset.name, False), (dataset.name, True), (None, True)]
+    found = (_listed(dataset, name, with_split=split) for name, split in ways if name or split)
+    items, rejected = next(filter(None, found))
     if not items:
         raise SourceError("holds no labelled images", path=dataset.directory)
     used = {item.split for item in items}
     if len(used) == 1:  # then it has none, and may be split in any way
-        items = [dataclasses.replace(item, split=None) for item in items]
+        items = [replace(item, split=None) for item in items]
         used.clear()
     return Source(
         items=tuple(sorted(items, key=lambda item: item.key)),
@@ -76,49 +125,6 @@ def read_tfds(notation: str, starting: Starting = nullcontext) -> Source:
         splits=tuple(dict.fromkeys(one.split for one in dataset.shards if one.split in used)),
         rejected=tuple(sorted(rejected, key=lambda entry: entry.key)),
     )
-
-
-def _prepared(notation: str, starting: Starting) -> Any:
-    """Return the builder of a dataset that is on disk, and prepare it first if it isn't."""
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise SourceError(f"tensorflow_datasets can't be imported: {error}") from error
-    try:
-        with quiet_tfds(tfds):
-            builder = tfds.builder(notation)
-            if builder.is_prepared():
-                return builder
-    except Exception as error:  # builders are anyone's code
-        raise SourceError(f"TFDS can't open {notation}: {_reason(error)}") from error
-    if hosts := missing_hosts(builder):
-        raise SourceError(
-            f"{notation} is not prepared there, and what TFDS downloads it from can't be reached",
-            path=builder.data_dir,
-            found=hosts,
-            hint="TFDS_DATA_DIR names another place where it is prepared",
-        )
-    with starting():
-        import tensorflow as tf
-
-        tf.config.list_logical_devices()  # TFDS looks for them when it encodes the first image
-    try:
-        with quiet_tfds(tfds):
-            builder.download_and_prepare()
-    except Exception as error:
-        raise SourceError(
-            f"TFDS can't download and prepare {notation}: {_reason(error)}",
-            path=builder.data_dir,
-            hint="prepared data is looked for there; TFDS_DATA_DIR names another place",
-        ) from error
-    return builder
-
-
-def _reason(error: Exception) -> str:
-    """Return what an error of other people's code says, in a line."""
-    lines = str(error).strip().splitlines() or [""]
-    text = printable(lines[0])
-    return f"{type(error).__name__}: {text[:_REASON_SHOWN]}{'...' if text[_REASON_SHOWN:] else ''}"
 
 
 def _describe(builder: Any) -> _Dataset:
@@ -158,12 +164,9 @@ def _describe(builder: Any) -> _Dataset:
     names = (name for name in _NAMES if isinstance(features.get(name), kinds.Text))
     classes = tuple(map(features[label].int2str, range(features[label].num_classes or 0)))
     for name in classes:
-        if not name or len(name.splitlines()) != 1 or name.strip() != name:
-            raise SourceError(
-                "a class's name can't stand on a line of its own",
-                path=directory,
-                found=f"'{printable(name)}'",
-            )
+        if problem := label_problem(name):
+            found = f"'{printable(name)}'"
+            raise SourceError(f"a class's name {problem}", path=directory, found=found)
     return _Dataset(directory, shards, image, label, next(names, None), classes)
 
 
@@ -182,73 +185,37 @@ def _choose(candidates: Iterable[str], supervised: tuple[object, ...]) -> str | 
     return found[0] if len(found) == 1 else chosen
 
 
-def _shards(splits: Mapping[str, Any]) -> Iterator[TfdsShard]:
+def _shards(splits: Mapping[str, Any]) -> Iterator[_TfdsShard]:
     for name, split in splits.items():
         first = 0
         for path, records in zip(split.filepaths, split.shard_lengths, strict=True):
-            yield TfdsShard(path=os.fspath(path), split=str(name), first=first, records=records)
+            yield _TfdsShard(path=os.fspath(path), split=str(name), first=first, records=records)
             first += records
 
 
-_KeyOf = Callable[[TfdsShard, int, Mapping[str, Feature], bytes], str]
-"""Makes a record's key of its shard, its number there, its features and its image."""
-
-
-class _NamelessError(Exception):
-    """The names of a dataset's images can't be keys."""
-
-
-def _listed_by_name(dataset: _Dataset) -> tuple[list[Item], list[LeftOut]] | None:
-    """List a dataset by the names of its images; None where these are no keys."""
-    if dataset.name is None:
-        return None
-    # Splits may share names. That is seen when all are read, and then they are read once more.
-    for with_split in (False, True):
-        try:
-            items, rejected = _listed(dataset, _name_keys(dataset.name, with_split=with_split))
-        except _NamelessError:
-            return None
-        keys = {item.key for item in items} | {entry.key for entry in rejected}
-        if len(keys) == len(items) + len(rejected):
-            return items, rejected
-    return None
-
-
-def _name_keys(feature: str, *, with_split: bool) -> _KeyOf:
-    def key_of(shard: TfdsShard, _number: int, features: Mapping[str, Feature], _: bytes) -> str:
-        value = single_value(features, feature)
-        name = decode_text(value) if isinstance(value, bytes) else None
-        if not name or not name.isprintable():
-            raise _NamelessError
-        return f"{shard.split}/{name}" if with_split else name
-
-    return key_of
-
-
-def _numbered_keys(dataset: _Dataset) -> _KeyOf:
-    largest = max(shard.first + shard.records for shard in dataset.shards)
-    width = max(6, len(str(largest - 1)))
-
-    def key_of(
-        shard: TfdsShard, number: int, _features: Mapping[str, Feature], image: bytes
-    ) -> str:
-        kind, _, format_ = describe_bytes(image).partition("/")
-        suffix = _SUFFIXES.get(format_, f".{format_}") if kind == "image" else ""
-        return f"{shard.split}/{shard.first + number:0{width}d}{suffix}"
-
-    return key_of
-
-
-def _listed(dataset: _Dataset, key_of: _KeyOf) -> tuple[list[Item], list[LeftOut]]:
-    """Read every record of a dataset once; a damaged shard is a SourceError."""
+def _listed(
+    dataset: _Dataset, name: str | None, *, with_split: bool
+) -> tuple[list[Item], list[LeftOut]] | None:
+    """Read every record of a dataset once; None where the names that a feature has are no keys."""
     items: list[Item] = []
     rejected: list[LeftOut] = []
+    width = max(6, *(len(str(shard.first + shard.records - 1)) for shard in dataset.shards))
     for number, shard in enumerate(dataset.shards):
-        for index, offset, features in read_examples(shard):
-            image = single_value(features, dataset.image)
-            label = single_value(features, dataset.label)
+        for index, offset, features in _examples(shard):
+            image = _value(features, dataset.image)
+            label = _value(features, dataset.label)
             encoded = image if isinstance(image, bytes) else b""
-            key = key_of(shard, index, features, encoded)
+            if name is None:
+                kind, _, format_ = describe_bytes(encoded).partition("/")
+                suffix = _SUFFIXES.get(format_, f".{format_}") if kind == "image" else ""
+                key = f"{shard.first + index:0{width}d}{suffix}"
+            else:
+                text = _value(features, name)
+                key = (decode_text(text) if isinstance(text, bytes) else None) or ""
+                if not key or not key.isprintable():
+                    return None
+            if with_split:
+                key = f"{shard.split}/{key}"
             if not encoded:
                 rejected.append(LeftOut(key=key, reason="its record holds no image"))
             elif problem := size_problem(len(encoded)):
@@ -266,4 +233,38 @@ def _listed(dataset: _Dataset, key_of: _KeyOf) -> tuple[list[Item], list[LeftOut
                         split=shard.split,
                     )
                 )
-    return items, rejected
+    keys = {entry.key for entries in (items, rejected) for entry in entries}
+    return (items, rejected) if len(keys) == len(items) + len(rejected) else None
+
+
+def _examples(shard: _TfdsShard) -> Iterator[tuple[int, int, Mapping[str, Feature]]]:
+    """Yield the number, the offset and the features of each record; damage is a SourceError."""
+    count = 0
+    with os_errors_as(SourceError, shard.path), open_regular(shard.path) as file:
+        for record in read_records(file) if shard.records else ():
+            path, offset = shard.path, record.offset
+            if isinstance(record, Fault):
+                number, what = record.record, record.message
+                raise SourceError(what, path=path, record=number, offset=offset, hint=_ANEW)
+            try:
+                features = decode_example(record.payload).features
+            except ValueError as error:
+                raise SourceError(
+                    str(error), path=path, record=record.index, offset=offset
+                ) from error
+            yield record.index, offset, features
+            count += 1
+    if count != shard.records:
+        raise SourceError(
+            "has not the records that its dataset_info.json says",
+            path=shard.path,
+            expected=shard.records,
+            found=count,
+            hint=_ANEW,
+        )
+
+
+def _value(features: Mapping[str, Feature], name: str) -> Value | None:
+    """Return the one value of a feature; None where there is none, or several."""
+    feature = features.get(name)
+    return feature.values[0] if feature is not None and len(feature.values) == 1 else None

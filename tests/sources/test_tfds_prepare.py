@@ -92,7 +92,7 @@ def test_a_host_that_says_nothing_is_told_in_time(
     builder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a firewall that answers nothing, the wait is bounded."""
-    monkeypatch.setattr("tfrtool.sources.tfds.tfds_download._PATIENCE", 0.2)
+    monkeypatch.setattr("tfrtool.sources.tfds.tfds_prepare._PATIENCE", 0.2)
     monkeypatch.setattr(builder, "url_infos", _urls("http://slow.invalid/images.txt"))
     done = threading.Event()
 

@@ -1,0 +1,139 @@
+"""Having TFDS prepare a dataset, in quiet, where it can download it at all."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from tfrtool.errors import SourceError, printable
+from tfrtool.sources.items import Starting
+from tfrtool.storage.opening import read_bounded
+
+_PATIENCE = 5.0
+"""Seconds for a host to answer; TFDS itself tries for three minutes, and behind a firewall that
+answers nothing for half an hour."""
+
+_MOST_HOSTS = 20
+_PORTS = {"http": 80, "https": 443, "ftp": 21}
+_REASON_SHOWN = 300
+"""Characters; TFDS' own messages go on for pages."""
+
+
+def prepared_builder(notation: str, starting: Starting) -> Any:
+    """Return the builder of a dataset that is on disk, and prepare it first if it isn't."""
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise SourceError(f"tensorflow_datasets can't be imported: {error}") from error
+    try:
+        with _quiet(tfds):
+            builder = tfds.builder(notation)
+            if builder.is_prepared():
+                return builder
+    except Exception as error:  # builders are anyone's code
+        raise SourceError(f"TFDS can't open {notation}: {_reason(error)}") from error
+    if hosts := missing_hosts(builder):
+        raise SourceError(
+            f"{notation} is not prepared there, and what TFDS downloads it from can't be reached",
+            path=builder.data_dir,
+            found=hosts,
+            hint="TFDS_DATA_DIR names another place where it is prepared",
+        )
+    with starting():
+        import tensorflow as tf
+
+        tf.config.list_logical_devices()  # TFDS looks for them when it encodes the first image
+    try:
+        with _quiet(tfds):
+            builder.download_and_prepare()
+    except Exception as error:
+        raise SourceError(
+            f"TFDS can't download and prepare {notation}: {_reason(error)}",
+            path=builder.data_dir,
+            hint="prepared data is looked for there; TFDS_DATA_DIR names another place",
+        ) from error
+    return builder
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error of other people's code says, in a line."""
+    lines = str(error).strip().splitlines() or [""]
+    text = printable(lines[0])
+    return f"{type(error).__name__}: {text[:_REASON_SHOWN]}{'...' if text[_REASON_SHOWN:] else ''}"
+
+
+def missing_hosts(builder: Any) -> str | None:
+    """Return the hosts of a dataset's downloads, and why, if not one of them can be reached.
+
+    Not asked are those of what TFDS has downloaded before, or users download by hand, and proxies.
+    """
+    if builder.MANUAL_DOWNLOAD_INSTRUCTIONS or getproxies():
+        return None
+    urls = set(builder.url_infos or ()) - set(_downloaded(Path(builder.data_dir_root)))
+    hosts: dict[str, int] = {}
+    for parts in map(urlsplit, sorted(urls)):
+        if parts.hostname and parts.scheme in _PORTS and len(hosts) < _MOST_HOSTS:
+            hosts[parts.hostname] = parts.port or _PORTS[parts.scheme]
+    reasons = dict.fromkeys(hosts, "no answer")
+
+    def knock(host: str, port: int) -> None:
+        try:
+            socket.create_connection((host, port), timeout=_PATIENCE).close()
+        except (OSError, ValueError) as error:  # a ValueError: no name that can be looked up
+            reasons[host] = str(getattr(error, "strerror", None) or error).lower()
+        else:
+            reasons[host] = ""
+
+    # Looking up a name can't be interrupted: threads that are left to themselves do it.
+    threads = [threading.Thread(target=knock, args=host, daemon=True) for host in hosts.items()]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 2 * _PATIENCE
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    found = dict(reasons)
+    if not all(found.values()):
+        return None
+    return ", ".join(f"{host} ({reason})" for host, reason in found.items()) or None
+
+
+def _downloaded(root: Path) -> Iterator[str]:
+    """Yield the URLs that TFDS has downloaded, as the notes beside its downloads say."""
+    for path in (root / "downloads").rglob("*.INFO"):
+        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+            yield from map(str, json.loads(read_bounded(path)).get("urls", ()))
+
+
+@contextlib.contextmanager
+def _quiet(tfds: Any) -> Iterator[None]:
+    """Let TFDS show its plan and progress on a terminal only, never on stdout.
+
+    Elsewhere its bars and warnings would fill a log; what fails it raises.
+    """
+    if sys.stderr is not None and sys.stderr.isatty():
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+        return
+    loggers = [logging.getLogger(name) for name in ("absl", "urllib3")]
+    levels = [logger.level for logger in loggers]
+    tfds.disable_progress_bar()
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        tfds.enable_progress_bar()
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
