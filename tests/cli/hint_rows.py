@@ -99,7 +99,7 @@ write quote.csv new | 1
   > tr -d '"' < quote.csv > fixed.csv
   > tfrtool write fixed.csv new
 write flat new | 1
-  ? --label-from name takes the labels from the names
+  ? --label-from name takes the labels from names such as cat.0.jpg
   > tfrtool write flat new --label-from name
 write loose new | 1
   ? move them into one folder a class
@@ -240,7 +240,6 @@ ELSEWHERE = {
     "open one of them: split=": "below",
     "lists all damage": "below",
     "names another place for its index": "test_standard_input.py runs it",
-    "an uncompressed archive needs no room": "tests/sources/test_tar_archive.py reads it in place",
     "leave it out, or let every image be decoded": "a reason in a report, where one is left out",
     "labels:": "above, with the paths",
     "TFDS_DATA_DIR names another place": "tests/sources/test_tfds.py prepares data where that says",

@@ -139,13 +139,11 @@ def test_labels_from_names_in_split_folders() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "train/", "dogs-vs-cats/train/"])
 def test_flat_names_get_a_hint(prefix: str) -> None:
-    """Flat images named by class are an error that knows the option, and what it would give."""
+    """Flat images are an error that knows the option for such as are named by class."""
     keys = [f"{prefix}{label}.{number}.jpg" for label in ("cat", "dog") for number in range(3)]
     with pytest.raises(SourceError) as caught:
         _arrange(*keys)
-    assert caught.value.hint is not None
-    assert "--label-from name" in caught.value.hint
-    assert "cat, dog" in caught.value.hint
+    assert "--label-from name" in str(caught.value.hint)
 
 
 def test_flat_splits_are_not_taken_for_classes() -> None:

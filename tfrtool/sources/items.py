@@ -18,20 +18,13 @@ class Item:
     """One labelled image of a source.
 
     There may be millions: an item holds no more than is needed to find its bytes again.
-
-    Attributes:
-        key: its path below the source, with ``/`` between folders; unique in the source.
-        label: its class, by name.
-        bytes: how many bytes it has.
-        place: where these are, as the source's reader understands it; 0 where the key says.
-        split: the split that the source itself puts it in; None where it doesn't say.
     """
 
-    key: str
-    label: str
+    key: str  # its path below the source, with "/" between folders; unique in the source
+    label: str  # its class, by name
     bytes: int
-    place: int = 0
-    split: str | None = None
+    place: int = 0  # where these are, as the source's reader understands it; a table's row
+    split: str | None = None  # the split that the source itself puts it in
 
     def __post_init__(self) -> None:
         if not self.key or not self.label:
@@ -57,10 +50,8 @@ class ItemReader(Protocol):
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item.
 
-        Raises:
-            OSError: they can't be read.
-            SourceError: they are not any more what was listed.
-            DamagedItemError: they never were an image, as an archive's checksum tells.
+        What can't be read is an OSError, what isn't any more what was listed a SourceError, and
+        what never was an image, as an archive's checksum tells, a DamagedItemError.
         """
 
     def describe(self, item: Item) -> str:
@@ -69,15 +60,10 @@ class ItemReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """Something that is not written.
+    """Something that is not written."""
 
-    Attributes:
-        key: its path below the source.
-        reason: why, in a clause.
-    """
-
-    key: str
-    reason: str
+    key: str  # its path below the source
+    reason: str  # in a clause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +75,8 @@ class Source:
         labels: the class names, in the order of their numbers: sorted, unless the source has an
             order of its own.
         reader: reads the items.
-        splits: the splits that the source itself has, in its order; none where it has none. If
-            there are any, each item has one.
+        splits: the splits that the source itself has, in its order; if there are any, each item has
+            one.
         rejected: images that can't be items, for they belong to no class.
         ignored: files that are no images by their names.
         notices: what a user should know of how it was understood, each a clause.

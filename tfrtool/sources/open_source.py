@@ -41,36 +41,24 @@ def open_source(
 ) -> Source:
     """List the items of a source; what a file is, its content tells, not its name.
 
-    Args:
-        argument: a directory; a zip archive, or a tar archive, compressed or not; a table in CSV,
-            JSON Lines or Parquet; a pattern such as ``photos/*/*.jpg``; or ``tfds:`` and a dataset
-            of TFDS.
-        label_from: where the labels of files come from; tables and TFDS say it themselves.
-        scratch: a folder for what must be kept while items are read; the caller removes it.
-        root: a folder besides a table's own that its paths may lead to.
-        starting: gives the context in which TensorFlow is loaded where TFDS prepares a dataset.
-
-    Raises:
-        UsageError: what follows ``tfds:`` is no dataset's name; or there is a root and no table.
-        SourceError: there is no such source, or it holds nothing that can be used.
+    ``scratch`` is a folder for what must be kept while items are read; the caller removes it.
+    ``starting`` gives the context in which TensorFlow is loaded where TFDS prepares a dataset. What
+    can't be used is a SourceError; a name that TFDS can't have, or a root without a table, a
+    UsageError.
     """
-    if argument.startswith(_TFDS):
-        from tfrtool.sources.tfds.tfds import read_tfds
-
-        _check_no_root(root, argument)
-        return read_tfds(argument.removeprefix(_TFDS), starting)
-    listing = _list(argument, scratch)
-    if listing is None:
+    tfds = argument.startswith(_TFDS)
+    listing = None if tfds else _list(argument, scratch)
+    if listing is None and not tfds:
         from tfrtool.sources.tables.tables import read_table
 
         return read_table(Path(argument), root)
-    _check_no_root(root, argument)
-    return arrange(listing, label_from, argument)
-
-
-def _check_no_root(root: Path | None, argument: str) -> None:
     if root is not None:
         raise UsageError("is no table, and only a table's paths can need a root", path=argument)
+    if listing is None:
+        from tfrtool.sources.tfds.tfds import read_tfds
+
+        return read_tfds(argument.removeprefix(_TFDS), starting)
+    return arrange(listing, label_from, argument)
 
 
 def _list(argument: str, scratch: Path) -> Listing | None:

@@ -20,8 +20,7 @@ UNPACK_HINT = "if you trust it, unpack it yourself, and write from the folder"
 _MOST_LINKS = 40
 """Links that are followed to one file, as in Linux' path lookup."""
 
-_LOST = "a link to no file in the archive (there, links to folders are not followed)"
-_UNNAMED = "a link to a file that is no image by its name"
+_LOST = "a link to no image in the archive (there, links to folders are not followed)"
 
 Stamp = tuple[int, int]
 """Size and time of a file, which tell that it is still the one that was listed."""
@@ -56,17 +55,11 @@ def read_at(descriptor: int, offset: int, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """Reads items whose bytes lie as they are in one file; their places are the offsets.
+    """Reads items whose bytes lie as they are in one file; their places are the offsets."""
 
-    Attributes:
-        archive: the archive, for errors.
-        data: the file with the bytes: the archive itself, or what was unpacked of it.
-        stamp: that file's; None where nobody else changes it.
-    """
-
-    archive: str
-    data: str
-    stamp: Stamp | None = None
+    archive: str  # for errors
+    data: str  # the file with the bytes: the archive itself, or what was unpacked of it
+    stamp: Stamp | None = None  # that file's, where somebody else may change it
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item."""
@@ -79,11 +72,10 @@ class PartReader:
 
 
 class Members:
-    """Collects the members of an archive, in the archive's order."""
+    """Collects the members of an archive, in its order; the last of one name counts."""
 
-    def __init__(self, *, last_wins: bool) -> None:
-        """Start without members; the last of one name wins, as tar has it, or is a mistake."""
-        self._last_wins = last_wins
+    def __init__(self) -> None:
+        """Start without members."""
         self._files: dict[str, Entry] = {}
         self._links: dict[str, str] = {}
         self._others: list[Entry | LeftOut] = []
@@ -143,19 +135,13 @@ class Members:
         if key is None:
             self._reject(name, "its name leads out of the archive")
         elif key in self._files or key in self._links:
-            if not self._last_wins:
-                self._reject(key, "a second member of the same name")
-                return None
             self._files.pop(key, None)
             self._links.pop(key, None)
             self.ignore(key, "replaced by a later member of the same name")
         return key
 
     def _reject(self, key: str, problem: str) -> None:
-        if is_image_name(key):
-            self._others.append(Entry(key, problem=problem))
-        else:
-            self._others.append(LeftOut(key=key, reason=f"no image by its name, and {problem}"))
+        self._others.append(Entry(key, problem=problem if is_image_name(key) else None))
 
     def _resolve(self, link: str) -> Entry:
         key = link
@@ -163,7 +149,7 @@ class Members:
             key = self._links.get(key, "")
             if file := self._files.get(key):
                 kept = file.place is not None or not is_image_name(link)
-                return file._replace(key=link, problem=None if kept else _UNNAMED)
+                return file._replace(key=link, problem=None if kept else _LOST)
         return Entry(link, problem=_LOST)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tfrtool.errors import SourceError, WriteError, os_errors_as, os_reason, printable
+from tfrtool.errors import SourceError, WriteError, os_errors_as, printable
 from tfrtool.sources.archives.members import UNPACK_HINT, Members, PartReader, stamp_of
 from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES, MAX_DEFLATE_RATIO, unpacked_limit
@@ -207,11 +207,11 @@ class _Spool:
 
     def __init__(self, path: Path, archive: str, packed: int) -> None:
         """Make the file; what an interrupted write left under its name goes."""
-        self._path = path
         self._archive = archive
+        self._failure = f"can't be unpacked to {path} (without compression it is read in place)"
         self._room = self._most = unpacked_limit(packed)
         self._end = 0
-        with self._writing(archive):
+        with os_errors_as(WriteError, archive, self._failure):
             path.unlink(missing_ok=True)
             self.file = path.open("xb", buffering=0)
 
@@ -223,7 +223,7 @@ class _Spool:
             data = memoryview(stream.read(min(start + size - self._end, _CHUNK)))
             if not data:
                 raise ValueError("the data of a member is cut")
-            with self._writing(f"{self._archive}/{name}"):
+            with os_errors_as(WriteError, f"{self._archive}/{name}", self._failure):
                 while data:
                     written = self.file.write(data)
                     self._end += written
@@ -238,17 +238,6 @@ class _Spool:
                 f"images of {self._most - self._room:,} bytes, names included, more than "
                 f"{self._most:,}"
             )
-
-    @contextlib.contextmanager
-    def _writing(self, member: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise WriteError(
-                f"can't be unpacked to {self._path}: {os_reason(error)}",
-                path=member,
-                hint="an uncompressed archive needs no room for that",
-            ) from error
 
 
 def list_tar(path: str, scratch: Path) -> Listing:
@@ -272,7 +261,7 @@ def list_tar(path: str, scratch: Path) -> Listing:
 
 def _scan(stream: TarStream, path: str, spool: _Spool | None) -> Members:
     """List an archive to its end mark, and copy its images if there is a file to copy them to."""
-    members = Members(last_wins=True)
+    members = Members()
     last = ""
     try:
         for member in read_headers(stream):

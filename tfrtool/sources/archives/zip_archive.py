@@ -62,12 +62,12 @@ class _Archive(io.FileIO):
         """Read the next bytes."""
         if size is not None and size > MAX_ZIP_DIRECTORY_BYTES:
             raise zipfile.BadZipFile(f"a directory of {size:,} bytes")
-        return super().read(-1 if size is None else size) or b""
+        return super().read(size) or b""
 
 
 def list_zip(path: str) -> Listing:
     """List the files of a zip archive; it is a SourceError if it can't be read, or is damaged."""
-    members = Members(last_wins=False)
+    members = Members()
     extents: list[tuple[int, int]] = []
     try:
         with os_errors_as(SourceError, path), _Archive(open_descriptor(path)) as file:

@@ -26,9 +26,6 @@ from tfrtool.sources.items import Item, LeftOut, Source, label_problem
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
 _SEPARATED = re.compile(r"[._-]")
 
-_EXAMPLES = 3
-"""Labels that a hint names."""
-
 
 class LabelFrom(enum.Enum):
     """Where the label of a file comes from; the values are those of the CLI."""
@@ -170,10 +167,10 @@ def _meaning(
     return label if slash else None, split, "not in a class folder"
 
 
-def _label_of_name(key: str, *, numbered: bool = False) -> str | None:
-    """Return the label that a file's name starts with, or only one that a number follows."""
+def _label_of_name(key: str) -> str | None:
+    """Return the label that a file's name starts with."""
     stem = key[key.rfind("/") + 1 : key.rfind(".")]
-    match = _NUMBERED.search(stem) or (None if numbered else _SEPARATED.search(stem))
+    match = _NUMBERED.search(stem) or _SEPARATED.search(stem)
     return (stem[: match.start()].rstrip(" ._-").strip() or None) if match else None
 
 
@@ -186,34 +183,20 @@ def _nothing(
 ) -> SourceError:
     """Return the error for a tree without a labelled image."""
     if not images:
+        what, expected = "holds no images", "image files"
         found = f"{len(rejected)} that can't be read" if rejected else None
-        return SourceError("holds no images", path=where, expected="image files", found=found)
+        return SourceError(what, path=where, expected=expected, found=found)
     found = f"{printable(rejected[0].key)}: {rejected[0].reason}"
+    hint = None
     if label_from is LabelFrom.NAME:
-        return SourceError(
-            "none of its images has a label in its name",
-            path=where,
-            expected="names such as cat.0.jpg",
-            found=found,
+        what, expected = "none of its images has a label in its name", "names such as cat.0.jpg"
+    else:
+        folders = {folder for key in images for folder in key.split("/")[-3:-1]}
+        check_classes(folders, others, where)
+        what = "no images in class folders"
+        expected = "folders such as cat/ and dog/ with images in them"
+        hint = (
+            "move them into one folder a class; --label-from name takes the labels from names such "
+            "as cat.0.jpg"
         )
-    folders = {folder for key in images for folder in key.split("/")[-3:-1]}
-    check_classes(folders, others, where)
-    return SourceError(
-        "no images in class folders",
-        path=where,
-        expected="folders such as cat/ and dog/ with images in them",
-        found=found,
-        hint=_flat_hint(images),
-    )
-
-
-def _flat_hint(images: Sequence[str]) -> str:
-    """Say what to do about images that lie in no class folder."""
-    labels = {_label_of_name(key, numbered=True) for key in images}
-    names = sorted(label for label in labels if label and not label.isdigit())
-    # Names that give each file, or all files, a label of its own say nothing.
-    if len(names) == len(labels) and 1 < len(names) <= len(images) // 2:
-        shown = ", ".join(printable(name) for name in names[:_EXAMPLES])
-        more = ", ..." if len(names) > _EXAMPLES else ""
-        return f"--label-from name takes the labels from the names ({shown}{more})"
-    return "move them into one folder a class"
+    return SourceError(what, path=where, expected=expected, found=found, hint=hint)

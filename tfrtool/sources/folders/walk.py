@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tfrtool.errors import SourceError, os_reason
 from tfrtool.sources.folders.listing import (
@@ -24,13 +25,16 @@ practice (a dozen of them: millions), folders that people make have a few."""
 
 _ANY_DEPTH = "**"
 
+_Pattern = Sequence[re.Pattern[str] | None]
+"""The parts of a pattern; None for any number of folders."""
+
 
 def list_directory(root: str) -> Listing:
     """List all files below a directory; a folder that can't be read is a SourceError."""
     return Listing(entries=list(_walk(root, "", ())), reader=FolderReader(root))
 
 
-def _walk(root: str, prefix: str, pattern: Sequence[str]) -> Iterator[Entry | LeftOut]:
+def _walk(root: str, prefix: str, pattern: _Pattern) -> Iterator[Entry | LeftOut]:
     """Yield all files below a directory that match a pattern, or that lie in a folder which does.
 
     Keys start with the prefix. Depth is bounded by the longest path that the system takes, not by
@@ -60,17 +64,17 @@ def _walk(root: str, prefix: str, pattern: Sequence[str]) -> Iterator[Entry | Le
             with os.scandir(path) as found:
                 for entry in found:
                     key = start + entry.name
+                    if is_clutter(entry.name):
+                        continue
                     below = places if whole else _after(places, entry.name, pattern)
-                    if is_clutter(entry.name) or not below:
+                    if not below:
                         continue
                     if _is(entry.is_dir):
                         pending.append((entry.path, f"{key}/", below, above | {identity}))
-                    elif len(pattern) not in below:
-                        continue
-                    elif not is_image_name(key) and _is(entry.is_file):
-                        yield Entry(key)  # its size is of no interest
-                    else:
-                        yield file_entry(entry.path, key)
+                    elif whole or len(pattern) in below:
+                        image = is_image_name(key) or not _is(entry.is_file)
+                        # The size of other files is of no interest.
+                        yield file_entry(entry.path, key) if image else Entry(key)
         except OSError as error:
             reason = f"can't be read: {os_reason(error)}"
             raise SourceError(reason, path=error.filename or path) from error
@@ -83,21 +87,21 @@ def _is(test: Callable[[], bool]) -> bool:
         return False  # a link in a circle, or to where we may not look
 
 
-def _after(places: Iterable[int], name: str, pattern: Sequence[str]) -> set[int]:
+def _after(places: set[int], name: str, pattern: _Pattern) -> set[int]:
     """Return the places in a pattern that a name leads to from others."""
     found = set()
     for place in places:
-        if pattern[place] == _ANY_DEPTH:
+        if (part := pattern[place]) is None:
             found.add(place)
-        elif fnmatch.fnmatch(name, pattern[place]):
+        elif part.match(name):
             found.add(place + 1)
-    return _with_none(found, pattern)
+    return _with_none(found, pattern) if None in pattern else found
 
 
-def _with_none(places: set[int], pattern: Sequence[str]) -> set[int]:
+def _with_none(places: set[int], pattern: _Pattern) -> set[int]:
     """Add the places that are reached without a name, for ``**`` may stand for no folder at all."""
     for place, part in enumerate(pattern):
-        if part == _ANY_DEPTH and place in places:
+        if part is None and place in places:
             places.add(place + 1)
     return places
 
@@ -132,9 +136,13 @@ def list_matches(pattern: str) -> Listing:
     parts = pattern.replace(os.sep, "/").split("/")
     fixed = next(number for number, part in enumerate(parts) if is_pattern(part))
     base = os.path.abspath("/".join(parts[:fixed]) + "/" if fixed else ".")  # noqa: PTH100
-    wanted = [part for part in parts[fixed:] if part]
+    wanted = [
+        None if part == _ANY_DEPTH else re.compile(fnmatch.translate(part))
+        for part in parts[fixed:]
+        if part
+    ]
     folder, root = "", base
-    if len(wanted) == 1 and _ANY_DEPTH not in wanted:
+    if len(wanted) == 1 and None not in wanted:
         base, name = os.path.split(base)
         folder = f"{name}/" if name else ""
     entries = list(_walk(root, folder, wanted))
