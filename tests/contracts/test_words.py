@@ -16,7 +16,6 @@ from tfrtool import UsageError
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.records.reader import ReadOptions
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.writing.write_options import WriteOptions
 
@@ -61,7 +60,7 @@ def _given() -> set[Any]:
     public = [getattr(tfrtool, name) for name in tfrtool.__all__ if name not in RESULTS]
     found: set[Any] = {one for one in public if dataclasses.is_dataclass(one)}
     # What verbs make of their arguments.
-    found |= {Feature, LoadOptions, ReadOptions, TrainOptions, WriteOptions}
+    found |= {Feature, LoadOptions, TrainOptions, WriteOptions}
     for options in list(found):
         if options.__name__.endswith("Options"):
             for hint in typing.get_type_hints(options).values():
@@ -95,7 +94,7 @@ def _made(kind: Any, **changes: Any) -> Any:
 def test_the_choices_that_there_are() -> None:
     """The search finds the options that everyone knows, and those inside of others."""
     names = {choice.id for choice in _choices()}
-    assert {"LoadOptions.cache", "ReadOptions.compression", "ImageRecipe.encode"} < names
+    assert {"LoadOptions.cache", "ImageRecipe.encode"} < names
     assert len(names) >= 15
 
 

@@ -16,7 +16,6 @@ from tests.records.strategies import read
 from tfrtool.records.compression import Compression, Inflater
 from tfrtool.records.crc import crc32c
 from tfrtool.records.framing import frame
-from tfrtool.records.reader import ReadOptions
 from tfrtool.records.window import BLOCK_SIZE
 
 __all__ = ["TARGET"]
@@ -45,11 +44,11 @@ def check(data: bytes) -> None:
         pieces, failure = _inflated(data, compression)
         assert pieces == plain
         assert (failure is None) == whole
-        packed = read(data, ReadOptions(compression=compression))
+        packed = read(data, compression=compression)
         if len(plain) > _BOMB:
             continue
         check_reading(plain, packed, verified=False)
-        unpacked = read(plain, ReadOptions(compression=Compression.NONE))
+        unpacked = read(plain, compression=Compression.NONE)
         assert packed.records == unpacked.records
         if whole and plain:
             assert [(fault.kind, fault.offset, fault.record) for fault in packed.faults] == [

@@ -19,7 +19,7 @@ from tfrtool.records.crc import crc32c
 from tfrtool.records.framing import CRC, FRAME_SIZE, HEADER_SIZE, FaultKind, frame, header
 from tfrtool.records.index import make_index, write_index
 from tfrtool.records.random_access import Records
-from tfrtool.records.reader import ReadOptions, RecordReader
+from tfrtool.records.reader import RecordReader
 from tfrtool.records.repair import repair_shard
 
 __all__ = ["TARGET", "check", "check_files", "check_reading"]
@@ -27,9 +27,6 @@ __all__ = ["TARGET", "check", "check_files", "check_reading"]
 _AMPLIFIED = 96 * 1024
 _ONE_IN = 256
 """One input in so many is read again and again in one piece, this many bytes in all."""
-
-_PLAIN = ReadOptions(compression=Compression.NONE)
-_PLAIN_UNVERIFIED = ReadOptions(compression=Compression.NONE, verify_payload=False)
 
 
 def seeds() -> Iterator[bytes]:
@@ -42,16 +39,18 @@ def seeds() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     """Hold every reader against the bytes, and against the others."""
-    check_reading(data, read(data, _PLAIN))
-    check_reading(data, read(data, _PLAIN_UNVERIFIED), verified=False)
+    check_reading(data, read(data, compression=Compression.NONE))
+    check_reading(
+        data, read(data, compression=Compression.NONE, verify_payload=False), verified=False
+    )
     limit = crc32c(data) % 64
-    limited = read(data, ReadOptions(compression=Compression.NONE, max_record_bytes=limit))
+    limited = read(data, compression=Compression.NONE, max_record_bytes=limit)
     check_reading(data, limited, limit=limit)
     check_files(data)
     if data and crc32c(data) % _ONE_IN == 0:
         # Damage that comes again and again must not cost more each time: a hang is a finding.
         repeated = data * (_AMPLIFIED // len(data))
-        check_reading(repeated, read(repeated, _PLAIN))
+        check_reading(repeated, read(repeated, compression=Compression.NONE))
 
 
 def check_reading(
@@ -117,7 +116,7 @@ def check_files(data: bytes) -> None:
     with shard.open("rb") as file:
         assert detect_compression(file) is compression
         assert file.tell() == 0
-    unverified = read(data, ReadOptions(verify_payload=False))
+    unverified = read(data, verify_payload=False)
     count = count_shard(shard)
     assert count.records == len(unverified.records)
     assert list(count.faults) == unverified.faults

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,6 @@ from tfrtool.errors import SourceError
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.images.audit import ImageVerdict
 from tfrtool.records.framing import frame
-from tfrtool.records.reader import ReadOptions
 
 MUTATIONS = 60
 
@@ -58,8 +58,8 @@ def test_atheris_is_not_needed() -> None:
 def test_a_lost_record_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the reader keep a record to itself, the framing target says so."""
 
-    def forgetful(data: bytes, options: ReadOptions | None = None) -> strategies.Reading:
-        reading = strategies.read(data, options)
+    def forgetful(data: bytes, **options: Any) -> strategies.Reading:
+        reading = strategies.read(data, **options)
         return strategies.Reading(records=reading.records[:-1], faults=reading.faults)
 
     data = frame(b"one") + frame(b"two")

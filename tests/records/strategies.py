@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from hypothesis import strategies as st
 
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, Fault, Record, frame
-from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.reader import read_records
 
 payloads = st.one_of(
     st.just(b""),
@@ -49,9 +50,9 @@ def offsets_of(payloads: list[bytes]) -> list[int]:
     return [0, *accumulate(FRAME_SIZE + len(payload) for payload in payloads)]
 
 
-def read(data: bytes, options: ReadOptions | None = None) -> Reading:
+def read(data: bytes, **options: Any) -> Reading:
     """Read a shard from memory."""
-    items = list(read_records(io.BytesIO(data), options or ReadOptions()))
+    items = list(read_records(io.BytesIO(data), **options))
     return Reading(
         records=[item for item in items if isinstance(item, Record)],
         faults=[item for item in items if isinstance(item, Fault)],

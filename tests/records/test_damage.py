@@ -21,7 +21,6 @@ from tests.records.strategies import (
 )
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, FaultKind, frame, header
-from tfrtool.records.reader import ReadOptions
 from tfrtool.records.window import BLOCK_SIZE
 
 run_payload_lists = st.lists(
@@ -259,7 +258,7 @@ def test_unbelievable_length(length: int) -> None:
 @given(payloads=payload_lists, limit=st.integers(0, 40))
 def test_limit(payloads: list[bytes], limit: int) -> None:
     """Each record above the limit is a fault at its place, and the others come out."""
-    reading = read(shard_of(payloads), ReadOptions(max_record_bytes=limit))
+    reading = read(shard_of(payloads), max_record_bytes=limit)
     offsets = offsets_of(payloads)
     long = [index for index, payload in enumerate(payloads) if len(payload) > limit]
     assert reading.payloads == [payload for payload in payloads if len(payload) <= limit]
@@ -272,7 +271,7 @@ def test_limit(payloads: list[bytes], limit: int) -> None:
 @given(data=st.binary(max_size=300))
 def test_any_bytes(compression: Compression | None, data: bytes) -> None:
     """Whatever the bytes are, reading ends, without an exception and with a fault or a record."""
-    reading = read(data, ReadOptions(compression=compression))
+    reading = read(data, compression=compression)
     assert reading.records or reading.faults
 
 
@@ -357,12 +356,12 @@ def test_cut_of_compressed(
     """A compressed shard that is cut gives its first records, and one fault behind them."""
     stream = packed(shard_of(payloads), compression, level)
     size = data.draw(st.integers(0, len(stream) - 1))
-    for options in (ReadOptions(compression=compression), ReadOptions()):
-        reading = read(stream[:size], options)
+    for told in (compression, None):
+        reading = read(stream[:size], compression=told)
         count = len(reading.records)
         assert reading.payloads == payloads[:count]
         (fault,) = reading.faults
-        if options.compression is not None:
+        if told is not None:
             assert fault.offset == offsets_of(payloads)[count]
             assert fault.kind is FaultKind.DECOMPRESSION
 
@@ -386,8 +385,8 @@ def test_damage_below_compression(garbled: list[bytes], data: st.DataObject) -> 
     """Damage that was there before compression is found as in a plain shard."""
     shard = shard_of(garbled)
     damaged = flip(shard, data.draw(st.integers(0, 8 * len(shard) - 1)))
-    plain = read(damaged, ReadOptions(compression=Compression.NONE))
+    plain = read(damaged, compression=Compression.NONE)
     for compression in (Compression.GZIP, Compression.ZLIB):
-        reading = read(packed(damaged, compression), ReadOptions(compression=compression))
+        reading = read(packed(damaged, compression), compression=compression)
         assert reading.records == plain.records
         assert reading.faults == plain.faults

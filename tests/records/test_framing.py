@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.strategies import payload_lists, shard_of
-from tfrtool.records.framing import FRAME_SIZE, Fault, FaultKind, Record, frame, header
+from tfrtool.records.framing import FRAME_SIZE, FaultKind, Record, frame, header
 
 KINDS = {
     "length-crc",
@@ -68,10 +67,3 @@ def test_record_tells_crcs_as_stored(payloads: list[bytes]) -> None:
 def test_fault_kinds_are_those_of_the_contract() -> None:
     """The names of the kinds of fault are part of the JSON output, and fixed."""
     assert {kind.value for kind in FaultKind} == KINDS
-
-
-@pytest.mark.parametrize(("offset", "record"), [(-1, None), (0, -1)])
-def test_impossible_fault_is_refused(offset: int, record: int | None) -> None:
-    """A fault that exists has an offset and a record that can exist."""
-    with pytest.raises(ValueError, match="at least 0"):
-        Fault(kind=FaultKind.PARSE, offset=offset, record=record, message="")

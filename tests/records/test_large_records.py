@@ -6,31 +6,30 @@ import gzip
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.strategies import Reading, payload_lists, read, shard_of
-from tfrtool.records import reader, window
-from tfrtool.records.reader import ReadOptions
-from tfrtool.records.window import LARGE
+from tfrtool.records import window
+from tfrtool.records.window import BLOCK_SIZE
 
 
 @contextmanager
 def small_buffer() -> Iterator[None]:
     """Take every record for large, and read a few bytes at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "LARGE", -1)
         patch.setattr(window, "BLOCK_SIZE", 16)
         yield
 
 
-def both(data: bytes, options: ReadOptions | None = None) -> tuple[Reading, Reading]:
+def both(data: bytes, **options: Any) -> tuple[Reading, Reading]:
     """Return what is read through the buffer, and what is read past it."""
-    expected = read(data, options)
+    expected = read(data, **options)
     with small_buffer():
-        return expected, read(data, options)
+        return expected, read(data, **options)
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
@@ -57,17 +56,17 @@ def test_large_records_are_read_as_small_ones(
         data = gzip.compress(data)
     for _ in range(times):
         data = damaged(data, chance) or data
-    for options in (ReadOptions(), ReadOptions(verify_payload=False)):
-        expected, found = both(data, options)
+    for verify in (True, False):
+        expected, found = both(data, verify_payload=verify)
         assert found == expected
 
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_damage_to_a_large_record(packed: bool) -> None:
-    """A bit flip in a record of more than 16 MiB costs that record, and none beside it."""
-    payloads = [b"before", bytes(1) + random.Random(0).randbytes(LARGE), b"after"]
+    """A bit flip in a record longer than any block costs that record, and none beside it."""
+    payloads = [b"before", bytes(1) + random.Random(0).randbytes(4 * BLOCK_SIZE), b"after"]
     data = bytearray(shard_of(payloads))
-    data[LARGE // 2] ^= 1
+    data[2 * BLOCK_SIZE] ^= 1
     reading = read(gzip.compress(data, 0) if packed else bytes(data))
     assert reading.payloads == [b"before", b"after"]
     assert [(fault.record, fault.offset) for fault in reading.faults] == [(1, 22)]

@@ -35,7 +35,6 @@ DECOYS = [
     (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "PNG"),
     (b"PK\x03\x04\x14\x00\x00\x00\x08\x00", "zip"),
     (b"PAR1\x15\x04\x15\x10", "Parquet"),
-    (b"SQLite format 3\0", "SQLite"),
     (tar_of_nothing(), "tar"),
     (bytes(64), "zero"),
     (bytes(range(255, 200, -1)), "other binary data"),

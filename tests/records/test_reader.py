@@ -18,7 +18,7 @@ from tests.conftest import MakeShard
 from tests.records.strategies import offsets_of, payload_lists, read, shard_of
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, FaultKind, Record, header
-from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.reader import read_records
 from tfrtool.records.window import BLOCK_SIZE
 
 MIB = 1024 * 1024
@@ -75,7 +75,7 @@ def test_payload_crc_is_the_stored_one() -> None:
     data = bytearray(shard_of([b"one", b"two"]))
     data[12] ^= 1
     assert len(read(bytes(data)).faults) == 1
-    reading = read(bytes(data), ReadOptions(verify_payload=False))
+    reading = read(bytes(data), verify_payload=False)
     assert reading.faults == []
     assert reading.payloads == [b"nne", b"two"]
     assert reading.records[0].payload_crc == int.from_bytes(data[15:19], "little")
@@ -106,13 +106,6 @@ def test_pipe() -> None:
     assert [len(item.payload) for item in items if isinstance(item, Record)] == [3, 100_000, 5]
 
 
-@pytest.mark.parametrize("limit", [-1, 2**32])
-def test_impossible_limit_is_refused(limit: int) -> None:
-    """A limit is a number of bytes that a length can be searched for with."""
-    with pytest.raises(ValueError, match="max_record_bytes"):
-        ReadOptions(max_record_bytes=limit)
-
-
 def test_read_error_is_raised() -> None:
     """An error of the file system is no damage: it goes to the caller."""
 
@@ -121,7 +114,7 @@ def test_read_error_is_raised() -> None:
             raise OSError(5, "Input/output error")
 
     with pytest.raises(OSError, match="Input/output"):
-        list(read_records(Failing(b"x"), ReadOptions(compression=Compression.NONE)))
+        list(read_records(Failing(b"x"), compression=Compression.NONE))
 
 
 @pytest.fixture

@@ -7,10 +7,7 @@ import io
 import zlib
 from typing import BinaryIO
 
-from tfrtool.records.crc import masked_crc32c
-from tfrtool.records.framing import HEADER, HEADER_SIZE, LENGTH, MAX_RECORD_BYTES
-from tfrtool.records.resync import Search
-from tfrtool.records.window import Window
+from tfrtool.records.framing import HEADER_SIZE, holds_header
 
 _HEAD = 4096
 _INPUT_BLOCK = 64 * 1024
@@ -25,20 +22,13 @@ class Compression(enum.Enum):
     ZLIB = "zlib"
 
 
-def holds_header(head: bytes) -> bool:
-    """Return whether ``head`` starts with a length and the CRC that belongs to it."""
-    if len(head) < HEADER_SIZE:
-        return False
-    length, crc = HEADER.unpack_from(head)
-    return bool(masked_crc32c(LENGTH.pack(length)) == crc)
+_WBITS = {Compression.GZIP: 31, Compression.ZLIB: 15}
+"""What zlib calls the formats."""
 
 
 def starts_record(head: bytes) -> bool:
     """Return whether the first bytes of a file, or what they uncompress to, start a record."""
-    packed = _by_magic(head)
-    return holds_header(head) or (
-        packed is not Compression.NONE and holds_header(_inflated(head, packed))
-    )
+    return holds_header(head) or holds_header(_inflated(head, _by_magic(head)) or b"")
 
 
 def detect_compression(file: BinaryIO) -> Compression:
@@ -46,21 +36,16 @@ def detect_compression(file: BinaryIO) -> Compression:
 
     The CRC of a first record's length is asked before any magic number: an uncompressed shard
     whose first record has 559,903 bytes starts with gzip's ``1f 8b 08 00``. Should that CRC be
-    damaged, too, then what follows the magic number doesn't uncompress, and records can be found
-    among the bytes as they are.
+    damaged, too, then what follows the magic number doesn't uncompress.
     """
-    head = _peek(file)
-    if holds_header(head):
-        return Compression.NONE
+    if isinstance(file, io.BufferedReader):
+        head = file.peek(_HEAD)
+    else:
+        position = file.tell()
+        head = file.read(_HEAD)
+        file.seek(position)
     named = _by_magic(head)
-    if named is Compression.NONE or len(_inflated(head, named)) == HEADER_SIZE:
-        return named
-    if not file.seekable():  # a stream is told by what is held of it
-        file = io.BytesIO(head)
-    position = file.tell()
-    found = Search(Window(file), MAX_RECORD_BYTES).find_next(0, 1)
-    file.seek(position)
-    return named if found is None else Compression.NONE
+    return Compression.NONE if holds_header(head) or _inflated(head, named) is None else named
 
 
 def _by_magic(head: bytes) -> Compression:
@@ -72,19 +57,12 @@ def _by_magic(head: bytes) -> Compression:
     return Compression.NONE
 
 
-def _inflated(head: bytes, compression: Compression) -> bytes:
-    """Return the header that the first bytes of a file uncompress to, or less."""
-    return Inflater(io.BytesIO(head), compression).read(HEADER_SIZE)
-
-
-def _peek(file: BinaryIO) -> bytes:
-    """Return the next bytes of a file, some hundreds or thousands of them, without moving it."""
-    if isinstance(file, io.BufferedReader):
-        return file.peek(_HEAD)
-    position = file.tell()
-    head = file.read(_HEAD)
-    file.seek(position)
-    return head
+def _inflated(head: bytes, compression: Compression) -> bytes | None:
+    """Return the header that the first bytes of a file uncompress to, or None if they don't."""
+    try:
+        return zlib.decompressobj(_WBITS[compression]).decompress(head, HEADER_SIZE)
+    except (KeyError, zlib.error):
+        return None
 
 
 class Inflater:
@@ -103,13 +81,20 @@ class Inflater:
         self.name = compression.value
         self.failure: str | None = None
         self._file = file
-        self._wbits = 31 if compression is Compression.GZIP else 15
+        self._wbits = _WBITS[compression]
         self._inflate = zlib.decompressobj(self._wbits)
         self._input = b""
         self._finished = False
 
     def read(self, size: int) -> bytes:
-        """Return up to ``size`` bytes, and none only at the end of the stream."""
+        """Return ``size`` bytes, and fewer only at the end of the stream."""
+        parts: list[bytes] = []
+        while size > 0 and (part := self._some(size)):
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _some(self, size: int) -> bytes:
         while not self._finished:
             if self._inflate.eof and not self._next_member():
                 break
@@ -149,10 +134,9 @@ class Inflater:
         try:
             # What zlib holds already may be enough for more.
             for part in (b"", *(bytes((value,)) for value in self._input)):
-                piece = inflate.decompress(part, 1)
-                while piece:
+                while piece := inflate.decompress(part, 1):
                     pieces.append(piece)
-                    piece = inflate.decompress(inflate.unconsumed_tail, 1)
+                    part = inflate.unconsumed_tail
         except zlib.error as error:
             reason = str(error).rpartition(": ")[2]  # Error -3 ...: incorrect header check
         self._end(f"the {self.name} data is damaged ({reason})")
@@ -167,7 +151,6 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs.github.com/spec/", "a git-lfs pointer (fetch it: git lfs pull)"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"\x89PNG\r\n\x1a\n", "a PNG image"),
-    (b"GIF8", "a GIF image"),
     (b"PK\x03\x04", "a zip archive (unpack it)"),
     (b"\x1f\x8b", "gzip data"),
     (b"BZh", "bzip2 data (unpack it)"),
@@ -175,12 +158,6 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x28\xb5\x2f\xfd", "zstd data (unpack it)"),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
     (b"PAR1", "a Parquet file"),
-    (b"ARROW1", "an Arrow file"),
-    (b"\x93NUMPY", "a NumPy array file"),
-    (b"SQLite format 3", "an SQLite database"),
-    (b"%PDF", "a PDF document"),
-    (b"\x7fELF", "a program"),
-    (b"BAM\x01", "a BAM file"),
 )
 """First bytes and what they mean, from the formats' own specifications."""
 

@@ -20,7 +20,7 @@ from tfrtool.records.framing import (
     Fault,
     FaultKind,
 )
-from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 
 _BLOCK = 64 * 1024
@@ -55,7 +55,7 @@ def count_shard(shard: Location) -> ShardCount:
                 return ShardCount(records)
             file.seek(0)
             records = 0
-        for item in read_records(file, ReadOptions(compression=compression, verify_payload=False)):
+        for item in read_records(file, compression=compression, verify_payload=False):
             if isinstance(item, Fault):
                 faults.append(item)
             else:

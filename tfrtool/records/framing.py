@@ -92,10 +92,6 @@ class Fault:
     message: str
     cause: str | None = field(default=None, compare=False)
 
-    def __post_init__(self) -> None:
-        if self.offset < 0 or (self.record or 0) < 0:
-            raise ValueError(f"offset and record are at least 0: {self}")
-
     @property
     def title(self) -> str:
         """Its kind and its place: "payload-crc at offset 128 (record 1)"."""
@@ -105,12 +101,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocatedFault:
-    """A fault with the file that it is in, or that is missing.
-
-    Attributes:
-        path: the file.
-        fault: what is wrong with it.
-    """
+    """A fault with the file that it is in, or that is missing."""
 
     path: Path
     fault: Fault
@@ -125,3 +116,9 @@ def header(length: int) -> bytes:
 def frame(payload: bytes) -> bytes:
     """Return ``payload`` as one record: 16 bytes longer, ready to be appended to a shard."""
     return header(len(payload)) + payload + CRC.pack(masked_crc32c(payload))
+
+
+def holds_header(data: bytes, offset: int = 0) -> bool:
+    """Return whether a length stands at an offset, and the CRC that belongs to it."""
+    crc = data[offset + LENGTH.size : offset + HEADER_SIZE]
+    return crc == CRC.pack(masked_crc32c(data[offset : offset + LENGTH.size]))

@@ -7,8 +7,7 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import BinaryIO
 
 from tfrtool.records.compression import (
@@ -16,7 +15,6 @@ from tfrtool.records.compression import (
     Inflater,
     describe_content,
     detect_compression,
-    holds_header,
 )
 from tfrtool.records.crc import MASK_DELTA, crc32c, masked_crc32c
 from tfrtool.records.framing import (
@@ -30,11 +28,12 @@ from tfrtool.records.framing import (
     Fault,
     FaultKind,
     Record,
+    holds_header,
 )
 from tfrtool.records.resync import Landing, Search
-from tfrtool.records.stream import Location, Stream, as_source, open_shard
-from tfrtool.records.window import BLOCK_SIZE, LARGE, ByteSource, Window
-from tfrtool.storage.words import as_member, take_words
+from tfrtool.records.stream import Location, as_source, open_shard
+from tfrtool.records.window import BLOCK_SIZE, Window
+from tfrtool.storage.words import as_member
 
 _FOOTER_AND_HEADER = struct.Struct("<IQI")
 """A payload's CRC, and the length and its CRC of the record that follows."""
@@ -44,31 +43,6 @@ _LENGTHS_KNOWN = 4096
 
 _PLAUSIBLE_CUT = 64 * 1024 * 1024
 """Below this, 4 to 8 stray bytes at the end of a shard are read as a length that was cut."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """How a shard is read.
-
-    Attributes:
-        compression: how the file is compressed; None finds out from its bytes.
-        verify_payload: whether payload CRCs are checked. Length CRCs always are.
-        max_record_bytes: payloads longer than this, in bytes, are faults.
-    """
-
-    compression: Compression | None = None
-    verify_payload: bool = True
-    max_record_bytes: int = MAX_RECORD_BYTES
-
-    def __post_init__(self) -> None:
-        take_words(self, compression=Compression)
-        if not 0 <= self.max_record_bytes < 2**32:
-            raise ValueError(f"max_record_bytes is 0 to 2**32 - 1, not {self.max_record_bytes}")
-
-
-def read_records(file: BinaryIO, options: ReadOptions = ReadOptions()) -> Iterator[Record | Fault]:
-    """Do what `read_shard` does, from the position of an open file on, which stays open."""
-    return RecordReader(file, options).read()
 
 
 def read_shard(
@@ -93,32 +67,48 @@ def read_shard(
         UsageError: there is no such compression.
     """
     kind = None if compression is None else as_member(Compression, compression, "compression")
-    source, options = as_source(shard), ReadOptions(compression=kind, verify_payload=verify_payload)
-    return _read_source(source, options)
+    source = as_source(shard)
+
+    def items() -> Iterator[Record | Fault]:
+        with open_shard(source) as file:
+            yield from read_records(file, compression=kind, verify_payload=verify_payload)
+
+    return items()
 
 
-def _read_source(source: Path | Stream, options: ReadOptions) -> Iterator[Record | Fault]:
-    with open_shard(source) as file:
-        yield from read_records(file, options)
+def read_records(
+    file: BinaryIO,
+    *,
+    compression: Compression | None = None,
+    verify_payload: bool = True,
+    max_record_bytes: int = MAX_RECORD_BYTES,
+) -> Iterator[Record | Fault]:
+    """Do what `read_shard` does, from the position of an open file on, which stays open.
+
+    Payloads longer than ``max_record_bytes`` are faults.
+    """
+    return RecordReader(file, compression, verify_payload, max_record_bytes).read()
 
 
 class RecordReader:
     """What `read_records` goes by, for callers that ask where the stream ended, too."""
 
-    def __init__(self, file: BinaryIO, options: ReadOptions = ReadOptions()) -> None:
-        """Look at the first bytes of ``file``; for the arguments, see `read_records`."""
-        compression = options.compression or detect_compression(file)
-        self._inflater: Inflater | None = None
-        self._size: int | None = None
-        source: ByteSource = file
-        if compression is Compression.NONE:
-            self._size = _bytes_left(file)
-        else:
-            source = self._inflater = Inflater(file, compression)
-        self._window = Window(source)
-        self._limit = options.max_record_bytes
+    def __init__(
+        self,
+        file: BinaryIO,
+        compression: Compression | None = None,
+        verify_payload: bool = True,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+    ) -> None:
+        """Look at the first bytes of ``file``."""
+        compression = compression or detect_compression(file)
+        plain = compression is Compression.NONE
+        self._inflater = None if plain else Inflater(file, compression)
+        self._size = _bytes_left(file) if plain else None
+        self._window = Window(self._inflater or file)
+        self._limit = max_record_bytes
         self._search = Search(self._window, self._limit)
-        self._verify = options.verify_payload
+        self._verify = verify_payload
         self._index = 0
         self._certain = True  # whether `_index` is known to be the index in the file
 
@@ -131,24 +121,17 @@ class RecordReader:
         """
         window, verify, limit = self._window, self._verify, self._limit
         known: dict[int, int] = {}  # lengths and their masked CRCs
-        if window.load(0, 1) == 0:
-            yield self._nothing()
-            return
         new_record = tuple.__new__  # Record's own would check what needs no check
-        offset, need, loaded = 0, HEADER_SIZE, -1
-        while True:
-            held = window.load(offset, need)
+        following: int | None = 0
+        while following is not None:
+            offset = following
+            held = window.load(offset, HEADER_SIZE)
             if held < HEADER_SIZE:
-                yield from self._tail(offset, held)
+                yield from self._end(offset, held)
                 return
-            buffer, memory, filled, start = (
-                window.buffer,
-                window.memory,
-                window.filled,
-                window.start,
-            )
-            index, position, short = self._index, offset - start, False
-            length, length_crc = HEADER.unpack_from(buffer, position)
+            data, filled, start, index = window.data, len(window.data), window.start, self._index
+            position = offset - start
+            length, length_crc = HEADER.unpack_from(data, position)
             while True:
                 if known.get(length) != length_crc:
                     if length > limit or masked_crc32c(LENGTH.pack(length)) != length_crc:
@@ -156,14 +139,12 @@ class RecordReader:
                     if len(known) == _LENGTHS_KNOWN:
                         known.clear()
                     known[length] = length_crc
-                body = position + HEADER_SIZE
-                end = body + length
+                end = position + HEADER_SIZE + length
                 after = end + FOOTER_SIZE
                 if after + HEADER_SIZE > filled:
-                    short = True
                     break
-                payload = bytes(memory[body:end])
-                payload_crc, next_length, next_crc = _FOOTER_AND_HEADER.unpack_from(buffer, end)
+                payload = data[position + HEADER_SIZE : end]
+                payload_crc, next_length, next_crc = _FOOTER_AND_HEADER.unpack_from(data, end)
                 if verify:
                     crc = crc32c(payload)
                     if (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF != payload_crc:
@@ -171,18 +152,12 @@ class RecordReader:
                 yield new_record(Record, (index, start + position, payload, payload_crc))
                 index += 1
                 position, length, length_crc = after, next_length, next_crc
-            self._index, offset, need = index, start + position, HEADER_SIZE
-            if short and offset != loaded and length <= LARGE and self._may_hold(offset, length):
-                loaded, need = offset, FRAME_SIZE + length + HEADER_SIZE
-                continue
-            # The last record of the stream, a large one, or damage.
-            payload = b""
-            item, following = self._one(offset)
+            # A record that is not held to its end, or damage.
+            self._index = index
+            data = payload = b""
+            item, following = self._one(start + position)
             yield item
             del item
-            if following is None:
-                return
-            offset = following
 
     def find_end(self) -> int:
         """Return how long the uncompressed stream is, in bytes, when all of it has been read."""
@@ -196,56 +171,43 @@ class RecordReader:
         Returns:
             The record or fault, and where to go on; None where nothing more can be read.
         """
-        window = self._window
-        length, length_crc = HEADER.unpack(window.view(offset, offset + HEADER_SIZE))
-        if masked_crc32c(LENGTH.pack(length)) != length_crc:
-            fault, landing = self._bad_length(offset)
+        window, body = self._window, offset + HEADER_SIZE
+        (length,) = LENGTH.unpack_from(window.data, offset - window.start)
+        end = body + length
+        if not holds_header(window.data, offset - window.start):
+            fault, landing = self._bad_length(offset, length)
         elif length > self._limit:
-            fault, landing = self._oversized(offset, length)
-        elif (payload := self._payload(offset, length)) is None:
+            message = (
+                f"the length {length} is not believable, though its CRC holds: "
+                f"expected at most {self._limit} bytes"
+            )
+            fault = self._fault(FaultKind.OVERSIZED_LENGTH, offset, message)
+            landing = self._search.find_next(offset, body)
+        elif self._size is not None and end + FOOTER_SIZE > self._size:
             fault, landing = self._truncated(offset, length)
         else:
-            end = offset + HEADER_SIZE + length
-            (crc,) = CRC.unpack(window.view(end, end + FOOTER_SIZE))
-            found = masked_crc32c(payload) if self._verify else crc
-            if found == crc:
-                record = Record(index=self._index, offset=offset, payload=payload, payload_crc=crc)
-                self._index += 1
-                return record, end + FOOTER_SIZE
-            window.give_back(offset + HEADER_SIZE, payload)
-            payload = None  # it is not held twice while the next record is looked for
-            fault, landing = self._bad_payload(offset, length, (crc, found))
+            payload = window.take(body, length)
+            if window.load(end, FOOTER_SIZE) < FOOTER_SIZE:
+                window.give_back(body, payload)
+                fault, landing = self._truncated(offset, length)
+            else:
+                (crc,) = CRC.unpack(window.view(end, end + FOOTER_SIZE))
+                found = masked_crc32c(payload) if self._verify else crc
+                if found == crc:
+                    self._index += 1
+                    return Record(self._index - 1, offset, payload, crc), end + FOOTER_SIZE
+                window.give_back(body, payload)
+                payload = b""  # it is not held twice while the next record is looked for
+                fault, landing = self._bad_payload(offset, length, crc, found)
         if landing is None:
             return fault, None
         self._index += 1
         self._certain &= landing.proven
         return fault, landing.offset
 
-    def _may_hold(self, offset: int, length: int) -> bool:
-        """Return whether a record of that length can end before the stream does."""
-        return self._size is None or offset + FRAME_SIZE + length <= self._size
-
-    def _payload(self, offset: int, length: int) -> bytes | None:
-        """Return the payload of a record whose length holds, and hold the CRC behind it.
-
-        None where the stream ends before; then what there is of the payload is held.
-        """
-        window, body = self._window, offset + HEADER_SIZE
-        if not self._may_hold(offset, length):
-            return None
-        if length <= LARGE:
-            held = window.load(offset, FRAME_SIZE + length) >= FRAME_SIZE + length
-            return window.view(body, body + length) if held else None
-        payload = window.take(body, length)
-        if window.load(body + length, FOOTER_SIZE) >= FOOTER_SIZE:
-            return payload
-        window.give_back(body, payload)
-        return None
-
-    def _fault(
-        self, kind: FaultKind, offset: int, message: str, *, in_record: bool = True
-    ) -> Fault:
-        record = self._index if in_record and self._certain else None
+    def _fault(self, kind: FaultKind, offset: int, message: str, *, known: bool = True) -> Fault:
+        """Return a fault; ``known`` says whether it is in a record."""
+        record = self._index if known and self._certain else None
         return Fault(kind=kind, offset=offset, record=record, message=message)
 
     def _lost_to(self, fault: Fault) -> Fault:
@@ -254,84 +216,70 @@ class RecordReader:
             return fault
         return replace(fault, kind=FaultKind.DECOMPRESSION, message=self._inflater.failure)
 
-    def _nothing(self) -> Fault:
-        message = "the file uncompresses to nothing: no records"
-        if self._inflater is None:
-            message = "the file is empty: it has no bytes and no records"
-        return self._lost_to(self._fault(FaultKind.EMPTY, 0, message, in_record=False))
-
-    def _tail(self, offset: int, held: int) -> Iterator[Fault]:
+    def _end(self, offset: int, held: int) -> Iterator[Fault]:
         """Tell what is wrong with an end that is too short for a header, if anything is."""
         rest = self._window.view(offset, offset + held)
-        failure = None if self._inflater is None else self._inflater.failure
-        if failure is not None:
-            yield self._fault(FaultKind.DECOMPRESSION, offset, failure, in_record=held > 0)
-        elif not rest:
-            return
+        if self._inflater is not None and self._inflater.failure is not None:
+            kind, message = FaultKind.DECOMPRESSION, self._inflater.failure
+            yield self._fault(kind, offset, message, known=held > 0)
+        elif not rest and offset == 0:
+            message = "the file is empty: it has no bytes and no records"
+            if self._inflater is not None:
+                message = "the file uncompresses to nothing: no records"
+            yield self._fault(FaultKind.EMPTY, 0, message, known=False)
         elif _is_cut_header(rest):
             message = f"the file ends in a header: expected {HEADER_SIZE} bytes, found {held}"
             yield self._fault(FaultKind.TRUNCATED, offset, message)
         elif offset == 0:
             yield self._not_tfrecord(rest)
-        else:
+        elif rest:
             noun = "bytes" if held > 1 else "byte"
             message = f"expected a header or the end after the last record, found {held} {noun}"
-            yield self._fault(FaultKind.TRAILING_BYTES, offset, message, in_record=False)
+            yield self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False)
 
-    def _bad_length(self, offset: int) -> tuple[Fault, Landing | None]:
+    def _bad_length(self, offset: int, length: int) -> tuple[Fault, Landing | None]:
         window = self._window
         window.load(offset, BLOCK_SIZE)
-        head = window.view(offset, min(offset + BLOCK_SIZE, window.end))
-        length, stored = HEADER.unpack_from(head)
+        head = window.view(offset, offset + BLOCK_SIZE)
         landing = self._search.find_next(offset, offset + 1)
-        if landing is None and offset == 0 and self._index == 0:
+        if landing is None and offset == 0:
             return self._lost_to(self._not_tfrecord(head)), None
         if landing is None and not head.strip(b"\0"):
             message = "zero bytes after the last record: expected a header or the end"
-            return self._fault(FaultKind.TRAILING_BYTES, offset, message, in_record=False), None
-        computed = masked_crc32c(LENGTH.pack(length))
+            return self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False), None
         message = (
-            f"the CRC of the length does not hold: expected {stored:08x} as stored, "
-            f"found {computed:08x} for the length {length}"
+            f"the CRC of the length does not hold: expected {HEADER.unpack_from(head)[1]:08x} as "
+            f"stored, found {masked_crc32c(LENGTH.pack(length)):08x} for the length {length}"
         )
         fault = self._fault(FaultKind.LENGTH_CRC, offset, message)
         return (self._lost_to(fault) if landing is None else fault), landing
 
-    def _oversized(self, offset: int, length: int) -> tuple[Fault, Landing | None]:
-        message = (
-            f"the length {length} is not believable, though its CRC holds: "
-            f"expected at most {self._limit} bytes"
-        )
-        fault = self._fault(FaultKind.OVERSIZED_LENGTH, offset, message)
-        landing = self._search.find_next(offset, offset + HEADER_SIZE)
-        return fault, landing
-
     def _truncated(self, offset: int, length: int) -> tuple[Fault, Landing | None]:
         chain = self._search.find_chain(offset + HEADER_SIZE)
-        landing = None if chain is None else Landing(chain, proven=True)
         end = self._window.end if self._size is None else self._size
         message = (
             f"the record is cut short: expected {length + FRAME_SIZE} bytes from here on, "
             f"found {end - offset}"
         )
         fault = self._fault(FaultKind.TRUNCATED, offset, message)
-        return (self._lost_to(fault) if landing is None else fault), landing
+        if chain is None:
+            return self._lost_to(fault), None
+        return fault, Landing(chain, proven=True)
 
     def _bad_payload(
-        self, offset: int, length: int, crcs: tuple[int, int]
+        self, offset: int, length: int, stored: int, found: int
     ) -> tuple[Fault, Landing | None]:
         window = self._window
         message = (
-            f"the CRC of the payload does not hold: expected {crcs[0]:08x} as stored, "
-            f"found {crcs[1]:08x} for its {length} bytes"
+            f"the CRC of the payload does not hold: expected {stored:08x} as stored, "
+            f"found {found:08x} for its {length} bytes"
         )
         fault = self._fault(FaultKind.PAYLOAD_CRC, offset, message)
         end = offset + FRAME_SIZE + length
         window.pinned = offset
         held = window.load(end, HEADER_SIZE)
-        follows = held >= HEADER_SIZE
-        whole = held == 0 or (follows and holds_header(window.view(end, end + HEADER_SIZE)))
-        if follows and not whole:
+        whole = held == 0 or holds_header(window.view(end, end + HEADER_SIZE))
+        if held >= HEADER_SIZE and not whole:
             # Two damaged records in a row, or bytes that were put in or taken out of this one?
             landing = self._search.find_next(end, end + 1, near=True)
             whole = landing is not None and landing.proven
@@ -347,9 +295,7 @@ class RecordReader:
         message = "not a TFRecord file: expected a length and its CRC"
         if self._inflater is not None:
             content = f"{self._inflater.name} data that holds {content}"
-        return self._fault(
-            FaultKind.NOT_TFRECORD, 0, f"{message}, found {content}", in_record=False
-        )
+        return self._fault(FaultKind.NOT_TFRECORD, 0, f"{message}, found {content}", known=False)
 
 
 def _bytes_left(file: BinaryIO) -> int | None:
@@ -365,7 +311,6 @@ def _bytes_left(file: BinaryIO) -> int | None:
 
 def _is_cut_header(rest: bytes) -> bool:
     """Return whether 1 to 11 bytes look like the start of a header, and not like stray bytes."""
-    length = int.from_bytes(rest[:8], "little")
     if len(rest) > 8:
         return CRC.pack(masked_crc32c(rest[:8])).startswith(rest[8:])
-    return len(rest) >= 4 and 0 < length < _PLAUSIBLE_CUT
+    return len(rest) >= 4 and 0 < int.from_bytes(rest, "little") < _PLAUSIBLE_CUT

@@ -15,7 +15,7 @@ from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.crc import extend_crc32c
 from tfrtool.records.framing import CRC, FRAME_SIZE, Fault, Record, header
-from tfrtool.records.reader import ReadOptions, RecordReader, read_records
+from tfrtool.records.reader import RecordReader, read_records
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.records.window import BLOCK_SIZE
 from tfrtool.storage.appearing import new_file
@@ -94,7 +94,7 @@ def repair_shard(
     count = digest = end = 0
     with open_shard(source) as file:
         compression = detect_compression(file)
-        reader = RecordReader(file, ReadOptions(compression=compression))
+        reader = RecordReader(file, compression)
         plain = source is path and compression is Compression.NONE
         total = size_of(source, file) if plain else 0
         with _appearing(out) as new:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfrtool.records.crc import crc32c, extend_crc32c, mask
-from tfrtool.records.framing import CRC, FOOTER_SIZE, FRAME_SIZE, HEADER, HEADER_SIZE
+from tfrtool.records.framing import CRC, FOOTER_SIZE, FRAME_SIZE, HEADER, HEADER_SIZE, LENGTH
 from tfrtool.records.window import BLOCK_SIZE, Window
 
 LOOKAHEAD = 16 * 1024 * 1024
@@ -24,14 +24,11 @@ inside the damaged record. The place where the damaged record's own payload CRC 
 
 _LEAST_LOOKAHEAD = 1024
 _AT_ONCE = 4 * LOOKAHEAD
-_PASSES = 4
-"""What `SearchBudget` allows: bytes a search, bytes at once, and bytes for each of the stream."""
 _CANDIDATE = 1024
 """What a look at one header costs, as the bytes without headers that take as long; measured."""
 
-_ZEROS = re.compile(rb"\x00{4,}")
-_ZERO_LENGTH = HEADER.pack(0, mask(crc32c(bytes(8))))
 _FOUR_GIB = 1 << 32
+_ZEROS = re.compile(rb"\x00{4,}")
 
 
 class Landing(NamedTuple):
@@ -47,61 +44,38 @@ class Landing(NamedTuple):
     proven: bool
 
 
-class SearchBudget:
-    """How far searches may still look beyond the place that they come back to.
-
-    What is looked at there is read again. In a stream with damage everywhere, as a transfer that
-    changed its line breaks makes it, all searches to their full length would take time by the
-    square of its size. Together they may look at 64 MiB in vain, and at four times the stream.
-
-    So it is with headers that are made to mislead, each with a length that reaches far: after so
-    many bytes of payloads whose CRCs don't hold (``misled``), no more are believed to start a
-    record.
-    """
-
-    def __init__(self) -> None:
-        """Begin at the start of a stream."""
-        self._spent = 0
-        self.misled = 0
-
-    def reach(self, offset: int) -> int:
-        """Return how many bytes a search from ``offset`` on may look at in vain."""
-        left = _AT_ONCE + _PASSES * offset - self._spent
-        return min(max(left, _LEAST_LOOKAHEAD), LOOKAHEAD)
-
-    def spend(self, size: int, candidates: int) -> None:
-        """Note that ``size`` bytes with some headers among them were looked at in vain."""
-        self._spent += max(size, 0) + _CANDIDATE * candidates
-
-    def trusts(self, offset: int) -> bool:
-        """Return whether a header at ``offset`` may still be taken for a record's."""
-        return self.misled <= _AT_ONCE + _PASSES * offset
-
-
 def headers(data: bytes) -> Iterator[int]:
     """Yield every position in ``data`` where a length below 4 GiB and its CRC stand."""
     last = len(data) - HEADER_SIZE
     for zeros in _ZEROS.finditer(data):
+        # The upper half of the length lies within the run, and the lower half before it; or all of
+        # it is zero, and ends where the run does, for its CRC starts with 0x29.
         first, end = zeros.span()
-        # The lower half of the length is not zero, so the run starts within or behind it ...
-        for position in range(max(first - 4, 0), min(first, end - 7, last + 1)):
-            length, crc = HEADER.unpack_from(data, position)
-            if length < _FOUR_GIB and mask(crc32c(data[position : position + 8])) == crc:
-                yield position
-        # ... or all of it is zero, and the run ends with it, for its CRC starts with 0x29.
-        position = end - 8
-        if 0 <= position <= last and data.startswith(_ZERO_LENGTH, position):
-            yield position
+        places = [*range(max(first - 4, 0), min(first, end - 7, last + 1))]
+        if first <= end - 8 <= last:
+            places.append(end - 8)
+        for place in places:
+            length, crc = HEADER.unpack_from(data, place)
+            if length < _FOUR_GIB and mask(crc32c(data[place : place + 8])) == crc:
+                yield place
 
 
 class Search:
-    """Searches in one stream, for records of up to ``limit`` bytes."""
+    """Searches in one stream, for records of up to ``limit`` bytes.
+
+    What is looked at beyond the place that a search comes back to is read again. In a stream with
+    damage everywhere, as a transfer that changed its line breaks makes it, all searches to their
+    full length would take time by the square of its size. So together they may look at 64 MiB in
+    vain, and at four times the stream. The same holds for headers that are made to mislead, each
+    with a length that reaches far: after so many bytes of payloads whose CRCs don't hold, no more
+    are believed to start a record.
+    """
 
     def __init__(self, window: Window, limit: int) -> None:
         """Begin at the start of a stream."""
         self._window = window
         self._limit = limit
-        self._budget = SearchBudget()
+        self._spent = self._misled = 0
 
     def find_next(self, damaged: int, start: int, *, near: bool = False) -> Landing | None:
         """Find where to go on after a record whose length can't be believed.
@@ -115,40 +89,36 @@ class Search:
         body = damaged + HEADER_SIZE
         crc, covered = 0, body  # the CRC of the stream from `body` to `covered`
         first: int | None = None
-        position = start
         candidates = 0  # those looked at in vain
-        reach = self._budget.reach(damaged)
-        last = start + reach if near else None  # the last offset to look at, once that is known
+        reach = min(max(_allowed(damaged) - self._spent, _LEAST_LOOKAHEAD), LOOKAHEAD)
+        position, last = start, start + reach if near else None  # the last offset to look at
         outer = window.pinned
         try:
             while last is None or position <= last:
                 kept = (outer, covered, first)
                 window.pinned = min(offset for offset in kept if offset is not None)
                 held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
-                for place in headers(window.view(position, position + held)):
-                    candidate = position + place
+                places = headers(window.view(position, position + held))
+                ends = [window.end] if held < BLOCK_SIZE else []
+                for candidate in (*(position + place for place in places), *ends):
                     if last is not None and candidate > last:
                         break
                     candidates += near or first is not None
-                    if candidate - FOOTER_SIZE >= body:
-                        upto = candidate - FOOTER_SIZE
+                    if (upto := candidate - FOOTER_SIZE) >= body:
                         crc = extend_crc32c(crc, window.view(covered, upto))
                         covered = upto
                         # Should the payload start with a record, then that record's length and its
                         # CRC are the 8 bytes of a payload and their CRC, too.
-                        if mask(crc) == CRC.unpack(window.view(upto, candidate))[0] and (
-                            candidate - body != HEADER_SIZE or self._record_at(candidate)
+                        if CRC.pack(mask(crc)) == window.view(upto, candidate) and (
+                            upto - body != LENGTH.size
+                            or candidate in ends
+                            or self._record_at(candidate)
                         ):
                             return Landing(candidate, proven=True)
                     if first is None and self._record_at(candidate):
                         first = candidate
                         last = candidate + reach if last is None else last
-                if held < BLOCK_SIZE:
-                    end = window.end
-                    if end - FOOTER_SIZE >= body and (last is None or end <= last):
-                        crc = extend_crc32c(crc, window.view(covered, end - FOOTER_SIZE))
-                        if mask(crc) == CRC.unpack(window.view(end - FOOTER_SIZE, end))[0]:
-                            return Landing(end, proven=True)
+                if ends:
                     break
                 # A header may lie across the edge of the block.
                 position += held - (HEADER_SIZE - 1)
@@ -158,7 +128,7 @@ class Search:
         finally:
             window.pinned = outer
         vain = covered - (start if first is None or near else first)
-        self._budget.spend(vain, candidates)
+        self._spent += max(vain, 0) + _CANDIDATE * candidates
         return None if first is None else Landing(first, proven=False)
 
     def find_chain(self, start: int) -> int | None:
@@ -211,24 +181,26 @@ class Search:
             if not self._record_at(offset):
                 return False
             seen.add(offset)
-            length, _ = HEADER.unpack_from(window.buffer, offset - window.start)
-            offset += FRAME_SIZE + length
+            offset += FRAME_SIZE + LENGTH.unpack_from(window.data, offset - window.start)[0]
         return offset == end
 
     def _record_at(self, offset: int) -> bool:
         """Return whether a whole record, both CRCs included, starts at ``offset``."""
         window = self._window
-        if window.load(offset, HEADER_SIZE) < HEADER_SIZE or not self._budget.trusts(offset):
+        if window.load(offset, HEADER_SIZE) < HEADER_SIZE or self._misled > _allowed(offset):
             return False
-        length, crc = HEADER.unpack_from(window.buffer, offset - window.start)
-        if mask(crc32c(window.view(offset, offset + 8))) != crc or length > self._limit:
+        length, crc = HEADER.unpack_from(window.data, offset - window.start)
+        if length > self._limit or mask(crc32c(LENGTH.pack(length))) != crc:
             return False
-        size = FRAME_SIZE + length
-        held = window.load(offset, size)
-        if held >= size:
-            end = offset + HEADER_SIZE + length
-            stored = CRC.unpack(window.view(end, end + FOOTER_SIZE))[0]
-            if mask(crc32c(window.view(offset + HEADER_SIZE, end))) == stored:
-                return True
-        self._budget.misled += min(held, size)
+        held, end = window.load(offset, FRAME_SIZE + length), offset + HEADER_SIZE + length
+        if held >= FRAME_SIZE + length and window.view(end, end + FOOTER_SIZE) == CRC.pack(
+            mask(crc32c(window.view(offset + HEADER_SIZE, end)))
+        ):
+            return True
+        self._misled += min(held, FRAME_SIZE + length)
         return False
+
+
+def _allowed(offset: int) -> int:
+    """Return how many bytes may have been looked at in vain at an offset of the stream."""
+    return _AT_ONCE + 4 * offset

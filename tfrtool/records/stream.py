@@ -44,17 +44,15 @@ class Stream:
             with contextlib.suppress(OSError):  # there is no room for one
                 self._copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close
 
-    @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
-        """Give the stream the first time, and from then on its copy; `OSError` if there is none."""
+    def once(self) -> BinaryIO:
+        """Return the stream the first time, and from then on its copy; `OSError` without one."""
         if not self._begun:
             self._begun = True
-            yield io.BufferedReader(_Raw(self), BLOCK_SIZE)
-            return
+            return io.BufferedReader(_Raw(self), BLOCK_SIZE)
         if self._copy is None:
             raise OSError(errno.ESPIPE, "can't be read twice")
         self._copy.seek(0)
-        yield self._copy
+        return self._copy
 
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes as they come, and none only at the end."""
@@ -129,7 +127,10 @@ def folder_of(source: Path | Stream) -> Path | None:
 def open_shard(source: Path | Stream) -> Iterator[BinaryIO]:
     """Open a shard to read it; `ShardError` if it can't be, or is no regular file."""
     try:
-        with open_regular(source) if isinstance(source, Path) else source.open() as file:
+        if isinstance(source, Stream):
+            yield source.once()
+            return
+        with open_regular(source) as file:
             yield file
     except OSError as error:
         pipe = isinstance(error, NotRegularFileError)

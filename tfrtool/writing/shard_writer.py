@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfrtool.errors import WriteError
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault
-from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.reader import read_records
 from tfrtool.storage.appearing import move, temporary_name
 from tfrtool.storage.opening import open_descriptor
 from tfrtool.writing.records import Prepared, batches, prepare
@@ -112,7 +112,7 @@ class ShardWriter:
         found = size = 0
         with io.FileIO(open_descriptor(self._temporary, follow=False)) as file:
             digested = _Digested(file)
-            for item in read_records(io.BufferedReader(digested), ReadOptions()):
+            for item in read_records(io.BufferedReader(digested)):
                 if isinstance(item, Fault):
                     raise WriteError(
                         f"does not read back: {item.message}",

@@ -19,7 +19,7 @@ from tfrtool.inspection.summary.summary_json import feature_json, value_json
 from tfrtool.inspection.verify.payload_check import PayloadVote, unparseable
 from tfrtool.records.compression import detect_compression
 from tfrtool.records.framing import Fault, Record
-from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.storage.plain import plain
@@ -170,8 +170,8 @@ def inspect_shard(
     hidden: dict[str, array[int]] = {}
     with open_shard(source) as file:
         compression = detect_compression(file)
-        reading = ReadOptions(compression=compression, verify_payload=verify_payload)
-        for item in read_records(file, reading):
+        items = read_records(file, compression=compression, verify_payload=verify_payload)
+        for item in items:
             if isinstance(item, Fault):
                 faults.append(item)
                 continue

@@ -12,8 +12,17 @@ from pathlib import Path
 from tfrtool.errors import ShardError, human_count
 from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.inspection.verify.bit_flip import find_bit_flip
-from tfrtool.records.compression import Compression, holds_header
-from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER, HEADER_SIZE, LENGTH, Fault, FaultKind
+from tfrtool.records.compression import Compression
+from tfrtool.records.framing import (
+    CRC,
+    FOOTER_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH,
+    Fault,
+    FaultKind,
+    holds_header,
+)
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Stream, folder_of, open_shard
 

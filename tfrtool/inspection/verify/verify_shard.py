@@ -17,7 +17,7 @@ from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
 from tfrtool.inspection.verify.payload_check import PayloadCheck, unparseable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Fault, FaultKind
-from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, folder_of, open_shard, path_of, size_of
 from tfrtool.storage.opening import file_sha256
@@ -150,7 +150,7 @@ def verify_shard(
                 bytes=size_of(source, file) if source is path else 0,
                 compression=compression,
             )
-            for item in read_records(file, ReadOptions(compression=compression)):
+            for item in read_records(file, compression=compression):
                 if isinstance(item, Fault):
                     lost += item.kind in _LOSSES and item.record is not None
                     damage.add(item)

@@ -21,7 +21,7 @@ from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Encode
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE, Record
-from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.reader import read_records
 from tfrtool.sources.folders.listing import IMAGE_SUFFIXES
 from tfrtool.sources.items import Item, ItemReader, Source
 from tfrtool.storage.opening import open_regular
@@ -182,8 +182,8 @@ def measure(tasks: Iterable[ShardTask], items: int) -> array[int]:
     for task in tasks:
         failing = os_errors_as(WriteError, task.path, "can't be read back")
         with failing, open_regular(task.path, follow=False) as file:
-            options = ReadOptions(compression=task.compression, verify_payload=False)
-            for position, record in zip(task.positions, read_records(file, options), strict=True):
+            records = read_records(file, compression=task.compression, verify_payload=False)
+            for position, record in zip(task.positions, records, strict=True):
                 if isinstance(record, Record):
                     sizes[position] = FRAME_SIZE + len(record.payload)
     return sizes
