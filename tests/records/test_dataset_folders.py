@@ -51,16 +51,18 @@ def test_damaged_shards_beside_whole_ones(make_shard: MakeShard, tmp_path: Path)
 def test_only_so_many_files_are_looked_into(
     make_shard: MakeShard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a folder of all sorts, a bounded number is opened, and the others are told."""
+    """Of a folder of all sorts, a bounded number is opened, and stands for the others."""
     monkeypatch.setattr("tfrtool.records.dataset_folders.MAX_FILES_LOOKED_INTO", 3)
     make_shard([b"x"], "z.tfrecord")
     for name in "abcdef":
         make_shard([b"x"], name)
-    folders = find_folders(tmp_path)
-    assert [path.name for path in folders.shards] == ["a", "b", "c", "z.tfrecord"]
-    (note,) = folders.notes
-    assert note.startswith("3 files")
-    assert len(find_shards(f"{tmp_path}/*")) == 7  # who names them, means them
+    (tmp_path / "d").write_bytes(b"something else")
+    assert found(tmp_path) == [*"abcdef", "z.tfrecord"]
+    (tmp_path / "a").write_bytes(b"something else")
+    assert len(find_shards(f"{tmp_path}/*")) == 6
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"something else")
+    assert found(tmp_path) == ["z.tfrecord"]
 
 
 def test_a_folder_of_photographs_is_none_of_shards(

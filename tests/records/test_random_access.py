@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gzip
 import multiprocessing
-import os
 import pickle
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,17 +16,10 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.records.strategies import offsets_of, payload_lists, shard_of
 from tfrtool.errors import CorruptShardError, ShardError, UsageError
-from tfrtool.records.framing import frame
 from tfrtool.records.random_access import Records, open_records
 
 FIRST = [b"first", b"", b"x" * 1000]
 SECOND = [b"second", b"last"]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep indices away from the user's cache."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -179,36 +170,8 @@ def test_nothing_is_left_beside_the_shards(directory: Path) -> None:
     assert sorted(directory.iterdir()) == before
 
 
-def write_forged(shard: Path, steps: Sequence[int]) -> None:
-    """Write an index beside a shard, from the offsets that it is to claim, newer than the shard."""
-    lines = [f"{start} {end - start}\n" for start, end in pairwise(steps)]
-    shard.with_name(f"{shard.name}.idx").write_text("".join(lines))
-    os.utime(shard, (1, 1))
-
-
-def test_a_forged_index_gives_no_false_record(tmp_path: Path) -> None:
-    """A frame within a payload is no record, though its CRCs hold and an index points to it."""
-    payloads = [b"first"] * 100
-    payloads[2] = frame(b"inner") * 20
-    shard = tmp_path / "a.tfrecord"
-    shard.write_bytes(shard_of(payloads))
-    steps = offsets_of(payloads)
-    inside = steps[2] + 12 + 21  # where the second of them begins
-    write_forged(shard, [*steps[:3], inside, inside + 21, *steps[3:]])
-    assert [record.payload for record in tfrtool.open(shard)[:]] == payloads
-
-
-def test_a_stale_index_blames_no_good_shard(tmp_path: Path) -> None:
-    """An index of another shard of that size is no reason to call a whole one damaged."""
-    payloads = [b"some"] * 100
-    shard = tmp_path / "a.tfrecord"
-    shard.write_bytes(shard_of([*payloads[:1], b"s", b"longer!", *payloads[3:]]))
-    write_forged(shard, offsets_of(payloads))
-    assert len({record.payload for record in tfrtool.open(shard)[:]}) == 3
-
-
 def test_a_shard_that_was_written_anew(directory: Path) -> None:
-    """After a shard was replaced by one of as many records, these are read; never a false one."""
+    """After a shard was replaced, its records are errors where they moved; never a false one."""
     for close in (True, False):
         records = tfrtool.open(directory)
         assert records[1].payload == b""
@@ -216,10 +179,9 @@ def test_a_shard_that_was_written_anew(directory: Path) -> None:
             records.close()
         shard = records.shard_of(0)
         shard.write_bytes(shard_of([b"x" * 1000, b"new", b""]))  # of the same size, but for a byte
-        assert [record.payload for record in records[:3]] == [b"x" * 1000, b"new", b""]
-        shard.write_bytes(shard_of(FIRST[:2]))
-        with pytest.raises(CorruptShardError, match="changed after it was opened"):
-            records[2]
+        for number in range(3):
+            with pytest.raises(CorruptShardError, match="changed after it was opened"):
+                records[number]
         shard.write_bytes(shard_of(FIRST))
 
 

@@ -88,15 +88,6 @@ def test_directory_with_shards_far_below_tells_a_pattern(
     assert find_shards([pattern]) == (wanted,)
 
 
-def test_directory_without_shards_anywhere_tells_no_pattern(tmp_path: Path) -> None:
-    """A hint that leads nowhere is none."""
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "b" / "notes").write_text("text")
-    with pytest.raises(DatasetError) as caught:
-        find_shards([tmp_path])
-    assert caught.value.hint is None
-
-
 def test_patterns_pass_over_what_lies_beside_shards(make_shard: MakeShard, tmp_path: Path) -> None:
     """An index, metadata and lists are no shards for a pattern either; named, they are taken."""
     shard = make_shard([b"x"], "a-train.tfrecord-00000-of-00001")

@@ -22,7 +22,7 @@ class Compression(enum.Enum):
     ZLIB = "zlib"
 
 
-_WBITS = {Compression.GZIP: 31, Compression.ZLIB: 15}
+WBITS = {Compression.GZIP: 31, Compression.ZLIB: 15}
 """What zlib calls the formats."""
 
 
@@ -60,7 +60,7 @@ def _by_magic(head: bytes) -> Compression:
 def _inflated(head: bytes, compression: Compression) -> bytes | None:
     """Return the header that the first bytes of a file uncompress to, or None if they don't."""
     try:
-        return zlib.decompressobj(_WBITS[compression]).decompress(head, HEADER_SIZE)
+        return zlib.decompressobj(WBITS[compression]).decompress(head, HEADER_SIZE)
     except (KeyError, zlib.error):
         return None
 
@@ -81,7 +81,7 @@ class Inflater:
         self.name = compression.value
         self.failure: str | None = None
         self._file = file
-        self._wbits = _WBITS[compression]
+        self._wbits = WBITS[compression]
         self._inflate = zlib.decompressobj(self._wbits)
         self._input = b""
         self._finished = False

@@ -11,14 +11,14 @@ from typing import BinaryIO, NamedTuple
 
 from tfrtool.errors import CorruptShardError
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import (
     FRAME_SIZE,
-    HEADER,
     HEADER_SIZE,
+    LENGTH,
     MAX_RECORD_BYTES,
     Fault,
     FaultKind,
+    holds_header,
 )
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
@@ -116,8 +116,7 @@ def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> 
     """
     read_at = reader_at(file)
     append = None if ends is None else ends.append
-    known = _RecordSizes()
-    get = known.get
+    sizes = _RecordSizes()
     records, offset, step = 0, 0, 0
     while offset + HEADER_SIZE <= size:
         # Short records are read by the block, of long ones only the headers.
@@ -126,8 +125,7 @@ def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> 
         if last < 0:  # the file became shorter
             break
         while position <= last:
-            head = block[position : position + HEADER_SIZE]
-            step = get(head) or known.learn(head)
+            step = sizes[block[position : position + HEADER_SIZE]]
             if not step or offset + position + step > size:
                 return records, offset + position
             position += step
@@ -139,17 +137,15 @@ def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> 
 
 
 class _RecordSizes(dict[bytes, int]):
-    """By headers whose CRC holds, the sizes of their records, frames included."""
+    """By headers, the sizes of their records, frames included; 0 where the CRC does not hold."""
 
-    def learn(self, head: bytes) -> int:
-        """Return the size of the record that a header starts, in bytes; 0 if it is damaged."""
-        length, stored = HEADER.unpack(head)
-        if masked_crc32c(head[:8]) != stored or length > MAX_RECORD_BYTES:
+    def __missing__(self, head: bytes) -> int:
+        (length,) = LENGTH.unpack_from(head)
+        if length > MAX_RECORD_BYTES or not holds_header(head):
             return 0
-        size = FRAME_SIZE + int(length)
         if len(self) < _HEADERS_KNOWN:
-            self[head] = size
-        return size
+            self[head] = FRAME_SIZE + length
+        return FRAME_SIZE + int(length)
 
 
 def reader_at(file: BinaryIO) -> Callable[[int, int], bytes]:

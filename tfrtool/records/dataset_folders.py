@@ -13,11 +13,7 @@ from pathlib import Path
 from tfrtool.errors import DatasetError, UsageError, os_errors_as, printable
 from tfrtool.records.compression import starts_record
 from tfrtool.records.shard_sets import COMPRESSED_NAME, check_version, is_shard_name, natural_order
-from tfrtool.storage.limits import (
-    MAX_ENTRIES_WALKED,
-    MAX_FILES_LOOKED_INTO,
-    MAX_FILES_OF_A_KIND,
-)
+from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.publishing import check_settled
@@ -28,24 +24,19 @@ _NAMED = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFolders:
-    """Where the shards of a dataset are.
+    """Where the shards of a dataset are."""
 
-    Attributes:
-        root: the directory of the dataset itself, at or below the one that was named.
-        shards: its shard files, folder by folder, in natural order; there may be none.
-        notes: what was decided on the way, a clause each.
-    """
-
-    root: Path
-    shards: tuple[Path, ...]
-    notes: tuple[str, ...] = ()
+    root: Path  # the directory of the dataset itself, at or below the one that was named
+    shards: tuple[Path, ...]  # folder by folder, in natural order; there may be none
+    notes: tuple[str, ...] = ()  # what was decided on the way, a clause each
 
     def nothing(self) -> DatasetError:
         """Return the error for a directory without shards."""
+        pattern = shlex.quote(f"{glob.escape(str(self.root))}/**")
         return DatasetError(
             "no shard files in this directory or in a folder in it",
             path=self.root,
-            hint=_deeper(self.root),
+            hint=f"for folders farther below it, quote a pattern: {pattern}",
         )
 
 
@@ -78,19 +69,18 @@ def choose_shards(paths: Sequence[Path]) -> list[Path]:
     """
     for folder in {path.parent for path in paths}:
         check_settled(folder)
-    look = _Look()
-    chosen = {*look.choose(paths), *look.unseen}
-    if chosen:
-        return [path for path in paths if path in chosen]
-    return [path for path in paths if is_shard_name(path.name) is None]
+    return _Look().choose(paths) or [path for path in paths if is_shard_name(path.name) is None]
 
 
 class _Look:
-    """A look at files and folders, with one allowance for files whose names don't tell."""
+    """A look at files and folders, with one allowance for files whose names don't tell.
+
+    Once that is spent, the others are what those were: shards, if any of them was one.
+    """
 
     def __init__(self) -> None:
         self._left = MAX_FILES_LOOKED_INTO
-        self.unseen: list[Path] = []
+        self._found = False
 
     def shards(self, folder: Path) -> list[Path]:
         check_settled(folder)
@@ -111,21 +101,21 @@ class _Look:
             if shard is None:
                 kinds.setdefault(_kind(path.name), []).append(path)
         for of_kind in kinds.values():
-            if not self._left:
-                self.unseen += of_kind
             if any(map(self._holds_records, of_kind[:MAX_FILES_OF_A_KIND])):
                 chosen |= dict.fromkeys(of_kind, True)
         return [path for path, shard in chosen.items() if shard]
 
     def _holds_records(self, path: Path) -> bool:
         if not self._left:
-            return False
+            return self._found
         self._left -= 1
         try:
             with open_regular(path, buffering=0) as file:
-                return starts_record(file.read(_HEAD))
+                found = starts_record(file.read(_HEAD))
         except OSError:
             return False
+        self._found |= found
+        return found
 
 
 def _kind(name: str) -> str:
@@ -167,11 +157,6 @@ def _descend(directory: Path, look: _Look) -> DatasetFolders:
                 found = _descend(configs[0], look)
                 notes = [f"configuration {names}, the only one", *found.notes]
                 return DatasetFolders(root=found.root, shards=found.shards, notes=tuple(notes))
-    if look.unseen:
-        notes.append(
-            f"{len(look.unseen):,} files whose names don't tell were not looked into, "
-            f"{printable(look.unseen[0].name)} the first"
-        )
     return DatasetFolders(root=root, shards=tuple(shards), notes=tuple(notes))
 
 
@@ -186,17 +171,3 @@ def _version(name: str) -> tuple[int, ...] | None:
         return tuple(int(part) for part in check_version(name).split("."))
     except (UsageError, ValueError):  # too many digits
         return None
-
-
-def _deeper(directory: Path) -> str | None:
-    """Return what to do about shards that are farther below a directory, if there are any."""
-    look, seen = _Look(), 0
-    for folder, folders, files in os.walk(directory):
-        seen += len(folders) + len(files)
-        if seen > MAX_ENTRIES_WALKED:
-            return None
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        if look.choose(Path(folder, name) for name in sorted(files, key=natural_order)):
-            pattern = shlex.quote(f"{glob.escape(str(directory))}/**")
-            return f"for folders farther below it, quote a pattern: {pattern}"
-    return None

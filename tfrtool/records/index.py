@@ -1,30 +1,21 @@
-"""The index of a shard, where each record starts: as DALI reads it, and as it is kept for us."""
+"""The index of a shard: where each record starts."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
 import shlex
-import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_errors_as
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import as_error, count_shard, hop
-from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.appearing import new_file, private_folder
-from tfrtool.storage.locations import user_cache
-from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.appearing import new_file
 
 _LINES_AT_ONCE = 10_000
-_DIGEST_BYTES = 16
-_KEPT_BYTES = 256 * 1024 * 1024
-"""Of all indices that are kept in the cache: those of 33 million records."""
 
 
 def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
@@ -59,12 +50,11 @@ def make_index(shard: Path) -> array[int]:
     with open_shard(shard) as file:
         compression = detect_compression(file)
         if compression is not Compression.NONE:
-            name = shlex.quote(str(shard))
-            gzip = compression is Compression.GZIP
+            hint = f": gzip -dc < {shlex.quote(str(shard))} > COPY"
             raise ShardError(
                 f"compressed with {compression.value}: its records can't be read at random",
                 path=shard,
-                hint="uncompress it first" + (f": gzip -dc < {name} > COPY" if gzip else ""),
+                hint="uncompress it first" + (hint if compression is Compression.GZIP else ""),
             )
         size = os.fstat(file.fileno()).st_size
         _, end = hop(file, size, offsets)
@@ -90,72 +80,3 @@ def write_index(shard: Path, place: Path) -> int:
                 lines = "".join(f"{start} {end - start}\n" for start, end in pairwise(some))
                 file.write(lines.encode())
     return len(offsets) - 1
-
-
-def load_indices(shards: Iterable[Path]) -> list[array[int]]:
-    """Return what `make_index` returns of each shard, from the user's cache where it is there.
-
-    An index beside a shard is not believed: to hold all of it against the shard takes as long as
-    to make it anew. Those in the cache are our own, and of a file at that path, of that size and
-    those times. Where there is no place for a cache, none is kept.
-    """
-    folder = user_cache("indices")
-    loaded, kept = [], False
-    for shard in shards:
-        with open_shard(shard) as file:
-            status = os.fstat(file.fileno())
-        place = None if folder is None else folder / _cached_name(shard, status)
-        offsets = None if place is None else _read(place, status.st_size)
-        if offsets is None:
-            offsets = make_index(shard)
-            kept |= place is not None and _keep(offsets, place)
-        loaded.append(offsets)
-    if folder is not None and kept:
-        _prune(folder)
-    return loaded
-
-
-def _cached_name(shard: Path, status: os.stat_result) -> str:
-    facts = (os.path.realpath(shard), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    text = "\n".join(map(str, (*facts, sys.byteorder)))
-    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-
-
-def _keep(offsets: array[int], place: Path) -> bool:
-    body = offsets.tobytes()
-    try:
-        place.parent.parent.mkdir(parents=True, exist_ok=True)
-        private_folder(place.parent)
-        with new_file(place) as file:
-            file.write(hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() + body)
-    except OSError:
-        return False
-    return True
-
-
-def _read(place: Path, size: int) -> array[int] | None:
-    """Return a kept index; None if there is none that is whole, and of a file of that size."""
-    offsets = array("Q")
-    longest = _DIGEST_BYTES + offsets.itemsize * (size // FRAME_SIZE + 1)
-    try:
-        private_folder(place.parent)
-        content = read_bounded(place, longest, follow=False)
-        os.utime(place)  # those that were used last are pruned last
-    except OSError:
-        return None
-    body = content[_DIGEST_BYTES:]
-    if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != content[:_DIGEST_BYTES]:
-        return None
-    offsets.frombytes(body)
-    return offsets if offsets[-1:] == array("Q", (size,)) else None
-
-
-def _prune(folder: Path) -> None:
-    """Delete the indices that were not used for longest, if all of them are too large."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        held = [(entry.stat(follow_symlinks=False), entry.path) for entry in entries]
-        total = 0
-        for status, path in sorted(held, key=lambda item: -item[0].st_mtime_ns):
-            total += status.st_size
-            if total > _KEPT_BYTES:
-                os.unlink(path)  # noqa: PTH108 - as scandir gave it

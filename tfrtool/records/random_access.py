@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -15,7 +14,7 @@ from tfrtool.errors import CorruptShardError, ShardError, UsageError, os_reason
 from tfrtool.records.count import as_error, reader_at
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, Fault, Record, header
-from tfrtool.records.index import load_indices, make_index
+from tfrtool.records.index import make_index
 from tfrtool.records.reader import read_records
 from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import locate_shards
@@ -33,7 +32,8 @@ class Records(Sequence[Record]):
     ``len(records)`` and ``records[i]`` cost no more than one read each, whatever the size; both
     CRCs are checked. Iterating reads the files in order instead. It is a map-style source as Grain
     and PyTorch take them: it can be pickled, and used by several threads and forked processes at
-    once. Of the shards nothing but an index is held, 8 bytes a record.
+    once. Of the shards nothing but an index is held, 8 bytes a record; it is made by hopping from
+    header to header.
 
     A record's `index` and `offset` are those in its own shard; `shard_of` tells which that is.
     """
@@ -45,17 +45,13 @@ class Records(Sequence[Record]):
             ShardError: one of them can't be read, or is compressed.
             CorruptShardError: the framing of one is damaged.
         """
-        self.__setstate__({"paths": as_paths(shards)})
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Neither open files nor indices travel: a worker reads the indices that were kept.
-        return {"paths": self._paths}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._paths: tuple[Path, ...] = state["paths"]
-        self._offsets: list[array[int]] = load_indices(self._paths)
+        self._paths = as_paths(shards)
+        self._offsets = [make_index(path) for path in self._paths]
         self._ends = list(accumulate(len(offsets) - 1 for offsets in self._offsets))
         self._files: dict[int, BinaryIO] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_files": {}}  # open files don't travel
 
     @property
     def shards(self) -> tuple[Path, ...]:
@@ -138,17 +134,11 @@ class Records(Sequence[Record]):
         index = number - (self._ends[shard - 1] if shard else 0)
         path = self._paths[shard]
         try:
-            for _ in range(2):
-                record = self._record_at(shard, index)
-                if record is not None:
-                    return record
-                # The shard was written to since: what does its own framing say?
-                offsets = make_index(path)
-                if len(offsets) != len(self._offsets[shard]):
-                    break
-                self._offsets[shard] = offsets
+            record = self._record_at(shard, index)
         except OSError as error:
             raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
+        if record is not None:
+            return record
         raise CorruptShardError(
             "the record is damaged, or the shard was changed after it was opened",
             path=path,
@@ -158,7 +148,7 @@ class Records(Sequence[Record]):
         )
 
     def _record_at(self, shard: int, index: int) -> Record | None:
-        """Read a record where the index says that it is; None where its CRCs don't hold."""
+        """Return a record, or None where its CRCs don't hold."""
         offsets, path = self._offsets[shard], self._paths[shard]
         offset, size = offsets[index], offsets[index + 1] - offsets[index]
         if len(self._paths) > _FILES_OPEN:
@@ -185,8 +175,6 @@ def open_records(
 ) -> Records:
     """Open one or more uncompressed shards for random access.
 
-    An index is made on first use, and kept in the user's cache for the next time.
-
     Args:
         shards: a file, a dataset's directory, or a pattern; or several of them, in order.
         split: the split to open, as the names of the shards or their folders say it.
@@ -201,14 +189,12 @@ def open_records(
     for argument in [shards] if isinstance(shards, str | os.PathLike) else shards:
         as_path(argument)  # and no stream, which locate_shards takes
         found = locate_shards(argument)
-        folders = found.folders
-        root = folders[0] if len(folders) == 1 else folders[0].parent if folders else None
         splits: dict[str | None, list[Path]] = {}
         for one in group_shards(found.paths):
-            name = one.split if root is None else one.split_below(root)
-            splits.setdefault(name, []).extend(one.paths)
+            folder = one.directory.name if len(found.folders) > 1 else None
+            splits.setdefault(one.split or folder, []).extend(one.paths)
         names = {name or "shards of no split" for name in splits}
-        if split is None and folders and len(splits) > 1:
+        if split is None and found.folders and len(splits) > 1:
             raise UsageError(
                 "has several splits",
                 path=argument,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -54,8 +54,8 @@ class ShardSet:
         directory: the folder that they are in.
         prefix: what stands before the number, ``mnist-test.tfrecord-``; the whole name of a file
             without a number.
-        suffix: what stands after the count, ``.gz`` or ``.tfrecord.gz``; of the first shard,
-            where some are compressed and some are not. Usually empty.
+        ending: what stands after it in the first shard's name, ``-of-00008.gz``.
+        digits: how many the number has, where zeros fill it up.
         split: the split that the names or the folder say; None where they say none.
         count: how many shards the names say that there are; None where they have no numbers.
             It is what a name claims, and may be absurd.
@@ -66,24 +66,17 @@ class ShardSet:
 
     directory: Path
     prefix: str
-    suffix: str = ""
+    ending: str = ""
+    digits: int = 1
     split: str | None = None
     count: int | None = None
     shards: Mapping[int, Path]
-    duplicates: Mapping[int, tuple[Path, ...]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.shards or (self.count is None and set(self.shards) != {0}):
-            raise ValueError("a set has at least one shard; a file without a number is number 0")
-        if min(self.shards) < 0 or (self.count or 0) < 0:
-            raise ValueError("the numbers of shards are at least 0")
-        if not set(self.duplicates) <= set(self.shards):
-            raise ValueError("duplicates stand beside a shard")
+    duplicates: Mapping[int, tuple[Path, ...]]
 
     @property
     def name(self) -> str:
         """What the set is called in messages: ``train-*-of-00008``, or the file's name."""
-        return self.prefix if self.count is None else self._named("*")
+        return self.prefix if self.count is None else f"{self.prefix}*{self.ending}"
 
     def split_below(self, root: Path) -> str | None:
         """Return its split: that of the names, or else of a folder in a dataset's directory."""
@@ -116,27 +109,10 @@ class ShardSet:
         """The names of the files that are missing, the first `MISSING_NAMED` of them."""
         numbers = range(self.count or 0) if self.n_missing else ()
         absent = (index for index in numbers if index not in self.shards)
-        return tuple(self.file_name(index) for index in islice(absent, MISSING_NAMED))
-
-    def file_name(self, index: int) -> str:
-        """Return the name that the shard of this number has, or would have."""
-        if self.count is None:
-            return self.prefix
-        if index in self.shards:
-            return self.shards[index].name
-        match = self._match
-        padded = match["index"].startswith("0") or len(match["index"]) == len(match["count"])
-        return self._named(f"{index:0{len(match['index']) if padded else 1}}")
-
-    def _named(self, number: str) -> str:
-        return f"{self.prefix}{number}{self._match['of']}{self._match['count']}{self.suffix}"
-
-    @property
-    def _match(self) -> re.Match[str]:
-        match = _NUMBERED.fullmatch(next(iter(self.shards.values())).name)
-        if match is None:
-            raise ValueError("the shards of a set with a count have numbers in their names")
-        return match
+        return tuple(
+            f"{self.prefix}{index:0{self.digits}}{self.ending}"
+            for index in islice(absent, MISSING_NAMED)
+        )
 
 
 def group_shards(
@@ -148,28 +124,34 @@ def group_shards(
     compression's ending (``.gz``) makes no difference. ``train-00000-of-00002`` and
     ``train-00000-of-00004`` are of two sets: `find_conflicts` tells that both can't be meant.
     """
-    groups: dict[tuple[Path, str, int | None, str], list[tuple[int, str, Path, str]]] = {}
+    groups: dict[tuple[Path, str, int | None, str], list[tuple[int, str, Path]]] = {}
     for path in dict.fromkeys(as_paths(paths)):
         match = _NUMBERED.fullmatch(path.name)
         if match is None:
-            groups.setdefault((path.parent, path.name, None, ""), []).append((0, "", path, ""))
+            groups.setdefault((path.parent, path.name, None, ""), []).append((0, "", path))
             continue
-        suffix = match["suffix"]
-        key = (path.parent, match["prefix"], int(match["count"]), COMPRESSED_NAME.sub("", suffix))
-        groups.setdefault(key, []).append((int(match["index"]), path.name, path, suffix))
+        suffix = COMPRESSED_NAME.sub("", match["suffix"])
+        key = (path.parent, match["prefix"], int(match["count"]), suffix)
+        groups.setdefault(key, []).append((int(match["index"]), path.name, path))
     sets = []
     for (directory, prefix, count, _), members in groups.items():
         members.sort()
         shards: dict[int, Path] = {}
         duplicates: dict[int, tuple[Path, ...]] = {}
-        for index, _, path, _ in members:
+        for index, _, path in members:
             if shards.setdefault(index, path) is not path:
                 duplicates[index] = (*duplicates.get(index, ()), path)
+        ending, digits = "", 1
+        if match := _NUMBERED.fullmatch(members[0][1]):
+            ending = match["of"] + match["count"] + match["suffix"]
+            if match["index"].startswith("0") or len(match["index"]) == len(match["count"]):
+                digits = len(match["index"])
         sets.append(
             ShardSet(
                 directory=directory,
                 prefix=prefix,
-                suffix=members[0][3],
+                ending=ending,
+                digits=digits,
                 split=_split(directory, prefix),
                 count=count,
                 shards=shards,
@@ -187,8 +169,8 @@ def find_conflicts(sets: Iterable[ShardSet]) -> tuple[tuple[ShardSet, ...], ...]
     groups: dict[tuple[Path, str, str], list[ShardSet]] = {}
     for one in sets:
         if one.count is not None:
-            key = (one.directory, one.prefix, COMPRESSED_NAME.sub("", one.suffix))
-            groups.setdefault(key, []).append(one)
+            suffix = re.sub(r"^[-_]of[-_]\d+", "", COMPRESSED_NAME.sub("", one.ending))
+            groups.setdefault((one.directory, one.prefix, suffix), []).append(one)
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 

@@ -34,10 +34,6 @@ MAX_ROW_BYTES = 1024 * 1024
 """Of a row of a table. A path and a label take a hundred, columns of captions and boxes some
 thousand."""
 
-MAX_ENTRIES_WALKED = 10_000
-"""Of a directory without shards, the files and folders below it among which some are looked for,
-to say where they are: a tenth of a second."""
-
 MAX_FILES_LOOKED_INTO = 1000
 """Of one directory, files whose names don't tell whether they are shards, and whose first 4 KiB do:
 some hundredths of a second."""

@@ -29,7 +29,7 @@ def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> No
 
     DALI reads it. Offset and size are in bytes, the frame of 16 bytes included. An index that is
     there is replaced. SHARDS: files, quoted globs and directories; compressed shards can't be
-    indexed. tfrtool.open needs none: it keeps its own in the user's cache.
+    indexed. tfrtool.open needs none.
     """
     from tfrtool.errors import printable
     from tfrtool.records.index import index_paths, write_index
