@@ -62,7 +62,7 @@ index header.tfrecord | 1
   > tfrtool repair header.tfrecord OUT | 3
   > tfrtool index OUT
 count deep | 1
-  ? quote a pattern: 'deep/**'
+  ? for folders farther below it, quote a pattern: 'deep/**'
   > tfrtool count 'deep/**'
 repair damaged.tfrecord a.tfrecord | 2
   ? repair never writes over a file
