@@ -18,7 +18,7 @@ from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, Record
-from tfrtool.records.reader import ReadOptions, read_records
+from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.limits import MAX_CLASSES
 
@@ -33,9 +33,8 @@ def read_items(
     path: Path, compression: Compression | None = None, *, verify: bool = True
 ) -> Iterator[Record | Fault]:
     """Yield the records of a shard and the damage in it; ``verify`` is of payloads' CRCs."""
-    options = ReadOptions(compression=compression, verify_payload=verify)
     with open_shard(path) as file:
-        yield from read_records(file, options)
+        yield from read_records(file, compression=compression, verify_payload=verify)
 
 
 def find_classes(
