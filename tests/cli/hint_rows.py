@@ -240,7 +240,6 @@ ELSEWHERE = {
     "open one of them: split=": "below",
     "lists all damage": "below",
     "names another place for its index": "test_standard_input.py runs it",
-    "leave it out, or let every image be decoded": "a reason in a report, where one is left out",
     "labels:": "above, with the paths",
     "TFDS_DATA_DIR names another place": "tests/sources/test_tfds.py prepares data where that says",
     "prepare it with TFDS' file_format": "TFDS' own option",

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from tfrtool.images.chart import Series, draw_charts
+from tfrtool.images.chart import draw_charts
 
 _values = st.lists(st.one_of(st.none(), st.floats(width=32)), min_size=1, max_size=20)
 
@@ -22,11 +22,8 @@ def _colours(data: bytes) -> set[tuple[int, ...]]:
 
 def test_a_line_is_drawn_in_its_colour() -> None:
     """Two lines bring two colours; a line without values brings none."""
-    training = Series(name="training", values=(1.0, 0.5))
-    nothing = Series(name="validation", values=(None, None))
-    full = Series(name="validation", values=(0.9, 0.8))
-    one = _colours(draw_charts([("loss", [training, nothing])]))
-    two = _colours(draw_charts([("loss", [training, full])]))
+    one = _colours(draw_charts({"loss": {"training": [1.0, 0.5], "validation": [None, None]}}))
+    two = _colours(draw_charts({"loss": {"training": [1.0, 0.5], "validation": [0.9, 0.8]}}))
     assert (0x1F, 0x6F, 0xB4) in one
     assert (0xD9, 0x5F, 0x02) not in one
     assert {(0x1F, 0x6F, 0xB4), (0xD9, 0x5F, 0x02)} <= two
@@ -36,6 +33,5 @@ def test_a_line_is_drawn_in_its_colour() -> None:
 @given(_values, _values)
 def test_any_history_can_be_drawn(first: list[float | None], second: list[float | None]) -> None:
     """NaN, infinities, huge and equal values, and single epochs never raise."""
-    series = [Series(name="a", values=tuple(first)), Series(name="b", values=tuple(second))]
-    with Image.open(io.BytesIO(draw_charts([("loss", series)]))) as image:
+    with Image.open(io.BytesIO(draw_charts({"loss": {"a": first, "b": second}}))) as image:
         assert image.format == "PNG"

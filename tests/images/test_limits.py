@@ -298,7 +298,7 @@ def test_large_image_does_not_get_to_the_decoder_in_training(
     if name == "GIF, frames":
         assert "its frames have more than 715,827,880 pixels together" in said
     else:
-        assert f"13000 x {'-' * (name == 'BMP')}13000 pixels, more than 89,478,485" in said
+        assert "13000 x 13000 pixels, more than 89,478,485" in said
 
 
 @pytest.mark.tf

@@ -34,22 +34,13 @@ _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageVerdict:
-    """What was found about one image.
+    """What was found about one image."""
 
-    Attributes:
-        format: its true format, by Pillow's name ("JPEG"); None where it has none.
-        width: in pixels, as stored; 0 where it could not be opened.
-        height: in pixels, as stored.
-        problem: why it can't be used; None where it can.
-        conversion: why its bytes can't be kept as they are; None where they can, and where the
-            recipe encodes every image anew.
-    """
-
-    format: str | None = None
-    width: int = 0
+    format: str | None = None  # the true one, by Pillow's name ("JPEG"); None where it has none
+    width: int = 0  # in pixels, as stored; 0 where it could not be opened
     height: int = 0
-    problem: str | None = None
-    conversion: str | None = None
+    problem: str | None = None  # why it can't be used
+    conversion: str | None = None  # why its bytes can't be kept, where the recipe would keep them
 
 
 def audit_image(data: bytes, recipe: ImageRecipe = DEFAULT_RECIPE) -> ImageVerdict:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -15,42 +14,35 @@ _COLOURS = ("#1f6fb4", "#d95f02", "#2a9d5c", "#8a5fb0")
 _INK, _GRID, _PAPER = "#333333", "#dddddd", "white"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """A line of a chart.
-
-    Attributes:
-        name: what the legend calls it.
-        values: one for each step on the x axis, from 1; None where there is none.
-    """
-
-    name: str
-    values: tuple[float | None, ...]
+Lines = Mapping[str, Sequence[float | None]]
+"""The lines of a chart by their names: a value for each step on the x axis, from 1."""
 
 
-def draw_charts(charts: Sequence[tuple[str, Sequence[Series]]]) -> bytes:
-    """Draw charts side by side, each with its title, by epoch, and return them as a PNG.
+def draw_charts(charts: Mapping[str, Lines]) -> bytes:
+    """Draw charts side by side, each under its title, by epoch, and return them as a PNG.
 
     Values that are None or not finite are left out, and lines without any value too.
     """
     canvas = Image.new("RGB", (_WIDTH * len(charts), _HEIGHT), _PAPER)
     draw = ImageDraw.Draw(canvas)
-    for number, (title, series) in enumerate(charts):
-        _draw_chart(draw, number * _WIDTH, title, series)
+    for number, (title, lines) in enumerate(charts.items()):
+        _draw_chart(draw, number * _WIDTH, title, lines)
     output = io.BytesIO()
     canvas.save(output, "PNG")
     return output.getvalue()
 
 
-def _draw_chart(draw: ImageDraw.ImageDraw, left: int, title: str, series: Sequence[Series]) -> None:
-    lines = {line.name: _points(line) for line in series}
-    lines = {name: points for name, points in lines.items() if points}
+def _draw_chart(draw: ImageDraw.ImageDraw, left: int, title: str, named: Lines) -> None:
+    lines: dict[str, list[tuple[int, float]]] = {}
+    for name, values in named.items():
+        points = [(n, v) for n, v in enumerate(values, 1) if v is not None and math.isfinite(v)]
+        lines |= {name: points} if points else {}
     font, small = ImageFont.load_default(18), ImageFont.load_default(13)
     draw.text((left + _LEFT, 12), title, _INK, font)
-    values = [value for points in lines.values() for _, value in points]
-    if not values:
+    if not lines:
         return
-    ticks = _ticks(min(values), max(values))
+    found = [value for points in lines.values() for _, value in points]
+    ticks = _ticks(min(found), max(found))
     steps = max(step for points in lines.values() for step, _ in points)
     x0, x1 = left + _LEFT, left + _WIDTH - _RIGHT
     y0, y1 = _HEIGHT - _BOTTOM, _TOP
@@ -73,14 +65,6 @@ def _draw_chart(draw: ImageDraw.ImageDraw, left: int, title: str, series: Sequen
         for x, y in places:
             draw.ellipse([x - 3, y - 3, x + 3, y + 3], colour)
         draw.text((x1 - 90 * (len(lines) - number) + 10, 14), name, colour, small)
-
-
-def _points(series: Series) -> list[tuple[int, float]]:
-    return [
-        (step, value)
-        for step, value in enumerate(series.values, 1)
-        if value is not None and math.isfinite(value)
-    ]
 
 
 def _ticks(low: float, high: float) -> list[float]:

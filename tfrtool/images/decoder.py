@@ -12,7 +12,7 @@ from typing import Any
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from tfrtool.images.header import JpegHeader, JpegScans, is_jpeg, read_jpeg_header, read_jpeg_scans
-from tfrtool.images.structure import exif_problem, structure_problem
+from tfrtool.images.structure import exif_problem, pixels_problem, structure_problem
 from tfrtool.storage.limits import MAX_FRAMES, MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
 
 _FORMATS = ("PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM")
@@ -33,10 +33,8 @@ _LOOKAHEAD = b"\xff\x00" * 8
 class RefusedImageError(Exception):
     """An image that can't be opened, or must not be; the text is a clause that says why.
 
-    Attributes:
-        known: whether it is an image in a known format.
-        format: which, by Pillow's name; None where that isn't sure.
-        size: its width and height in pixels; 0 where they are not known.
+    ``known`` says whether it is in a known format, ``format`` which, by Pillow's name; the size is
+    0 where it is not known.
     """
 
     def __init__(
@@ -63,11 +61,7 @@ def quiet_pillow() -> Iterator[None]:
 
 
 def open_image(data: bytes) -> ImageFile.ImageFile:
-    """Read the header of an image, whose pixels are decoded later.
-
-    Raises:
-        RefusedImageError: it is over a limit, or no decoder knows it.
-    """
+    """Read the header of an image, whose pixels are decoded later; or `RefusedImageError`."""
     if is_jpeg(data):
         return open_jpeg(data, read_jpeg_header(data))[0]
     problem = structure_problem(data)
@@ -100,16 +94,12 @@ def _open(data: bytes, formats: list[str]) -> ImageFile.ImageFile:
         raise RefusedImageError("not an image in a known format", known=False) from error
     except Exception as error:  # decoders raise anything on hostile bytes
         raise RefusedImageError(f"it can't be opened: {decoder_reason(error)}") from error
-    width, height = image.size
-    exif, frames = image.info.get("exif"), 1
-    if image.format in _COUNTED:
-        frames = getattr(image, "n_frames", 1)
-    problem: str | None = None
-    if width * height > MAX_IMAGE_PIXELS:
-        problem = f"it has {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}"
-    elif frames > MAX_FRAMES:
+    problem = pixels_problem(*image.size)
+    exif = None if "JPEG" in formats else image.info.get("exif")  # a JPEG's is checked already
+    frames = getattr(image, "n_frames", 1) if image.format in _COUNTED else 1
+    if problem is None and frames > MAX_FRAMES:
         problem = f"it has {frames:,} frames, more than {MAX_FRAMES:,}"
-    elif isinstance(exif, bytes) and "JPEG" not in formats:  # whose header was checked
+    elif problem is None and isinstance(exif, bytes):
         problem = exif_problem(exif.removeprefix(b"Exif\0\0"))
     if problem is not None:
         image.close()
@@ -126,14 +116,8 @@ def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> No
     seen whether it has the scan's last pixel before the scan's last bytes, and whether it has it
     behind them: to within about 16 bytes.
 
-    Args:
-        image: the open JPEG, whose pixels have not been asked for.
-        data: its bytes.
-        scans: where they are; they have an end, and no problem.
-
-    Raises:
-        RefusedImageError: there is too little data, or too much.
-        OSError: the data can't be decoded.
+    The scans have an end and no problem. `RefusedImageError` says that there is too little data, or
+    too much; an `OSError`, that it can't be decoded.
     """
     image.load_prepare()
     view, fed, many = memoryview(data), 0, len(scans.spans) > 1
@@ -167,11 +151,7 @@ def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> No
 
 
 class _Decoder:
-    """What a decoder has been given of a JPEG.
-
-    Attributes:
-        finished: whether it has all pixels, and wants no more.
-    """
+    """What a decoder has been given of a JPEG; once finished, it has all pixels."""
 
     def __init__(self, image: ImageFile.ImageFile) -> None:
         codec, extents, _, args = image.tile[0]

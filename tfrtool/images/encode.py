@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from PIL import Image
 
@@ -38,25 +37,13 @@ _JPEGS = ("JPEG", "MPO")
 _PNG_EFFORT = 6  # zlib's default level, named so that another Pillow can't change the bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenderedImage:
-    """An image that was encoded anew.
-
-    Attributes:
-        data: an encoded image, or uint8 pixels row by row, channels last.
-        height: in pixels.
-        width: in pixels.
-        channels: 1 (grey) or 3 (RGB).
-    """
+class RenderedImage(NamedTuple):
+    """An image that was encoded anew, or uint8 pixels row by row; of 1 (grey) or 3 channels."""
 
     data: bytes
     height: int
     width: int
     channels: int
-
-    def __post_init__(self) -> None:
-        if self.height < 1 or self.width < 1 or self.channels not in (1, 3):
-            raise ValueError("an image has pixels, of one channel or three")
 
 
 def render_image(data: bytes, recipe: ImageRecipe = DEFAULT_RECIPE) -> RenderedImage:
@@ -70,22 +57,15 @@ def render_image(data: bytes, recipe: ImageRecipe = DEFAULT_RECIPE) -> RenderedI
     they are stored, and the new file has the EXIF orientation of the old one. (A TIFF is turned
     in any case: Pillow does that by itself.) An exact size stretches the image.
 
-    Args:
-        data: an image that `audit_image` finds no problem with under the same recipe.
-        recipe: the form, size and quality.
-
-    Raises:
-        SourceError: the image can't be decoded or encoded after all.
+    It is a `SourceError` if the image can't be decoded after all; `audit_image` finds no problem
+    with it under the same recipe.
     """
     try:
         with open_image(data) as stored:
             orientation, image = _pixels(stored, recipe)
     except Exception as error:  # decoders raise anything on hostile bytes
-        raise SourceError(
-            "an image can't be encoded anew",
-            found=decoder_reason(error),
-            hint="leave it out, or let every image be decoded before it is written",
-        ) from error
+        reason = decoder_reason(error)
+        raise SourceError("an image can't be encoded anew", found=reason) from error
     if recipe.orient and orientation in UPRIGHTING:
         image, orientation = image.transpose(UPRIGHTING[orientation]), 1
     return _encoded(image, orientation, recipe)
@@ -98,7 +78,11 @@ def _pixels(stored: Image.Image, recipe: ImageRecipe) -> tuple[int, Image.Image]
         # Before EXIF is asked for: a TIFF is turned while it loads.
         stored.load()
     orientation = orientation_of(stored)
-    size, box = _target(stored.size, orientation, recipe), None
+    size = box = None
+    if recipe.resize is not None:
+        size = recipe.resize.fit(*stored.size)
+        if recipe.orient and orientation >= SIDEWAYS:
+            size = recipe.resize.fit(*stored.size[::-1])[::-1]
     if is_jpeg:
         if size is not None:
             # libjpeg decodes at a half, a quarter or an eighth of the size, which costs less.
@@ -111,27 +95,14 @@ def _pixels(stored: Image.Image, recipe: ImageRecipe) -> tuple[int, Image.Image]
     return orientation, image
 
 
-def _target(
-    stored: tuple[int, int], orientation: int, recipe: ImageRecipe
-) -> tuple[int, int] | None:
-    """Return the width and height to scale to, as stored; None to keep them."""
-    if recipe.resize is None:
-        return None
-    if not recipe.orient or orientation < SIDEWAYS:
-        return recipe.resize.fit(*stored)
-    height, width = recipe.resize.fit(*reversed(stored))
-    return width, height
-
-
 def _encoded(image: Image.Image, orientation: int, recipe: ImageRecipe) -> RenderedImage:
     if recipe.encode is Encode.RAW:
         image = image.convert("RGB")
         data = image.tobytes()
     else:
         png = recipe.encode is Encode.PNG
-        options: dict[str, Any] = {"quality": recipe.quality}
-        if png:
-            options = {"compress_level": _PNG_EFFORT}
+        options: dict[str, Any]
+        options = {"compress_level": _PNG_EFFORT} if png else {"quality": recipe.quality}
         if orientation in UPRIGHTING:
             options["exif"] = Image.Exif()
             options["exif"][ORIENTATION] = orientation
@@ -140,6 +111,4 @@ def _encoded(image: Image.Image, orientation: int, recipe: ImageRecipe) -> Rende
         output = io.BytesIO()
         image.save(output, "PNG" if png else "JPEG", **options)
         data = output.getvalue()
-    return RenderedImage(
-        data=data, height=image.height, width=image.width, channels=len(image.getbands())
-    )
+    return RenderedImage(data, image.height, image.width, len(image.getbands()))

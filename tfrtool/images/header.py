@@ -7,10 +7,9 @@ import re
 import struct
 from typing import NamedTuple
 
-from tfrtool.images.structure import exif_problem, structure_problem
+from tfrtool.images.structure import exif_problem, pixels_problem, structure_problem
 from tfrtool.storage.limits import (
     MAX_IMAGE_BYTES,
-    MAX_IMAGE_PIXELS,
     MAX_SCAN_PIXELS,
     MAX_SCANS,
     MAX_SEGMENTS,
@@ -45,32 +44,17 @@ _UPRIGHT = (ORIENTATION, 3, 1, 1)  # tag, type SHORT, one value, the value
 
 
 class JpegHeader(NamedTuple):
-    """What was found before the first scan of a JPEG.
+    """What was found before the first scan of a JPEG; a named tuple, for it is made for each."""
 
-    A named tuple, for it is made for every image.
-
-    Attributes:
-        width: in pixels; 0 if there is no frame header.
-        height: in pixels.
-        components: channels as stored: 1 grey, 3 colour, 4 CMYK.
-        plain: whether it is of the everyday kind: baseline or progressive Huffman coding, grey or
-            colour, and no stray bytes.
-        huffman: whether it is baseline or progressive with Huffman codes, as nearly all are.
-        familiar: whether TensorFlow knows its coding process, arithmetic coding among them.
-        turned: whether its metadata may turn it; if not, it is upright for sure.
-        scan: where the entropy-coded data starts, in bytes.
-        problem: why no decoder reads it; None where one may.
-    """
-
-    width: int
+    width: int  # in pixels; 0 if there is no frame header
     height: int
-    components: int
-    plain: bool
-    huffman: bool
-    familiar: bool
-    turned: bool
-    scan: int
-    problem: str | None
+    components: int  # channels as stored: 1 grey, 3 colour, 4 CMYK
+    plain: bool  # baseline or progressive Huffman coding, grey or colour, no stray bytes
+    huffman: bool  # baseline or progressive with Huffman codes, as nearly all are
+    familiar: bool  # TensorFlow knows its coding process, arithmetic coding among them
+    turned: bool  # its metadata may turn it; if not, it is upright for sure
+    scan: int  # where the entropy-coded data starts, in bytes
+    problem: str | None  # why no decoder reads it; None where one may
 
 
 def is_jpeg(data: bytes) -> bool:
@@ -143,17 +127,11 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
 
 
 class JpegScans(NamedTuple):
-    """Where the entropy-coded data of a JPEG ends.
+    """Where the entropy-coded data of a JPEG ends."""
 
-    Attributes:
-        spans: where each scan's data starts and ends, in bytes, without fill bytes behind it.
-        end: where the end-of-image marker is; -1 if there is none.
-        problem: why it must not be decoded, for its scans would cost too much; else None.
-    """
-
-    spans: tuple[tuple[int, int], ...] = ()
-    end: int = -1
-    problem: str | None = None
+    spans: tuple[tuple[int, int], ...] = ()  # start and end of each scan's data, without fill bytes
+    end: int = -1  # where the end-of-image marker is; -1 if there is none
+    problem: str | None = None  # why it must not be decoded: its scans would cost too much
 
 
 def read_jpeg_scans(data: bytes, header: JpegHeader) -> JpegScans:
@@ -193,12 +171,12 @@ def limit_problem(data: bytes) -> str | None:
     if len(data) > MAX_IMAGE_BYTES:
         return f"it has {len(data):,} bytes, more than {MAX_IMAGE_BYTES:,}"
     if not is_jpeg(data):
-        return structure_problem(data, held=True) or _pixels_problem(data)
+        return structure_problem(data, held=True) or _claim_problem(data)
     header = read_jpeg_header(data)
     return header.problem or read_jpeg_scans(data, header).problem
 
 
-def _pixels_problem(data: bytes) -> str | None:
+def _claim_problem(data: bytes) -> str | None:
     """Hold the size that another image than a JPEG says of itself to the limit."""
     sides = (0, 0)
     with contextlib.suppress(struct.error):  # it is cut, and no decoder gets far
@@ -217,9 +195,7 @@ def _pixels_problem(data: bytes) -> str | None:
         elif data[12:16] == b"VP8L":
             (bits,) = struct.unpack_from("<I", data, 21)
             sides = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    if abs(sides[0] * sides[1]) <= MAX_IMAGE_PIXELS:
-        return None
-    return f"it has {sides[0]} x {sides[1]} pixels, more than {MAX_IMAGE_PIXELS:,}"
+    return pixels_problem(abs(sides[0]), abs(sides[1]))
 
 
 def _size_problem(width: int, height: int) -> str | None:
@@ -227,9 +203,7 @@ def _size_problem(width: int, height: int) -> str | None:
         return f"it has {width} x {height} pixels"
     if width > MAX_SIDE or height > MAX_SIDE:
         return f"it has {width} x {height} pixels, more than {MAX_SIDE:,} a side"
-    if width * height > MAX_IMAGE_PIXELS:
-        return f"it has {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}"
-    return None
+    return pixels_problem(width, height)
 
 
 def _broken(problem: str) -> JpegHeader:

@@ -36,23 +36,14 @@ class Encode(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """A size to scale to, in pixels.
-
-    Attributes:
-        width: exactly that; None where `shorter` is meant.
-        height: exactly that.
-        shorter: the length that the shorter side gets; None where an exact size is meant.
-    """
+    """A size to scale to, in pixels: an exact one, or that of the shorter side."""
 
     width: int | None = None
     height: int | None = None
     shorter: int | None = None
 
     def __post_init__(self) -> None:
-        exact = (self.width, self.height)
-        sides = (self.shorter,) if exact == (None, None) else exact
-        if self.shorter is not None and exact != (None, None):
-            raise UsageError("a size is either exact or that of the shorter side")
+        sides = (self.width, self.height) if self.shorter is None else (self.shorter,)
         if any(side is None or not 1 <= side <= _LARGEST_SIDE for side in sides):
             raise UsageError(
                 "impossible size of images",
@@ -68,32 +59,20 @@ class Resize:
         """
         if self.width is not None and self.height is not None:
             return self.width, self.height
-        shorter, least = self.shorter or 1, min(width, height)
+        twice, least = 2 * (self.shorter or 1), min(width, height)
         # Rounded half up in whole numbers: the same on every machine, and never 0.
-        return (
-            (2 * width * shorter + least) // (2 * least),
-            (2 * height * shorter + least) // (2 * least),
-        )
+        return (twice * width + least) // (2 * least), (twice * height + least) // (2 * least)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRecipe:
-    """What is done to every image.
-
-    Attributes:
-        check: what makes an image bad.
-        encode: what bytes are written.
-        resize: the size to scale to; None keeps it.
-        quality: the quality of JPEGs that are made, 1 to 100; TFDS' cats_vs_dogs has 95.
-        orient: whether EXIF orientation is applied to the pixels; if not, a JPEG that has one is
-            kept as it is.
-    """
+    """What is done to every image."""
 
     check: Check = Check.DECODE
     encode: Encode = Encode.KEEP
     resize: Resize | None = None
-    quality: int = 95
-    orient: bool = True
+    quality: int = 95  # of JPEGs that are made, 1 to 100; TFDS' cats_vs_dogs has 95
+    orient: bool = True  # whether EXIF orientation is applied to pixels, or left to the file
 
     def __post_init__(self) -> None:
         take_words(self, check=Check, encode=Encode)

@@ -53,6 +53,13 @@ def structure_problem(data: bytes, *, held: bool = False) -> str | None:
     return None
 
 
+def pixels_problem(width: int, height: int) -> str | None:
+    """Return why an image of this size must not be decoded; None where it may."""
+    if width * height <= MAX_IMAGE_PIXELS:
+        return None
+    return f"it has {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}"
+
+
 def exif_problem(exif: bytes) -> str | None:
     """Return why Exif data, which is a TIFF without pixels, must not be read; None if it may."""
     if len(exif) > MAX_EXIF_BYTES:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError, WriteError, os_reason
-from tfrtool.images.chart import Series, draw_charts
+from tfrtool.images.chart import draw_charts
 from tfrtool.storage.appearing import new_file, new_file_by_name
 from tfrtool.storage.lock import locked
 from tfrtool.training.models.saved_model import MODEL_FILE, ModelFacts, save_model
@@ -53,18 +53,13 @@ def save_run(out: Path, core: Any, report: TrainReport) -> None:
     """Save model.keras, history.json, history.png and labels.txt; the model comes last."""
     plan, epochs = report.plan, report.epochs
     history = {"epochs": [epoch.to_json() for epoch in epochs], "run": report.to_json()}
-    charts = [
-        (
-            name,
-            [
-                Series(name="training", values=tuple(getattr(one, name) for one in epochs)),
-                Series(
-                    name="validation", values=tuple(getattr(one, f"val_{name}") for one in epochs)
-                ),
-            ],
-        )
+    charts = {
+        name: {
+            "training": [getattr(one, name) for one in epochs],
+            "validation": [getattr(one, f"val_{name}") for one in epochs],
+        }
         for name in ("loss", "accuracy")
-    ]
+    }
     files = {
         "history.json": f"{json.dumps(history, indent=2, allow_nan=False)}\n".encode("ascii"),
         "history.png": draw_charts(charts),
