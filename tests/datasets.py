@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import tfrtool
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.records.framing import frame
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions, parse_splits
 
 __all__ = ["flip_bit", "image_payload", "write_foreign", "write_pets"]
 
@@ -17,14 +16,8 @@ __all__ = ["flip_bit", "image_payload", "write_foreign", "write_pets"]
 def write_pets(directory: Path, *, count: int = 10, shards: int = 2) -> Path:
     """Write a dataset of two classes and two splits, train and validation; return its directory."""
     source = write_class_folders(directory / "photos", count=count)
-    options = WriteOptions(
-        source=source,
-        dataset=directory / "pets",
-        name="pets",
-        splits=parse_splits(["train=0.7", "validation=0.3"]),
-        shards=shards,
-    )
-    write_dataset(options)
+    splits = {"train": 0.7, "validation": 0.3}
+    tfrtool.write(source, directory / "pets", splits=splits, shards=shards)
     return directory / "pets"
 
 

@@ -14,15 +14,14 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import tfrtool
 from tests.bench.photographs import make_photographs
-from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.loading.bench.bench import StageRun, measure
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions
 
 __all__ = ["run"]
 
@@ -57,7 +56,7 @@ def run(
         RuntimeError: the pipelines don't give the same images.
     """
     photographs = make_photographs(directory / "photographs", _PHOTOGRAPHS)
-    jpeg = _write(photographs, directory / "jpeg", ImageRecipe(check=Check.HEADER))
+    jpeg = _write(photographs, directory / "jpeg", check="header")
     ratios: list[float] = []
     runs: dict[str, list[list[StageRun]]] = {"tfrtool": [], "notebook": []}
     for count in records:
@@ -75,9 +74,8 @@ def run(
         per_image = [_slope(of_one) for of_one in runs.values()]
         yield f"memory of the cache, bytes an image: {_pair(per_image)} (0.26)"
 
-    size = Resize(width=_SIZE, height=_SIZE)
-    recipe = ImageRecipe(check=Check.HEADER, encode=Encode.RAW, resize=size)
-    raw = _write(photographs, directory / "raw", recipe)
+    recipe = {"check": "header", "encode": "raw", "resize": (_SIZE, _SIZE)}
+    raw = _write(photographs, directory / "raw", **recipe)
     yield f"--encode raw --resize {_SIZE}x{_SIZE}, nothing cached: tfrtool from raw, from JPEG"
     for count in (records[0], records[-1]):
         times = count // _PHOTOGRAPHS
@@ -137,9 +135,8 @@ def _median_of(runs: Iterable[StageRun], name: str, later: bool = False) -> floa
     return statistics.median(epoch[name] for run in runs for epoch in run.epochs[chosen])
 
 
-def _write(photographs: Path, dataset: Path, recipe: ImageRecipe) -> Path:
-    options = WriteOptions(source=photographs, dataset=dataset, shards=_SHARDS, recipe=recipe)
-    write_dataset(options)
+def _write(photographs: Path, dataset: Path, **recipe: Any) -> Path:
+    tfrtool.write(photographs, dataset, shards=_SHARDS, **recipe)
     return dataset
 
 

@@ -28,10 +28,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import tfrtool
 from tests.bench.photographs import make_photographs
-from tfrtool.images.recipe import Check, ImageRecipe
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions
 
 __all__ = ["Run", "measure", "run", "work"]
 
@@ -125,9 +123,8 @@ def _check_losses(naive: Run, ours: Run) -> None:
 
 def _write(directory: Path, records: int) -> Path:
     photographs = make_photographs(directory / "photographs", records)
-    recipe = ImageRecipe(check=Check.HEADER)
     dataset = directory / "pets"
-    write_dataset(WriteOptions(source=photographs, dataset=dataset, shards=_SHARDS, recipe=recipe))
+    tfrtool.write(photographs, dataset, shards=_SHARDS, check="header")
     return dataset
 
 

@@ -15,11 +15,9 @@ from typing import Any
 
 from PIL import Image
 
+import tfrtool
 from tests.bench.photographs import make_photographs
 from tests.bench.timing import Pair, compare
-from tfrtool.images.recipe import Check, ImageRecipe
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions
 
 __all__ = ["run"]
 
@@ -39,16 +37,12 @@ def run(directory: Path) -> Iterator[Pair | str]:
     numbers = count()
     builder_class = _builder_class(files)
 
-    def ours(check: Check) -> Callable[[], int]:
+    def ours(check: str) -> Callable[[], int]:
         def write() -> int:
-            options = WriteOptions(
-                source=photographs,
-                # Always a new place, as for tar: replacing a file waits for the disk.
-                dataset=directory / f"ours{next(numbers)}",
-                shards=_SHARDS,
-                recipe=ImageRecipe(check=check),
-            )
-            return sum(split.records for split in write_dataset(options).splits)
+            # Always a new place, as for tar: replacing a file waits for the disk.
+            dataset = directory / f"ours{next(numbers)}"
+            report = tfrtool.write(photographs, dataset, shards=_SHARDS, check=check)
+            return sum(split.records for split in report.splits.values())
 
         return write
 
@@ -75,20 +69,20 @@ def run(directory: Path) -> Iterator[Pair | str]:
                 image.load()
         return len(files)
 
-    yield compare("write --check header (ours), tar cf (theirs)", ours(Check.HEADER), tar)
+    yield compare("write --check header (ours), tar cf (theirs)", ours("header"), tar)
     yield compare(
         "write --check header (ours), a plain TFRecordWriter loop (theirs)",
-        ours(Check.HEADER),
+        ours("header"),
         loop,
     )
     yield compare(
         "write --check decode on all cores (ours), Pillow's decoding alone on one (theirs)",
-        ours(Check.DECODE),
+        ours("decode"),
         decode,
     )
     yield compare(
         "write --check header (ours), TFDS' download_and_prepare without any check (theirs)",
-        ours(Check.HEADER),
+        ours("header"),
         lambda: _tfds(builder_class, directory / f"tfds{next(numbers)}"),
     )
     yield _memory(files[0], directory)
@@ -141,16 +135,12 @@ def _tfds(builder_class: Any, data_dir: Path) -> int:
 _WRITE = """
 import re, sys
 from pathlib import Path
-from tfrtool.images.recipe import Check, ImageRecipe
-from tfrtool.writing.write_options import WriteOptions
-from tfrtool.writing.write import write_dataset
-import tfrtool.writing.record_sink
+import tensorflow
+import tfrtool
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 before = peak()
-recipe = ImageRecipe(check=Check.HEADER)
-options = WriteOptions(source=sys.argv[1], dataset=Path(sys.argv[2]), recipe=recipe, shards=64)
-write_dataset(options)
+tfrtool.write(sys.argv[1], sys.argv[2], check="header", shards=64)
 print(peak() - before)
 """
 

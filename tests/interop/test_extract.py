@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+import tfrtool
 from tests.inspection.extracting import files_below, lines_beside
 from tests.photos import image_bytes
 from tfrtool import extract, find_shards
 from tfrtool.records.compression import Compression
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions, parse_splits
 from tfrtool.writing.write_report import WriteReport
 
 pytestmark = pytest.mark.tf
@@ -22,15 +21,14 @@ PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 
 def there_and_back(source: Path, tmp_path: Path, compression: Compression) -> WriteReport:
     """Write a source as shards in two splits, and extract those into the directory "out"."""
-    options = WriteOptions(
-        source=source,
-        dataset=tmp_path / "shards",
+    written = tfrtool.write(
+        source,
+        tmp_path / "shards",
         name="photos",
-        splits=parse_splits(["train=0.8", "validation=0.2"]),
-        shard_bytes=100_000,
-        compression=compression,
+        splits={"train": 0.8, "validation": 0.2},
+        shard_size=100_000,
+        compression=compression.value,
     )
-    written = write_dataset(options)
     report = extract(find_shards([str(tmp_path / "shards")]), tmp_path / "out")
     assert report.complete
     assert report.renamed == ()
@@ -45,7 +43,7 @@ def test_drawings_come_back_byte_for_byte(tmp_path: Path, compression: Compressi
     (rejected,) = written.rejected
     (converted,) = written.converted
     del source[rejected.key]
-    assert source.pop(converted) != out.pop(converted)
+    assert source.pop(converted["key"]) != out.pop(converted["key"])
     assert out == source
     assert len(out) == 198
 

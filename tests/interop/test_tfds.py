@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tfrtool
 from tests.photos import write_class_folders
 from tfrtool.inspection.summary.shard_summary import inspect_shard
 from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions, parse_splits
 
 pytestmark = pytest.mark.tf
 
@@ -65,38 +64,29 @@ def test_tfds_reads_what_we_write(tmp_path: Path, tfds: Any) -> None:
     """builder_from_directory gives every image with its label, its name, and the class names."""
     source = write_class_folders(tmp_path / "photos", count=10)
     dataset = tmp_path / "pets" / "2.1.0"
-    report = write_dataset(
-        WriteOptions(
-            source=source,
-            dataset=dataset,
-            name="pets",
-            version="2.1.0",
-            splits=parse_splits(["train=0.7", "test=0.3"]),
-            shards=2,
-        )
-    )
+    report = tfrtool.write(source, dataset, splits={"train": 0.7, "test": 0.3}, shards=2)
     builder = tfds.builder_from_directory(str(dataset))
     assert (builder.info.name, str(builder.info.version)) == ("pets", "2.1.0")
     assert builder.info.features["label"].names == ["cat", "dog"]
     names = set()
-    for split in report.splits:
-        assert builder.info.splits[split.name].num_examples == split.records
-        pairs = list(builder.as_dataset(split=split.name, as_supervised=True))
+    for name, split in report.splits.items():
+        assert builder.info.splits[name].num_examples == split.records
+        pairs = list(builder.as_dataset(split=name, as_supervised=True))
         assert len(pairs) == split.records
         assert all(image.dtype == "uint8" and image.shape[2] == 3 for image, _ in pairs)
-        for example in builder.as_dataset(split=split.name):
+        for example in builder.as_dataset(split=name):
             name = example["image/filename"].numpy().decode()
             assert int(example["label"]) == int(name.startswith("dog/"))
             names.add(name)
     assert len(names) == 20
     half = builder.as_dataset(split="train[:50%]")
-    assert len(list(half)) == round(report.splits[0].records / 2)
+    assert len(list(half)) == round(report.splits["train"].records / 2)
 
 
 def test_metadata_is_what_tfds_would_write(tmp_path: Path, written_by_tfds: Path) -> None:
     """Our metadata has the values of TFDS' own, for the same features and records."""
     source = write_class_folders(tmp_path / "photos", count=3)
-    write_dataset(WriteOptions(source=source, dataset=tmp_path / "pets", name="pets"))
+    tfrtool.write(source=source, dataset=tmp_path / "pets", name="pets")
     theirs = written_by_tfds
     ours = json.loads((tmp_path / "pets" / "features.json").read_text())
     # The one difference: we say that the images are JPEGs.

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+import tfrtool
 from tests.datasets import image_payload, write_foreign
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.decode import (
@@ -28,8 +28,6 @@ from tfrtool.loading.pipeline.decode import (
     parser,
 )
 from tfrtool.records.reader import read_records
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions
 
 pytestmark = pytest.mark.tf
 
@@ -149,21 +147,19 @@ def test_pixels_in_base64(tmp_path: Path) -> None:
         np.testing.assert_array_equal(full, pixels)
 
 
-def _write(tmp_path: Path, recipe: ImageRecipe) -> Path:
+def _write_raw(tmp_path: Path, resize: tuple[int, int] | None) -> Path:
     source = write_class_folders(tmp_path / "photos", count=3)
-    write_dataset(
-        WriteOptions(source=source, dataset=tmp_path / "pets", name="pets", recipe=recipe)
-    )
+    tfrtool.write(source, tmp_path / "pets", encode="raw", resize=resize)
     return tmp_path / "pets"
 
 
 @pytest.mark.parametrize("metadata", [True, False])
-@pytest.mark.parametrize("resize", [Resize(width=9, height=10), None])
+@pytest.mark.parametrize("resize", [(9, 10), None])
 def test_raw_shards_of_our_own(
-    resize: Resize | None, metadata: bool, tmp_path: Path, tf: Any
+    resize: tuple[int, int] | None, metadata: bool, tmp_path: Path, tf: Any
 ) -> None:
     """What `write --encode raw` stores comes out pixel for pixel, with metadata and without."""
-    directory = _write(tmp_path, ImageRecipe(encode=Encode.RAW, resize=resize))
+    directory = _write_raw(tmp_path, resize)
     if not metadata:
         for path in directory.iterdir():
             if path.suffix in (".json", ".txt"):
@@ -189,9 +185,7 @@ def test_raw_shards_of_our_own(
 
 def test_fitting_pixels_cost_no_resize(tmp_path: Path, tf: Any) -> None:
     """Where the metadata gives all images the wanted size, nothing is resized or rounded."""
-    dataset = open_dataset(
-        _write(tmp_path, ImageRecipe(encode=Encode.RAW, resize=Resize(width=10, height=10)))
-    )
+    dataset = open_dataset(_write_raw(tmp_path, (10, 10)))
 
     def kinds(size: int) -> set[str]:
         graph = tf.function(decoder(dataset, size)).get_concrete_function(

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.errors import CorruptShardError, DatasetError, TfrtoolError, UsageError
 from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.drop_corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset.open_dataset import open_dataset
@@ -27,8 +27,6 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import HEADER_SIZE, FaultKind, Record, frame
 from tfrtool.records.reader import read_records
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions
 
 pytestmark = pytest.mark.tf
 
@@ -243,9 +241,8 @@ def test_metadata_counts_what_is_gone(tmp_path: Path, tf: Any) -> None:
 def test_pixels_of_a_wrong_number(tmp_path: Path, tf: Any) -> None:
     """A record with too few pixels is left out without decoding anything."""
     source = write_class_folders(tmp_path / "photos")
-    recipe = ImageRecipe(encode=Encode.RAW, resize=Resize(width=8, height=8))
     target = tmp_path / "raw"
-    write_dataset(WriteOptions(source=source, dataset=target, name="raw", recipe=recipe))
+    tfrtool.write(source=source, dataset=target, name="raw", encode="raw", resize=(8, 8))
     (path,) = target.glob("*.tfrecord*")
     payloads = _payloads_of(path)
     short = encode_example(

@@ -12,57 +12,48 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import tfrtool
 from tfrtool.records.framing import frame
-from tfrtool.writing import directory, write
-from tfrtool.writing.records import batches, prepare
-from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
-from tfrtool.writing.write_plan import ShardResult, ShardTask
+from tfrtool.writing import dataset_folder, write
+from tfrtool.writing.shard_writer import payload_of
+from tfrtool.writing.write_plan import PlannedShard
+from tfrtool.writing.write_report import ShardReport
 
-__all__ = ["PlainEngine", "options_of"]
+__all__ = ["options_of", "plain_shards"]
 
 STEPS = ("replace", "rename", "link", "unlink", "mkdir", "rmdir", "fsync")
 
 
-class PlainEngine:
-    """Writes shards without TensorFlow, which takes seconds to load, and whose threads can't fork.
-
-    It needs a plan in which all items have been looked at.
-    """
-
-    def run(
-        self, tasks: Sequence[ShardTask], on_progress: Callable[[int], None]
-    ) -> Iterator[ShardResult]:
-        """Yield each shard's result when it is whole."""
-        for task in tasks:
-            prepared = [one for places in batches(task) for one in prepare(task, places)]
-            payloads = [one.payload for one in prepared if one.payload is not None]
-            data = b"".join(map(frame, payloads))
-            task.path.write_bytes(data)
-            yield task.result(
-                bytes=len(data),
-                payload_bytes=sum(map(len, payloads)),
-                sha256=hashlib.sha256(data).hexdigest(),
-            )
-            on_progress(len(payloads))
+def plain_shards(
+    shards: Sequence[PlannedShard], folder: Path, *_: Any
+) -> Generator[tuple[PlannedShard, ShardReport]]:
+    """Write without TensorFlow, which takes seconds to load, and whose threads can't fork."""
+    for shard in shards:
+        labels = {label: number for number, label in enumerate(shard.audit.source.labels)}
+        payloads = [payload_of(shard.audit, position, labels) for position in shard.positions]
+        data = b"".join(map(frame, payloads))
+        (folder / str(shard.name)).write_bytes(data)
+        size, digest = sum(map(len, payloads)), hashlib.sha256(data).hexdigest()
+        yield shard, ShardReport(str(shard.name), len(payloads), len(data), size, digest)
 
 
-def options_of(root: Path, **changes: Any) -> WriteOptions:
+def options_of(root: Path, **changes: Any) -> dict[str, Any]:
     """Return the options that write the photographs of a folder."""
     given: dict[str, Any] = {
         "source": root / "photos",
         "dataset": root / "pets",
         "name": "pets",
-        "splits": parse_splits(["train=0.7", "test=0.3"]),
+        "splits": {"train": 0.7, "test": 0.3},
         "shards": 2,
         "workers": 1,
     }
-    return WriteOptions(**(given | changes))
+    return given | changes
 
 
 def _stop_at(step: int, number: int) -> None:
@@ -83,11 +74,11 @@ def main() -> None:
     root, number = Path(sys.argv[1]), signal.Signals[sys.argv[2]]
     # What the system has outlives the process, and need not be waited for.
     os.fsync = lambda fd: None  # noqa: ARG005
-    options = options_of(root, shards=int(sys.argv[3]), existing=Existing.OVERWRITE)
-    real, before, children = directory.publish, root / "before", []
+    options = options_of(root, shards=int(sys.argv[3]), existing="overwrite")
+    real, before, children = dataset_folder.publish, root / "before", []
 
     def publish(*arguments: Any) -> None:
-        shutil.copytree(options.dataset, before)
+        shutil.copytree(options["dataset"], before)
         for step in count():
             process = os.fork()
             if process == 0:
@@ -100,13 +91,14 @@ def main() -> None:
                 os._exit(0)
             if os.waitstatus_to_exitcode(status) not in (-number, 130):
                 os._exit(1)
-            shutil.move(options.dataset, root / "at" / str(step))
-            shutil.copytree(before, options.dataset)
+            shutil.move(options["dataset"], root / "at" / str(step))
+            shutil.copytree(before, options["dataset"])
 
     write.publish = publish  # type: ignore[attr-defined, assignment]
+    write.write_shards = plain_shards  # type: ignore[attr-defined, assignment]
     (root / "at").mkdir()
     try:
-        write.write_dataset(options, engine=PlainEngine())
+        tfrtool.write(**options)
     except KeyboardInterrupt:
         os._exit(130)
     os._exit(0 if children else 1)

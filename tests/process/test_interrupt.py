@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.photos import write_class_folders
-from tfrtool.writing.directory import STAGING
+from tfrtool.writing.dataset_folder import STAGING
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 

@@ -24,7 +24,7 @@ WORDS = ("--split", "train=0.8", "--split", "validation=0.2", "--shards", "20", 
 KILLED = """
 import os, signal, sys
 from tfrtool.cli import main
-from tfrtool.writing.staging import Staging
+from tfrtool.writing.dataset_folder import Staging
 
 note, left = Staging.note, [int(sys.argv[1])]
 

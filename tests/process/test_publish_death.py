@@ -12,22 +12,22 @@ import pytest
 
 import tfrtool
 from tests.photos import write_class_folders
-from tests.process.dying import PlainEngine, options_of
+from tests.process.dying import options_of, plain_shards
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import Existing
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
 PUBLISHING = ".tfrtool-publishing"
 REPORT = "write_report.json"
+EXISTING = ("refuse", "overwrite", "resume")
 CASES = {"fresh": None, "same names": 2, "other counts": 1}
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not wait for the disk: what the system has outlives a process."""
+    """Don't wait for the disk: what the system has outlives a process; nor for TensorFlow."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr("tfrtool.writing.write.write_shards", plain_shards)
 
 
 def files(dataset: Path) -> dict[str, bytes]:
@@ -43,10 +43,10 @@ def stopped(root: Path, signal: str, case: str) -> tuple[dict[str, bytes], dict[
     """Return the files of the old dataset and of the new one, and the folder of what was left."""
     write_class_folders(root / "photos", count=5)
     new = options_of(root, dataset=root / "new")
-    write_dataset(new, engine=PlainEngine())
+    tfrtool.write(**new)
     shards = CASES[case]
     if shards is not None:
-        write_dataset(options_of(root, shards=shards, seed=1), engine=PlainEngine())
+        tfrtool.write(**options_of(root, shards=shards, seed=1))
     old = files(root / "pets") if shards is not None else {}
     words = [sys.executable, "-m", "tests.process.dying", str(root), signal, "2"]
     subprocess.run(words, check=True, timeout=120)
@@ -84,17 +84,17 @@ def test_killed_at_any_step(tmp_path: Path, case: str) -> None:
         assert is_refused(at) == (begun or not there), at
         # Nor does a pattern take old and new shards together.
         assert there.items() <= old.items() or there.items() <= new.items()
-        for existing in Existing if begun else [Existing.RESUME]:
-            dataset = tmp_path / existing.value / at.name
+        for existing in EXISTING if begun else ["resume"]:
+            dataset = tmp_path / existing / at.name
             shutil.copytree(at, dataset)
             options = options_of(tmp_path, dataset=dataset, existing=existing)
-            if existing is Existing.REFUSE:
+            if existing == "refuse":
                 with pytest.raises(tfrtool.UsageError, match="is not empty"):
-                    write_dataset(options, engine=PlainEngine())
+                    tfrtool.write(**options)
             else:
-                write_dataset(options, engine=PlainEngine())
+                tfrtool.write(**options)
             assert files(dataset) == new
-            assert not list(dataset.glob(".*")) or existing is Existing.REFUSE
+            assert not list(dataset.glob(".*")) or existing == "refuse"
     assert met["old"] > 10
     assert met["part"] >= len(old) + len(new) - 1
     assert met["new"] > 3
@@ -116,12 +116,12 @@ def test_signals_wait(tmp_path: Path, signal: str) -> None:
 def test_replaced_while_it_is_read(tmp_path: Path) -> None:
     """Who reads a dataset while another takes its place is told, and gets no mixture."""
     write_class_folders(tmp_path / "photos", count=5)
-    write_dataset(options_of(tmp_path), engine=PlainEngine())
+    tfrtool.write(**options_of(tmp_path))
 
     def overwrite(now: Progress) -> None:
         if now.done == 1:
-            options = options_of(tmp_path, seed=1, existing=Existing.OVERWRITE)
-            write_dataset(options, engine=PlainEngine())
+            options = options_of(tmp_path, seed=1, existing="overwrite")
+            tfrtool.write(**options)
 
     with pytest.raises(tfrtool.DatasetError, match="was replaced while it was read"):
         tfrtool.inspect_dataset(tmp_path / "pets", workers=1, on_progress=overwrite)

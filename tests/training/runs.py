@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import tfrtool
 from tfrtool.training.run.train_report import EpochReport
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions, parse_splits
 
 __all__ = ["epoch_report", "saved_variables", "small_options", "write_drawings"]
 
@@ -17,8 +16,8 @@ _PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 
 def write_drawings(directory: Path) -> Path:
     """Write the drawings of the fixtures as 155 records to train and 44 to validate on."""
-    splits = parse_splits(["train=0.8", "validation=0.2"])
-    write_dataset(WriteOptions(source=_PETS, dataset=directory, splits=splits, shards=4))
+    splits = {"train": 0.8, "validation": 0.2}
+    tfrtool.write(source=_PETS, dataset=directory, splits=splits, shards=4)
     return directory
 
 

@@ -19,8 +19,6 @@ from tfrtool.training.models.models import build_classifier, rescale_for
 from tfrtool.training.models.saved_model import ModelFacts, SavedModel, load_model, save_model
 from tfrtool.training.predict.image_files import ImageFile, find_images
 from tfrtool.training.predict.predict import Prediction, predict, predict_files
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions
 
 pytestmark = pytest.mark.tf
 
@@ -62,7 +60,7 @@ def _told(results: Sequence[Prediction]) -> list[Prediction]:
 def test_pixels_are_the_loaders(eyes: tuple[SavedModel, list[Any]], tmp_path: Path) -> None:
     """A photograph is decoded and resized to the very pixels that training would have seen."""
     source = write_class_folders(tmp_path / "photos")
-    write_dataset(WriteOptions(source=source, dataset=tmp_path / "d", shuffle=False))
+    tfrtool.write(source=source, dataset=tmp_path / "d", shuffle=False)
     dataset = tfrtool.dataset(tmp_path / "d")
     batches = dataset.load(image_size=SIZE, training=False, rescale=None)
     trained = np.concatenate([images.numpy() for images, _ in batches])

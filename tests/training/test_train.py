@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import write_class_folders
 from tests.training.runs import small_options, write_drawings
@@ -23,8 +24,6 @@ from tfrtool.storage.progress import Progress, silent
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan
 from tfrtool.training.run.training_data import find_training_data, plan_run_cache
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions
 
 pytestmark = pytest.mark.tf
 
@@ -233,7 +232,7 @@ def test_undecodable_image_is_an_error(tmp_path: Path) -> None:
 def test_one_class_is_an_error(tmp_path: Path) -> None:
     """There is nothing to tell apart in one class."""
     source = write_class_folders(tmp_path / "photos", ("cat",))
-    write_dataset(WriteOptions(source=source, dataset=tmp_path / "pets"))
+    tfrtool.write(source=source, dataset=tmp_path / "pets")
     with pytest.raises(DatasetError, match="two classes"):
         train(**small_options(tmp_path / "pets"))
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from tests.photos import write_class_folders
 from tfrtool.cli import main
+from tfrtool.images.audit import ImageVerdict
+from tfrtool.images.recipe import ImageRecipe
 from tfrtool.sources.items import Item, Source
-from tfrtool.writing.scan import image_audit
-from tfrtool.writing.scan.copies import shared_images, without_copies
-from tfrtool.writing.scan.image_audit import Audit, Verdict
+from tfrtool.writing import image_audit
+from tfrtool.writing.image_audit import Audit
 
 pytestmark = pytest.mark.tf
 
@@ -106,7 +107,6 @@ def test_equal_digests_are_no_copies(
 ) -> None:
     """Images whose short digests are the same by chance are compared, and all written."""
     monkeypatch.setattr(image_audit, "digest_of", lambda _: 7)
-    monkeypatch.setattr("tfrtool.writing.records.digest_of", lambda _: 7)
     assert main(["write", str(photos), str(tmp_path / "d"), "--dedupe", "--json"]) == 3
     data = json.loads(capsys.readouterr().out)
     assert [entry["key"] for entry in data["rejected"]] == [
@@ -138,18 +138,21 @@ def test_each_image_once_in_the_first_split(images: list[tuple[str, str, bool]])
         for number, (content, split, _) in enumerate(images)
     )
     source = Source(items=items, labels=("cat",), reader=Contents(), splits=SPLITS)
-    audit = Audit(len(items))
+    audit, kept = Audit(source, ImageRecipe()), Audit(source, ImageRecipe())
     for position, (content, _, bad) in enumerate(images):
-        audit.add(position, Verdict(ord(content), "bad" if bad else None, "JPEG", None))
-    kept = without_copies(source, audit)
+        for one in (audit, kept):
+            one.digests[position] = ord(content)
+            if bad:
+                one.notable[position] = ImageVerdict(problem="bad")
+    kept.leave_out_copies()
     contents = [images[position][0] for position in kept.good]
     assert Counter(contents) == Counter({images[position][0] for position in audit.good})
     assert sorted([*kept.good, *kept.problems]) == list(range(len(images)))
     for position in kept.good:
         same = [at for at in audit.good if images[at][0] == images[position][0]]
         assert position == min(same, key=lambda at: (SPLITS.index(images[at][1]), at))
-    assert shared_images(source, kept) == ()
-    shared = {keys[0][-1] for image in shared_images(source, audit) for keys in image.values()}
+    assert kept.shared() == ()
+    shared = {keys[0][-1] for image in audit.shared() for keys in image.values()}
     assert shared == {
         content
         for content in "abcdef"

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.writing.test_plan import make_options
 from tfrtool.errors import DatasetError, UsageError, WriteError
 from tfrtool.examples.tfds_metadata import REPORT
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.publishing import PUBLISHING
-from tfrtool.writing.directory import STAGING, publish
-from tfrtool.writing.staging import staging_directory
-from tfrtool.writing.write_options import Existing, WriteOptions
+from tfrtool.writing.dataset_folder import STAGING, publish, staging_folder
+from tfrtool.writing.write_options import Existing
 
 SHARDS = [ShardName(dataset="pets", split="train", index=index, count=3) for index in range(3)]
 SHARDS_LISTED = [{"path": str(shard)} for shard in SHARDS]
@@ -40,10 +40,10 @@ def _stage(staging: Path) -> None:
 
 
 def _write(dataset: Path, existing: Existing = Existing.REFUSE) -> None:
-    options = WriteOptions(source="photos", dataset=dataset, name="pets", existing=existing)
-    with staging_directory(options) as staging:
+    options = make_options(dataset=dataset, name="pets", existing=existing)
+    with staging_folder(options) as staging:
         _stage(staging.folder)
-        publish(dataset, staging.folder, SHARDS, METADATA)
+        publish(dataset, staging.folder, list(map(str, SHARDS)), METADATA)
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError(28, "No space left on device")])

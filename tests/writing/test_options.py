@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 import tfrtool
 from tests.photos import write_class_folders
+from tests.writing.test_plan import make_options
 from tfrtool.errors import UsageError
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.write_options import WriteOptions, dataset_identity, parse_splits
+from tfrtool.writing.write_options import dataset_identity
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,7 @@ from tfrtool.writing.write_options import WriteOptions, dataset_identity, parse_
 def test_identity_from_the_path(path: str, expected: tuple[str, str]) -> None:
     """A path that ends in NAME/X.Y.Z says both; else the last folder is made a valid name."""
     assert dataset_identity(Path(path)) == expected
-    WriteOptions(source=Path("s"), dataset=Path(path), name=expected[0], version=expected[1])
+    make_options(name=expected[0], version=expected[1])
 
 
 def test_what_is_given_wins() -> None:
@@ -36,26 +38,26 @@ def test_what_is_given_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    "notations", [["train"], ["train=x"], ["=1"], ["train=0"], ["train=1.5"], ["a b=1"], ["all=1"]]
+    "splits", [{"": 1}, {"train": 0}, {"train": 1.5}, {"a b": 1}, {"all": 1}, {"train": math.nan}]
 )
-def test_malformed_split_is_a_usage_error(notations: list[str]) -> None:
-    """What is no NAME=FRACTION is refused."""
+def test_malformed_split_is_a_usage_error(splits: dict[str, float]) -> None:
+    """Names and fractions that can't be are refused."""
     with pytest.raises(UsageError):
-        parse_splits(notations)
+        make_options(splits=splits)
 
 
-@pytest.mark.parametrize("notations", [["a=0.5"], ["a=0.5", "b=0.6"], ["a=0.5", "a=0.5"]])
-def test_splits_must_share_everything_once(notations: list[str]) -> None:
-    """Fractions add up to 1, and no split comes twice: no image is lost or used twice."""
+@pytest.mark.parametrize("splits", [{"a": 0.5}, {"a": 0.5, "b": 0.6}])
+def test_splits_must_share_everything_once(splits: dict[str, float]) -> None:
+    """Fractions add up to 1: no image is lost or used twice."""
     with pytest.raises(UsageError):
-        WriteOptions(source=Path("s"), dataset=Path("d"), splits=parse_splits(notations))
+        make_options(splits=splits)
 
 
 @pytest.mark.parametrize("name", ["cats-vs-dogs", "1cat", "", "été", "a/b"])
 def test_names_that_tfds_refuses_are_refused(name: str) -> None:
     """A hyphen would end the name when TFDS reads it back."""
     with pytest.raises(UsageError):
-        WriteOptions(source=Path("s"), dataset=Path("d"), name=name)
+        make_options(name=name)
 
 
 CHOICES = {
@@ -76,7 +78,7 @@ def test_unknown_words_are_refused_with_the_known_ones(choice: str, tmp_path: Pa
         label = {"label_from": "name"} if choice != "label_from" else {}
         given = {choice: word, **label}
         report = tfrtool.write(source, tmp_path / f"d{number}", dry_run=True, **given)  # type: ignore[arg-type]
-        assert (report.dry_run, sum(split.records for split in report.splits)) == (True, 4)
+        assert (report.dry_run, sum(split.records for split in report.splits.values())) == (True, 4)
     for wrong in ("nonsense", "", None, 7):
         with pytest.raises(UsageError) as caught:
             tfrtool.write(source, tmp_path / "d", **{choice: wrong})  # type: ignore[arg-type]
@@ -98,7 +100,7 @@ def test_arguments_mean_what_the_options_of_the_command_mean(tmp_path: Path) -> 
         dry_run=True,
     )
     assert (report.name, report.version) == ("pets", "2.0.0")
-    assert [split.name for split in report.splits] == ["train", "validation"]
+    assert list(report.splits) == ["train", "validation"]
     assert report.options["shard_bytes"] == 10 * 1024
     assert report.options["splits"] == ["train=0.8", "validation=0.2"]
     assert report.options["resize"] == {"width": 20, "height": 16, "shorter": None}

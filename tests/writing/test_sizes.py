@@ -6,7 +6,7 @@ import io
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+import tfrtool
 from tfrtool.cli import main
-from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.records.framing import FRAME_SIZE, Record
 from tfrtool.records.reader import read_records
-from tfrtool.writing import write as write_module
-from tfrtool.writing.cuts import cut_by_size, fits
-from tfrtool.writing.directory import STAGING
-from tfrtool.writing.engine import LocalEngine
-from tfrtool.writing.scan import sizes
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
-from tfrtool.writing.write_plan import ShardResult, ShardTask
-from tfrtool.writing.write_report import WriteReport
+from tfrtool.writing import record_sizes
+from tfrtool.writing.dataset_folder import STAGING
+from tfrtool.writing.shard_writer import write_shards
+from tfrtool.writing.write_plan import PlannedShard, cut_by_size, fits
 
 pytestmark = pytest.mark.tf
 
@@ -60,9 +55,9 @@ def _picture(number: int, format_: str = "JPEG") -> bytes:
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return 2 x 100 images; those of one class are PNGs, of which JPEGs are made."""
+    """Return 2 x 50 images; those of one class are PNGs, of which JPEGs are made."""
     source = tmp_path_factory.mktemp("source") / "photos"
-    for number in range(200):
+    for number in range(100):
         label, format_ = (("cat", "JPEG"), ("dog", "PNG"))[number % 2]
         path = source / label / f"{number:03d}.{format_.lower()}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +67,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def jpegs(photos: Path) -> Path:
-    """Return 2 x 50 images that are JPEGs."""
+    """Return 2 x 25 images that are JPEGs."""
     source = photos.parent / "jpegs"
     for number, path in enumerate(sorted(photos.glob("cat/*"))):
         target = source / ("cat", "dog")[number % 2] / path.name
@@ -100,18 +95,16 @@ def _check_sizes(dataset: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("order", [[], ["--no-shuffle"]])
 def test_shards_keep_to_the_size(
     photos: Path,
     tmp_path: Path,
     recipe: str,
-    order: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Whatever is written of the images, shards have the size asked for."""
     dataset = tmp_path / "dataset"
-    size = 150_000 if "raw" in recipe else 40_000
-    options = ["--shard-size", str(size), *RECIPES[recipe], *order]
+    size = 75_000 if "raw" in recipe else 20_000
+    options = ["--shard-size", str(size), *RECIPES[recipe]]
     assert main(["write", str(photos), str(dataset), *options]) == 0
     capsys.readouterr()
     _check_sizes(dataset, size)
@@ -123,7 +116,7 @@ def test_a_plan_tells_the_sizes(
 ) -> None:
     """Sizes that are known are exact; others are said to be estimated, and nearly right."""
     source = jpegs if recipe in KNOWN else photos
-    arguments = ["write", str(source), str(tmp_path / "d"), "--shard-size", "100kB", "--json"]
+    arguments = ["write", str(source), str(tmp_path / "d"), "--shard-size", "50kB", "--json"]
     arguments += RECIPES[recipe]
     assert main([*arguments, "--dry-run"]) == 0
     plan = json.loads(capsys.readouterr().out)
@@ -145,7 +138,7 @@ def test_a_plan_tells_the_sizes(
 @given(st.lists(st.integers(17, 5000), min_size=1, max_size=200), st.integers(20, 20_000))
 def test_cut_by_size(records: list[int], size: int) -> None:
     """Any records are cut into the fewest even shards, each right to one record."""
-    bounds = cut_by_size(records, size)("train", range(len(records)))
+    bounds = cut_by_size(records, size)
     assert (bounds[0], bounds[-1]) == (0, len(records))
     shards = [sum(records[start:end]) for start, end in pairwise(bounds)]
     fewest = -(-sum(records) // size)
@@ -157,34 +150,33 @@ def test_cut_by_size(records: list[int], size: int) -> None:
 
 
 class Counted:
-    """An engine that counts the records that it writes, and may stop as a killed process does."""
+    """Stands before `write_shards`: counts records, and may stop as a killed process does."""
 
-    def __init__(self, runs: int = 99, shards: int = 99, kept: Path | None = None) -> None:
+    def __init__(self, runs: int = 99, kept: Path | None = None) -> None:
         self.records: list[int] = []
-        self._runs, self._shards, self._kept = runs, shards, kept
+        self._runs, self._kept = runs, kept
 
-    def run(
-        self, tasks: Sequence[ShardTask], on_progress: Callable[[int], None]
-    ) -> Iterator[ShardResult]:
-        self.records.append(sum(len(task.items) for task in tasks))
+    def __call__(self, shards: Sequence[PlannedShard], folder: Path, *more: Any) -> Any:
+        self.records.append(sum(len(shard.positions) for shard in shards))
         last = len(self.records) == self._runs
-        yield from islice(
-            LocalEngine(2).run(tasks, on_progress), self._shards if last else len(tasks)
-        )
+        yield from islice(write_shards(shards, folder, *more), 5 if last else None)
         if last and self._kept:
-            shutil.copytree(tasks[0].path.parent, self._kept)
+            shutil.copytree(folder, self._kept)
             raise KeyboardInterrupt
 
 
-def _options(source: Path, dataset: Path, **changes: Any) -> WriteOptions:
-    return WriteOptions(
-        source=source,
-        dataset=dataset,
-        name="d",
-        shard_bytes=100_000,
-        recipe=ImageRecipe(encode=Encode.RAW),
-        **changes,
-    )
+def _counted(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> list[int]:
+    """Write, and return how many records each go has written."""
+    with monkeypatch.context() as patch:
+        counted = Counted()
+        patch.setattr("tfrtool.writing.write.write_shards", counted)
+        tfrtool.write(**options)
+    return counted.records
+
+
+def _options(source: Path, dataset: Path, **changes: Any) -> dict[str, Any]:
+    given = {"source": source, "dataset": dataset, "name": "d", "shard_size": 50_000}
+    return {**given, "encode": "raw", **changes}
 
 
 def _files(dataset: Path) -> dict[str, bytes]:
@@ -195,50 +187,47 @@ def _files(dataset: Path) -> dict[str, bytes]:
 def misled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let sizes be estimated from a single image, the smallest."""
     monkeypatch.setattr(
-        sizes, "_spread", lambda positions: [min(positions, key=lambda at: (at * 7) % 31)]
+        record_sizes, "_spread", lambda positions: [min(positions, key=lambda at: (at * 7) % 31)]
     )
 
 
 @pytest.mark.usefixtures("misled")
-@pytest.mark.parametrize("splits", [(), parse_splits(["train=0.7", "test=0.3"])])
-def test_a_wrong_estimate_is_put_right(photos: Path, tmp_path: Path, splits: Any) -> None:
+@pytest.mark.parametrize("splits", [{}, {"train": 0.7, "test": 0.3}])
+def test_a_wrong_estimate_is_put_right(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: Any
+) -> None:
     """Where shards turn out too large or too small, all are written again, once."""
-    engine = Counted()
-    write_dataset(_options(photos, tmp_path / "d", splits=splits), engine=engine)
-    assert engine.records == [200, 200]
+    options = _options(photos, tmp_path / "d", splits=splits)
+    assert _counted(monkeypatch, options) == [100, 100]
     for split in {path.name.partition(".")[0] for path in (tmp_path / "d").glob("*.tfrecord-*")}:
         folder = tmp_path / split
         folder.mkdir()
         for path in (tmp_path / "d").glob(f"{split}.*"):
             shutil.copy(path, folder)
-        _check_sizes(folder, 100_000)
+        _check_sizes(folder, 50_000)
 
 
-def test_known_sizes_are_written_once(jpegs: Path, tmp_path: Path) -> None:
+def test_known_sizes_are_written_once(
+    jpegs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of images that are kept, and of pixels of one size, nothing is written twice."""
-    for number, recipe in enumerate(
-        (ImageRecipe(), ImageRecipe(encode=Encode.RAW, resize=Resize(width=40, height=30)))
-    ):
-        engine = Counted()
-        options = WriteOptions(
-            source=jpegs, dataset=tmp_path / str(number), shard_bytes=5000, recipe=recipe
-        )
-        write_dataset(options, engine=engine)
-        assert engine.records == [100]
+    recipes: list[dict[str, Any]] = [{"encode": "keep"}, {"resize": (40, 30)}]
+    for number, recipe in enumerate(recipes):
+        options = _options(jpegs, tmp_path / str(number), shard_size=5000, **recipe)
+        assert _counted(monkeypatch, options) == [50]
 
 
 @pytest.mark.usefixtures("misled")
-def test_the_same_on_any_way(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_on_any_way(photos: Path, tmp_path: Path) -> None:
     """Workers, bad images and looking first don't change how shards are cut."""
     source = tmp_path / "photos"
     shutil.copytree(photos, source)
     (source / "cat" / "bad.jpg").write_bytes(b"no image")
-    write_dataset(_options(source, tmp_path / "bad"))
+    tfrtool.write(**_options(source, tmp_path / "bad"))
     (source / "cat" / "bad.jpg").unlink()
     for workers in (1, 3):
-        write_dataset(_options(source, tmp_path / f"w{workers}", workers=workers))
-    monkeypatch.setattr(write_module, "plan_unseen", lambda *_: None)
-    write_dataset(_options(source, tmp_path / "first"))
+        tfrtool.write(**_options(source, tmp_path / f"w{workers}", workers=workers))
+    tfrtool.write(**_options(source, tmp_path / "first", existing="resume"))  # it looks first
     assert len(_files(tmp_path / "w1")) > 10
     for name in ("w3", "first", "bad"):
         assert _files(tmp_path / name) == _files(tmp_path / "w1")
@@ -246,26 +235,21 @@ def test_the_same_on_any_way(photos: Path, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("misled")
 @pytest.mark.parametrize("run", [1, 2])
-def test_resuming_goes_on(photos: Path, tmp_path: Path, run: int) -> None:
+def test_resuming_goes_on(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: int
+) -> None:
     """Killed in the first or the second go, a write is gone on with, to the same end."""
-    write_dataset(_options(photos, tmp_path / "whole"))
+    tfrtool.write(**_options(photos, tmp_path / "whole"))
     dataset = tmp_path / "d"
-    with pytest.raises(KeyboardInterrupt):
-        write_dataset(_options(photos, dataset), engine=Counted(run, 5, tmp_path / "kept"))
+    with monkeypatch.context() as patch:
+        patch.setattr("tfrtool.writing.write.write_shards", Counted(run, tmp_path / "kept"))
+        with pytest.raises(KeyboardInterrupt):
+            tfrtool.write(**_options(photos, dataset))
     dataset.mkdir()
     shutil.move(tmp_path / "kept", dataset / STAGING)
-    engine = Counted()
-    report = write_dataset(_options(photos, dataset, existing=Existing.RESUME), engine=engine)
+    report = tfrtool.write(**_options(photos, dataset, existing="resume"))
     assert report.resumed >= 4
-    assert len(engine.records) == 3 - run
     assert _files(dataset) == _files(tmp_path / "whole")
     assert [path.name for path in dataset.glob(".*")] == []
-
-
-@pytest.mark.usefixtures("misled")
-def test_a_complete_write_is_known_again(photos: Path, tmp_path: Path) -> None:
-    """Cut anew or not, a dataset that is complete is left as it is, and another one is not."""
-    write_dataset(_options(photos, tmp_path / "d"))
-    again = write_dataset(_options(photos, tmp_path / "d", existing=Existing.RESUME))
-    assert isinstance(again, WriteReport)
+    again = tfrtool.write(**_options(photos, dataset, existing="resume"))
     assert again.complete

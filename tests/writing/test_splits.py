@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.cli import main
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import WriteOptions, parse_splits
 from tfrtool.writing.write_plan import splitter
 
 TENTH = ["--split", "train=0.9", "--split", "test=0.1"]
 NAMES = {
     **{
         f"every {stride}": [f"frame_{number * stride:06d}.jpg" for number in range(240)]
-        for stride in (1, 10, 24, 144, 233, 610)
+        for stride in (1, 24, 610)
     },
     "uuid": [f"{uuid.UUID(int=random.Random(n).getrandbits(128))}.jpg" for n in range(240)],
     "dates": [f"2024-05-{n % 30 + 1:02d} {n // 30:02d}.00.00.jpg" for n in range(240)],
@@ -63,24 +61,23 @@ def test_a_class_gives_about_its_share_whatever_its_names(
         lines.append(f"photos/{label}/{name},{label}")
     (tmp_path / "table.csv").write_text("\n".join(lines))
     for source in ("photos", "table.csv"):
-        for seed in "0", "1", "2":
-            counts = _counts(tmp_path / source, capsys, *TENTH, "--seed", seed)
-            assert all(_fits(count, 120) for count in counts.values()), (source, seed, counts)
+        counts = _counts(tmp_path / source, capsys, *TENTH, "--check", "header")
+        assert all(_fits(count, 120) for count in counts.values()), (source, counts)
 
 
 @pytest.mark.parametrize("naming", NAMES)
 def test_shares_vary_by_chance_and_no_more(naming: str) -> None:
-    """Over 300 seeds, the mean and the variance of a share are those of independent draws."""
-    shares = parse_splits(["train=0.9", "test=0.1"])
+    """Over 100 seeds, the mean and the variance of a share are those of independent draws."""
+    shares = {"train": 0.9, "test": 0.1}
     counts = []
-    for seed in range(300):
+    for seed in range(100):
         split_of = splitter(shares, seed)
         counts.append(sum(split_of(f"cat/{name}") == "test" for name in NAMES[naming]))
-    mean = sum(counts) / 300
-    variance = sum((count - mean) ** 2 for count in counts) / 299
-    assert abs(mean - 24) < 5 * math.sqrt(24 * 0.9 / 300)
-    # The variance of a sample has a relative deviation of sqrt(2 / 299).
-    assert abs(variance / (24 * 0.9) - 1) < 5 * math.sqrt(2 / 299)
+    mean = sum(counts) / 100
+    variance = sum((count - mean) ** 2 for count in counts) / 99
+    assert abs(mean - 24) < 5 * math.sqrt(24 * 0.9 / 100)
+    # The variance of a sample has a relative deviation of sqrt(2 / 99).
+    assert abs(variance / (24 * 0.9) - 1) < 5 * math.sqrt(2 / 99)
 
 
 @given(
@@ -90,13 +87,11 @@ def test_shares_vary_by_chance_and_no_more(naming: str) -> None:
 )
 def test_key_and_seed_alone_decide(keys: list[str], seed: int, weights: list[int]) -> None:
     """Other images, and their order, have no say in the split of one."""
-    shares = parse_splits(
-        [f"s{number}={weight / sum(weights)}" for number, weight in enumerate(weights)]
-    )
+    shares = {f"s{number}": weight / sum(weights) for number, weight in enumerate(weights)}
     together = splitter(shares, seed)
     splits = {key: together(key) for key in keys}
     assert splits == {key: splitter(shares, seed)(key) for key in reversed(keys)}
-    assert set(splits.values()) <= {share.name for share in shares}
+    assert set(splits.values()) <= set(shares)
 
 
 def _names(dataset: Path, split: str) -> set[object]:
@@ -115,14 +110,8 @@ def test_another_seed_is_another_split(tmp_path: Path) -> None:
     source = write_class_folders(tmp_path / "photos", count=20)
     tests = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1), ("d", 2)):
-        options = WriteOptions(
-            source=source,
-            dataset=tmp_path / name,
-            splits=parse_splits(["train=0.5", "test=0.5"]),
-            seed=seed,
-            shuffle=False,
-        )
-        write_dataset(options)
+        splits = {"train": 0.5, "test": 0.5}
+        tfrtool.write(source, tmp_path / name, splits=splits, seed=seed, shuffle=False)
         tests.append(_names(tmp_path / name, "test"))
     assert tests[0] == tests[1]
     assert tests[0] != tests[2] != tests[3] != tests[0]
@@ -132,11 +121,10 @@ def test_another_seed_is_another_split(tmp_path: Path) -> None:
 def test_an_added_image_moves_no_other(tmp_path: Path) -> None:
     """With one photograph more, in the middle of its class, all others stay where they were."""
     source = write_class_folders(tmp_path / "photos", count=20)
-    splits = parse_splits(["train=0.5", "test=0.5"])
+    splits = {"train": 0.5, "test": 0.5}
     before: dict[str, set[object]] = {}
     for name in ("a", "b"):
-        options = WriteOptions(source=source, dataset=tmp_path / name, splits=splits)
-        write_dataset(options)
+        tfrtool.write(source, tmp_path / name, splits=splits)
         found = {split: _names(tmp_path / name, split) for split in ("train", "test")}
         before = before or found
         (source / "cat" / "cat.10b.jpg").write_bytes(_distinct(0))

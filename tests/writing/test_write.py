@@ -11,24 +11,18 @@ from typing import Any
 
 import pytest
 
+import tfrtool
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.errors import SourceError, UsageError, WriteError
 from tfrtool.examples.example import decode_example
-from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.directory import STAGING
-from tfrtool.writing.write import write_dataset
-from tfrtool.writing.write_options import Existing, WriteOptions, parse_splits
+from tfrtool.writing.dataset_folder import STAGING
 
 pytestmark = pytest.mark.tf
 
-TWO_SPLITS = parse_splits(["train=0.7", "test=0.3"])
-
-
-def _options(source: Path, dataset: Path, **changes: object) -> WriteOptions:
-    return WriteOptions(source=source, dataset=dataset, name="pets", **changes)  # type: ignore[arg-type]
+TWO_SPLITS = {"train": 0.7, "test": 0.3}
 
 
 def _shard_bytes(dataset: Path) -> dict[str, bytes]:
@@ -45,7 +39,7 @@ def _payloads(path: Path) -> list[bytes]:
 def test_every_image_is_written_byte_for_byte(tmp_path: Path) -> None:
     """Each record holds the file's bytes, its path below the source, and its class."""
     source = write_class_folders(tmp_path / "photos")
-    write_dataset(_options(source, tmp_path / "out", shards=2))
+    tfrtool.write(source, tmp_path / "out", shards=2)
     written = {}
     for path in (tmp_path / "out").glob("*.tfrecord-*"):
         for payload in _payloads(path):
@@ -63,11 +57,11 @@ def test_every_image_is_written_byte_for_byte(tmp_path: Path) -> None:
 def test_bytes_are_those_of_a_plain_loop(tmp_path: Path, tf: Any) -> None:
     """A shard equals what TFRecordWriter and tf.train.Example make of the same records."""
     source = write_class_folders(tmp_path / "photos", count=10)
-    report = write_dataset(_options(source, tmp_path / "out"))
-    (shard,) = report.splits[0].shards
+    report = tfrtool.write(source, tmp_path / "out")
+    (shard,) = report.splits["train"].shards
     plain = tmp_path / "plain.tfrecord"
     with tf.io.TFRecordWriter(str(plain)) as writer:
-        for payload in _payloads(tmp_path / "out" / str(shard.name)):
+        for payload in _payloads(tmp_path / "out" / shard.path):
             name = decode_example(payload).features["image/filename"].values[0]
             assert isinstance(name, bytes)
             features = {
@@ -81,19 +75,16 @@ def test_bytes_are_those_of_a_plain_loop(tmp_path: Path, tf: Any) -> None:
             }
             example = tf.train.Example(features=tf.train.Features(feature=features))
             writer.write(example.SerializeToString(deterministic=True))
-    assert plain.read_bytes() == (tmp_path / "out" / str(shard.name)).read_bytes()
+    assert plain.read_bytes() == (tmp_path / "out" / shard.path).read_bytes()
 
 
 def test_same_seed_same_bytes_on_any_number_of_workers(tmp_path: Path) -> None:
     """Shards depend on the images, the options and the seed, and on nothing else."""
     source = write_class_folders(tmp_path / "photos", count=20)
     for name, workers, seed in (("a", 1, 5), ("b", 4, 5), ("c", 4, 6)):
-        write_dataset(
-            _options(
-                source, tmp_path / name, splits=TWO_SPLITS, shards=3, workers=workers, seed=seed
-            )
-        )
-    first, second, third = (_shard_bytes(tmp_path / name) for name in "abc")
+        options = {"splits": TWO_SPLITS, "workers": workers, "seed": seed}
+        tfrtool.write(source, tmp_path / name / "pets", shards=3, **options)  # type: ignore[arg-type]
+    first, second, third = (_shard_bytes(tmp_path / name / "pets") for name in "abc")
     assert first == second
     assert first.keys() == third.keys()
     assert first != third
@@ -101,15 +92,15 @@ def test_same_seed_same_bytes_on_any_number_of_workers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("compression", "undo"),
-    [(Compression.GZIP, gzip.decompress), (Compression.ZLIB, zlib.decompress)],
+    [("gzip", gzip.decompress), ("zlib", zlib.decompress)],
 )
 def test_compressed_shards_hold_the_same_stream(
-    compression: Compression, undo: Any, tmp_path: Path
+    compression: str, undo: Any, tmp_path: Path
 ) -> None:
     """Uncompressed, a compressed shard is the plain one."""
     source = write_class_folders(tmp_path / "photos")
-    write_dataset(_options(source, tmp_path / "plain"))
-    write_dataset(_options(source, tmp_path / "small", compression=compression))
+    tfrtool.write(source, tmp_path / "plain", name="pets")
+    tfrtool.write(source, tmp_path / "small", name="pets", compression=compression)
     packed = _shard_bytes(tmp_path / "small")
     assert {name: undo(data) for name, data in packed.items()} == _shard_bytes(tmp_path / "plain")
 
@@ -118,7 +109,7 @@ def test_report_is_true(tmp_path: Path) -> None:
     """Counts, sizes and digests of the report are those of the files; it is what was saved."""
     source = write_class_folders(tmp_path / "photos", count=10)
     dataset = tmp_path / "out"
-    report = write_dataset(_options(source, dataset, splits=TWO_SPLITS, shards=2))
+    report = tfrtool.write(source, dataset, splits=TWO_SPLITS, shards=2)
     data = json.loads((dataset / "write_report.json").read_text())
     assert data == report.to_json()
     assert list(data["splits"]) == ["train", "test"]
@@ -140,14 +131,14 @@ def test_bad_images_are_left_out_and_listed(tmp_path: Path) -> None:
     (source / "cat" / "cut.jpg").write_bytes(good[: len(good) // 2])
     (source / "cat" / "empty.jpg").write_bytes(b"")
     (source / "dog" / "text.jpg").write_text("no image")
-    report = write_dataset(_options(source, tmp_path / "out"))
+    report = tfrtool.write(source, tmp_path / "out")
     assert [entry.key for entry in report.rejected] == [
         "cat/cut.jpg",
         "cat/empty.jpg",
         "dog/text.jpg",
     ]
     assert all(entry.reason for entry in report.rejected)
-    assert report.splits[0].records == 8
+    assert report.splits["train"].records == 8
 
 
 def test_an_image_that_no_jpeg_can_hold_is_left_out(tmp_path: Path) -> None:
@@ -155,19 +146,19 @@ def test_an_image_that_no_jpeg_can_hold_is_left_out(tmp_path: Path) -> None:
     source = write_class_folders(tmp_path / "photos", count=2)
     (source / "cat" / "strip.png").write_bytes(image_bytes("PNG", size=(1, 65_501)))
     (source / "dog" / "strip.png").write_bytes(image_bytes("PNG", size=(1, 65_500)))
-    report = write_dataset(_options(source, tmp_path / "out"))
+    report = tfrtool.write(source, tmp_path / "out")
     assert [entry.key for entry in report.rejected] == ["cat/strip.png"]
     assert "65,500" in report.rejected[0].reason
-    assert list(report.converted) == ["dog/strip.png"]
-    assert report.splits[0].records == 5
+    assert [one["key"] for one in report.converted] == ["dog/strip.png"]
+    assert report.splits["train"].records == 5
 
 
 def test_disguised_images_are_converted_and_listed(tmp_path: Path, tf: Any) -> None:
     """A PNG that is named .jpg becomes a JPEG, and the report says so."""
     source = write_class_folders(tmp_path / "photos", count=2)
     (source / "cat" / "png.jpg").write_bytes(image_bytes("PNG", mode="RGBA"))
-    report = write_dataset(_options(source, tmp_path / "out"))
-    assert {key: one.format for key, one in report.converted.items()} == {"cat/png.jpg": "PNG"}
+    report = tfrtool.write(source, tmp_path / "out")
+    assert [(one["key"], one["from"]) for one in report.converted] == [("cat/png.jpg", "PNG")]
     for payload in _payloads(next((tmp_path / "out").glob("*.tfrecord-*"))):
         (image,) = decode_example(payload).features["image"].values
         assert isinstance(image, bytes)
@@ -180,7 +171,7 @@ def test_on_bad_fail_writes_nothing(tmp_path: Path) -> None:
     source = write_class_folders(tmp_path / "photos", count=2)
     (source / "cat" / "bad.jpg").write_text("no image")
     with pytest.raises(SourceError) as caught:
-        write_dataset(_options(source, tmp_path / "out", skip_bad=False))
+        tfrtool.write(source, tmp_path / "out", on_bad="fail")
     assert caught.value.path == str(source / "cat" / "bad.jpg")
     assert not (tmp_path / "out").exists()
 
@@ -191,7 +182,7 @@ def test_all_bad_is_an_error(tmp_path: Path) -> None:
     (source / "cat").mkdir(parents=True)
     (source / "cat" / "a.jpg").write_text("no image")
     with pytest.raises(SourceError):
-        write_dataset(_options(source, tmp_path / "out"))
+        tfrtool.write(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -201,9 +192,9 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
     dataset = tmp_path / "out"
     dataset.mkdir()
     (dataset / "thesis.txt").write_text("dear")
-    for existing in Existing:
+    for existing in ("refuse", "overwrite", "resume"):
         with pytest.raises(UsageError):
-            write_dataset(_options(source, dataset, existing=existing))
+            tfrtool.write(source, dataset, existing=existing)
     assert [path.name for path in dataset.iterdir()] == ["thesis.txt"]
 
 
@@ -211,16 +202,16 @@ def test_overwrite_replaces_our_files_only(tmp_path: Path) -> None:
     """Old shards go, new ones come, and a file that is not ours stays."""
     source = write_class_folders(tmp_path / "photos", count=4)
     dataset = tmp_path / "out"
-    write_dataset(_options(source, dataset, shards=4))
+    tfrtool.write(source, dataset, shards=4)
     (dataset / "notes.txt").write_text("mine")
-    write_dataset(_options(source, dataset, shards=2, existing=Existing.OVERWRITE))
+    tfrtool.write(source, dataset, shards=2, existing="overwrite")
     assert sorted(path.name for path in dataset.iterdir()) == [
         "dataset_info.json",
         "features.json",
         "label.labels.txt",
         "notes.txt",
-        "pets-train.tfrecord-00000-of-00002",
-        "pets-train.tfrecord-00001-of-00002",
+        "out-train.tfrecord-00000-of-00002",
+        "out-train.tfrecord-00001-of-00002",
         "write_report.json",
     ]
 
@@ -229,7 +220,7 @@ def test_failed_overwrite_keeps_the_old_dataset(tmp_path: Path) -> None:
     """An error on the way leaves every file of the dataset before as it was."""
     source = write_class_folders(tmp_path / "photos", count=4)
     dataset = tmp_path / "out"
-    write_dataset(_options(source, dataset))
+    tfrtool.write(source, dataset)
     before = {path.name: path.read_bytes() for path in dataset.iterdir()}
 
     def stop(progress: Progress) -> None:
@@ -237,7 +228,7 @@ def test_failed_overwrite_keeps_the_old_dataset(tmp_path: Path) -> None:
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        write_dataset(_options(source, dataset, existing=Existing.OVERWRITE), stop)
+        tfrtool.write(source, dataset, existing="overwrite", on_progress=stop)
     assert {path.name: path.read_bytes() for path in dataset.iterdir()} == before
 
 
@@ -250,7 +241,7 @@ def test_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_dataset(_options(source, tmp_path / "out"), interrupt)
+        tfrtool.write(source, tmp_path / "out", on_progress=interrupt)
     assert not (tmp_path / "out").exists()
 
 
@@ -259,8 +250,8 @@ def test_two_writers_can_not_meet(tmp_path: Path) -> None:
     source = write_class_folders(tmp_path / "photos", count=2)
     (tmp_path / "out" / STAGING).mkdir(parents=True)
     with pytest.raises(UsageError, match="interrupted"):
-        write_dataset(_options(source, tmp_path / "out"))
-    write_dataset(_options(source, tmp_path / "out", existing=Existing.OVERWRITE))
+        tfrtool.write(source, tmp_path / "out")
+    tfrtool.write(source, tmp_path / "out", existing="overwrite")
     assert not (tmp_path / "out" / STAGING).exists()
 
 
@@ -273,7 +264,7 @@ def test_image_that_vanishes_is_an_error(tmp_path: Path) -> None:
             (source / "cat" / "cat.1.jpg").unlink()
 
     with pytest.raises(WriteError) as caught:
-        write_dataset(_options(source, tmp_path / "out", splits=TWO_SPLITS), remove)
+        tfrtool.write(source, tmp_path / "out", splits=TWO_SPLITS, on_progress=remove)
     assert caught.value.path == str(source / "cat" / "cat.1.jpg")
     assert not (tmp_path / "out").exists()
 
@@ -282,17 +273,15 @@ def test_dataset_inside_its_source_is_refused(tmp_path: Path) -> None:
     """Shards among the photographs would be taken for part of the source the next time."""
     source = write_class_folders(tmp_path / "photos", count=2)
     with pytest.raises(UsageError):
-        write_dataset(_options(source, source / "out"))
+        tfrtool.write(source, source / "out")
 
 
 def test_progress_counts_every_image_in_both_phases(tmp_path: Path) -> None:
     """Progress ends at the total in each phase, and never goes back."""
     source = write_class_folders(tmp_path / "photos", count=5)
     seen: dict[str, list[Progress]] = {"checking": [], "writing": []}
-    write_dataset(
-        _options(source, tmp_path / "out", splits=TWO_SPLITS),
-        lambda progress: seen[progress.what].append(progress),
-    )
+    told = lambda progress: seen[progress.what].append(progress)  # noqa: E731
+    tfrtool.write(source, tmp_path / "out", splits=TWO_SPLITS, on_progress=told)
     for steps in seen.values():
         done = [step.done for step in steps]
         assert done == sorted(done)
@@ -312,7 +301,7 @@ def test_error_calls_off_the_other_workers(tmp_path: Path) -> None:
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        write_dataset(_options(source, tmp_path / "out", shards=4, workers=4), fail_early)
+        tfrtool.write(source, tmp_path / "out", shards=4, workers=4, on_progress=fail_early)
     assert written < 300
 
 
@@ -338,5 +327,5 @@ def test_lost_record_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(tf.io, "TFRecordWriter", Forgetful)
     with pytest.raises(WriteError, match="does not read back"):
-        write_dataset(_options(source, tmp_path / "out"))
+        tfrtool.write(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from tfrtool.errors import SourceError, UsageError
+from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE
-from tfrtool.sources.items import Source, Starting
+from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.items import Starting
 from tfrtool.sources.open_source import open_source
+from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
-from tfrtool.writing.cuts import Cut, cut_as_before, cut_by_number, cut_by_size, fits
-from tfrtool.writing.directory import complete_results, publish
-from tfrtool.writing.engine import Engine, LocalEngine
-from tfrtool.writing.scan.copies import without_copies
-from tfrtool.writing.scan.image_audit import Audit
-from tfrtool.writing.scan.image_scan import audit_source
-from tfrtool.writing.scan.sizes import RecordSizes, measure, record_sizes
-from tfrtool.writing.staging import Staging, staging_directory
-from tfrtool.writing.write_options import Existing, WriteOptions, options_of
-from tfrtool.writing.write_plan import (
-    BadImage,
-    ShardResult,
-    ShardTask,
-    plan_digest,
-    plan_shards,
-    plan_unseen,
-)
-from tfrtool.writing.write_report import WriteReport, metadata_texts, report_on
+from tfrtool.storage.words import as_member, as_size
+from tfrtool.writing.dataset_folder import Staging, complete_shards, publish, staging_folder
+from tfrtool.writing.image_audit import Audit, BadImage
+from tfrtool.writing.record_sizes import RecordSizes, measure, record_sizes
+from tfrtool.writing.shard_writer import write_shards
+from tfrtool.writing.write_options import Existing, WriteOptions, dataset_identity
+from tfrtool.writing.write_plan import PlannedShard, fits, plan_digest, plan_shards
+from tfrtool.writing.write_report import ShardReport, WriteReport, metadata_texts, report_on
 
 _SPLITS_SHOWN = 10
+
+_UNUSED = (
+    "nothing of an interrupted write could be used: it had other options, or the images were others"
+)
+
+
+class _OnBad(enum.Enum):
+    SKIP = "skip"
+    FAIL = "fail"
 
 
 def write(
@@ -65,6 +66,7 @@ def write(
     existing: str = "refuse",
     dry_run: bool = False,
     on_progress: OnProgress = silent,
+    starting: Starting = nullcontext,
 ) -> WriteReport:
     """Write the images of a source as TFRecord shards, with TFDS metadata and a report.
 
@@ -85,7 +87,8 @@ def write(
             None means the source's own splits, or all in ``train`` where it has none.
         shards: how many shards each split gets; None goes by ``shard_size``.
         shard_size: of a shard before compression, in bytes or as in "100MB"; it is kept to within
-            a tenth, or one record.
+            a tenth, or one record. The default is large enough to read in one stream, small enough
+            for many readers: 100 to 200 MB is the advice of TensorFlow's guide and of TFX.
         seed: decides the splits and the order of records.
         shuffle: whether records are shuffled; else they are in the order of their keys.
         compression: of the shards: "none", "gzip" or "zlib". TFDS reads none only.
@@ -100,7 +103,8 @@ def write(
         existing: what becomes of a dataset that is there already: "refuse" leaves it, "overwrite"
             replaces it if tfrtool wrote it, "resume" goes on with an interrupted write.
         dry_run: whether images are only looked at, and the plan is reported; nothing is written.
-        on_progress: called now and then, from the threads that work, one at a time.
+        on_progress: called now and then, from the thread that called this.
+        starting: gives a context in which TensorFlow is loaded, once there is something to write.
 
     Raises:
         UsageError: an option makes no sense, or does not fit the source; the directory may not be
@@ -109,103 +113,69 @@ def write(
             to be skipped.
         WriteError: something can't be written.
     """
-    options = options_of(
-        source=source,
-        dataset=dataset,
+    start, path = time.perf_counter(), as_path(dataset)
+    as_path(source)  # a pattern, or tfds:NAME, is one, too
+    name, version = dataset_identity(path, name, version)
+    size = None
+    if isinstance(resize, int):
+        size = Resize(shorter=resize)
+    elif resize is not None:
+        size = Resize(width=resize[0], height=resize[1])
+    options = WriteOptions(
+        source=os.fspath(source),
+        dataset=path,
         name=name,
         version=version,
-        label_from=label_from,
-        root=root,
-        splits=splits,
+        label_from=as_member(LabelFrom, label_from, "label_from"),
+        root=None if root is None else as_path(root),
+        splits=dict(splits or {}),
         shards=shards,
-        shard_size=shard_size,
+        shard_bytes=as_size(shard_size),
         seed=seed,
         shuffle=shuffle,
-        compression=compression,
-        check=check,
-        on_bad=on_bad,
+        compression=as_member(Compression, compression, "compression"),
+        skip_bad=as_member(_OnBad, on_bad, "on_bad") is _OnBad.SKIP,
         dedupe=dedupe,
-        encode=encode,
-        resize=resize,
-        quality=quality,
-        orient=orient,
-        workers=workers,
-        existing=existing,
+        recipe=ImageRecipe(
+            check=as_member(Check, check, "check"),
+            encode=as_member(Encode, encode, "encode"),
+            resize=size,
+            quality=quality,
+            orient=orient,
+        ),
+        workers=(os.cpu_count() or 1) if workers is None else workers,
+        existing=as_member(Existing, existing, "existing"),
     )
-    return (plan_dataset if dry_run else write_dataset)(options, on_progress)
-
-
-def write_dataset(
-    options: WriteOptions,
-    on_progress: OnProgress = silent,
-    *,
-    starting: Starting = nullcontext,
-    engine: Engine | None = None,
-) -> WriteReport:
-    """Do what `write` does, with options that are checked, and perhaps on another engine.
-
-    TensorFlow is loaded in a context of ``starting``.
-    """
-    start = time.perf_counter()
-    _check_apart(options)
-    with staging_directory(options) as staging:
-        source = _opened(options, staging.folder, starting)
-        engine = engine or LocalEngine(options.workers, starting)
-        written = _Shards(source, options, staging, engine, on_progress).write()
-        report = report_on(
-            source,
-            written.audit,
-            options,
-            written.results,
-            resumed=written.resumed,
-            complete=written.complete,
-            seconds=time.perf_counter() - start,
-            plan=written.plan,
-            warnings=() if written.resumed or not staging.left else (staging.unused(),),
-        )
-        if not report.complete:
-            metadata = metadata_texts(report, source.labels, options.recipe)
-            names = [result.name for result in written.results]
-            publish(options.dataset, staging.folder, names, metadata)
-    return report
-
-
-def plan_dataset(
-    options: WriteOptions, on_progress: OnProgress = silent, *, starting: Starting = nullcontext
-) -> WriteReport:
-    """Do what `write` does in a dry run."""
-    _check_apart(options)
-    with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
-        source = _opened(options, Path(scratch), starting)
-        sizes = record_sizes(source, options)
-        audit = _look(source, options, on_progress, Audit(len(source.items)))
-        tasks = plan_shards(source, audit, options, options.dataset, _cut(options, sizes))
-        planned = []
-        for task in tasks:
-            size = round(sum(map(sizes.records.__getitem__, task.positions)) * sizes.compressed)
-            planned.append(task.result(bytes=size, payload_bytes=0, sha256=""))
-        known = sizes.exact and not audit.converted and options.compression is Compression.NONE
-        tried = None if known else sizes.tried
-        return report_on(source, audit, options, planned, dry_run=True, estimated_from=tried)
-
-
-def _check_apart(options: WriteOptions) -> None:
-    if not os.path.isdir(options.source):  # noqa: PTH112
-        return
-    source, dataset = Path(options.source).resolve(), options.dataset.resolve()
-    if dataset.is_relative_to(source):
+    if os.path.isdir(source) and path.resolve().is_relative_to(Path(source).resolve()):  # noqa: PTH112
         raise UsageError(
-            "the dataset would lie inside its source",
-            path=options.dataset,
-            hint="choose a directory outside",
+            "the dataset would lie inside its source", path=path, hint="choose a directory outside"
         )
+    if dry_run:
+        return _planned(options, on_progress, starting)
+    with staging_folder(options) as staging:
+        audit = _opened(options, staging.folder, starting)
+        return _Write(options, staging, audit, on_progress, starting, start).run()
 
 
-def _opened(options: WriteOptions, scratch: Path, starting: Starting) -> Source:
+def _planned(options: WriteOptions, on_progress: OnProgress, starting: Starting) -> WriteReport:
+    """Look at all images, and report what would be written."""
+    with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
+        audit = _opened(options, Path(scratch), starting)
+        sizes = record_sizes(audit, options.workers)
+        _look(audit, options, on_progress)
+        planned = plan_shards(audit, options, None if options.shards else sizes.records)
+        shards = []
+        for shard in planned:
+            size = sum(map(sizes.records.__getitem__, shard.positions))
+            shards.append(ShardReport(str(shard.name), len(shard.positions), size))
+        known = _known(sizes, audit) and options.compression is Compression.NONE
+        tried = None if known else sizes.tried
+        return report_on(audit, options, planned, shards, dry_run=True, bytes_estimated_from=tried)
+
+
+def _opened(options: WriteOptions, scratch: Path, starting: Starting) -> Audit:
     """List a source, and check that no splits are asked for where it has its own."""
-    source = open_source(
-        os.fspath(options.source), options.label_from, scratch, options.root, starting
-    )
+    source = open_source(options.source, options.label_from, scratch, options.root, starting)
     if source.splits and options.splits:
         raise UsageError(
             "has splits of its own, and can't be split in another way",
@@ -214,147 +184,145 @@ def _opened(options: WriteOptions, scratch: Path, starting: Starting) -> Source:
             found=f"the splits {', '.join(source.splits[:_SPLITS_SHOWN])}",
             hint="without --split they are kept; to split anew, write from a source without them",
         )
-    return source
+    return Audit(source, options.recipe)
 
 
-def _cut(options: WriteOptions, sizes: RecordSizes | None) -> Cut:
-    """Return what cuts splits into shards, by number or by size."""
-    if sizes is None or options.shards is not None:
-        return cut_by_number(options.shards or 1)
-    return cut_by_size(sizes.records, options.shard_bytes)
-
-
-def _look(source: Source, options: WriteOptions, on_progress: OnProgress, audit: Audit) -> Audit:
-    """Look at all items of a source that nobody has looked at yet."""
-    audit_source(source, options.recipe, options.workers, on_progress, audit)
+def _look(audit: Audit, options: WriteOptions, on_progress: OnProgress) -> None:
+    """Look at all images that nobody has looked at yet."""
+    audit.look_at_all(options.workers, on_progress)
     if problems := audit.problems:
         position, problem = next(iter(problems.items()))
-        item = source.items[position]
+        item = audit.source.items[position]
         if not options.skip_bad:
             raise SourceError(
                 problem,
-                path=source.reader.describe(item),
+                path=audit.source.reader.describe(item),
                 hint="--on-bad skip leaves such images out",
             )
-        if len(problems) == len(source.items):
+        if len(problems) == len(audit.source.items):
             raise SourceError(
-                f"none of the {len(source.items)} images can be used",
+                f"none of the {len(problems)} images can be used",
                 path=options.source,
                 found=f"{item.key}: {problem}",
             )
-    return without_copies(source, audit) if options.dedupe else audit
+    if options.dedupe:
+        audit.leave_out_copies()
 
 
-class _Written(NamedTuple):
-    """Shards that are whole.
-
-    Attributes:
-        audit: what was found of the items.
-        results: of all shards, in the order of the plan.
-        plan: a digest of what was planned first.
-        resumed: how many of them an earlier run had written.
-        complete: whether they are in their places.
-    """
-
-    audit: Audit
-    results: list[ShardResult]
-    plan: str
-    resumed: int = 0
-    complete: bool = False
+def _known(sizes: RecordSizes | None, audit: Audit) -> bool:
+    """Return whether the sizes of all records are known, if they matter."""
+    return sizes is None or (sizes.exact and not audit.converted)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shards:
-    """The shards of a write that is under way."""
+@dataclass(slots=True)
+class _Write:
+    """A write that is under way."""
 
-    source: Source
     options: WriteOptions
     staging: Staging
-    engine: Engine
+    audit: Audit
     on_progress: OnProgress
+    starting: Starting
+    start: float
+    resumed: int = 0
 
-    def write(self) -> _Written:
-        """Write all shards."""
-        source, options, folder = self.source, self.options, self.staging.folder
-        audit = Audit(len(source.items))
-        sizes = record_sizes(source, options) if options.shards is None else None
-        cut = _cut(options, sizes)
-        # What an interrupted write has left can't be told to be right without looking first.
-        resume = options.existing is Existing.RESUME
-        unseen = None if resume else plan_unseen(source, options, folder, cut)
-        if unseen is not None and (at_once := self._at_once(unseen, audit)):
-            return self._evened(at_once, unseen, sizes)
-        audit = _look(source, options, self.on_progress, audit)
-        planned = partial(plan_shards, source, audit, options, folder)
-        tasks = planned(cut)
-        plan = plan_digest(tasks, options.version)
-        if resume:
-            results = complete_results(planned, plan, options, begun=self.staging.resumed)
-            if results is not None:
-                return _Written(audit, results, plan, resumed=len(results), complete=True)
-            if records := self.staging.cut(plan):
-                return self._planned(planned(cut_as_before(records)), audit, plan)
-        written = self._planned(tasks, audit, plan)
-        if not resume:
-            # What is whole was written by this very run, before it met a bad image.
-            written = written._replace(resumed=0)
-        return self._evened(written, tasks, sizes)
+    def run(self) -> WriteReport:
+        """Plan, write and publish.
 
-    def _at_once(self, tasks: Sequence[ShardTask], audit: Audit) -> _Written | None:
-        """Look at each image and write it: all are read once, but those that tell the sizes.
-
-        Bad images would take the places of others. At the first one this gives up, and all is
-        planned anew without it; what was found up to then need not be looked for again.
+        Images are looked at while they are written, so that each is read once, unless the plan
+        depends on what they hold: where copies of images are to be kept out of different splits,
+        or left out, and where what an interrupted write has left is to be told from the rest.
         """
-        by_name = {task.name: task for task in tasks}
-        results = {}
-        done = []
+        options, audit, staging = self.options, self.audit, self.staging
+        sizes = None if options.shards else record_sizes(audit, options.workers)
+        estimates = None if sizes is None else sizes.records
+        resume, draws = options.existing is Existing.RESUME, not audit.source.splits
+        first = resume or options.dedupe or (draws and len(options.splits) > 1) or audit.problems
+        if first:
+            _look(audit, options, self.on_progress)
+        planned = plan_shards(audit, options, estimates)
+        if resume:
+            plan = plan_digest(planned, options.version)
+            complete = complete_shards(plan, options, interrupted=staging.resumed)
+            if complete is not None:
+                return self._report(planned, complete, plan, complete=True)
         try:
-            for result in self.engine.run(tasks, partial(self._tell, 0, len(self.source.items))):
-                task, found = by_name[result.name], result.audit
-                if found is None:
-                    raise TypeError("the engine gave back no audit")
-                audit.add_shard(task.positions, found)
-                done.append(task.seen(found))
-                self.staging.note(done[-1], result)
-                results[result.name] = replace(result, audit=None)
-        except BadImage as bad:
-            audit.add_shard(by_name[bad.name].positions, bad.audit)
-            return None
-        ordered = [results[task.name] for task in tasks]
-        return _Written(audit, ordered, plan_digest(done, self.options.version))
+            shards = self._written(planned)
+        except BadImage:  # it takes no place of others: all is planned anew without it
+            _look(audit, options, self.on_progress)
+            planned = plan_shards(audit, options, estimates)
+            shards = self._written(planned)
+        plan = plan_digest(planned, options.version)
+        if not _known(sizes, audit):
+            shards = self._evened(planned, shards)
+        if not resume:
+            self.resumed = 0  # what is whole was written by this very run
+        report = self._report(planned, shards, plan)
+        names = [shard.path for shard in shards]
+        publish(options.dataset, staging.folder, names, metadata_texts(report, audit))
+        return report
 
-    def _planned(self, tasks: Sequence[ShardTask], audit: Audit, plan: str) -> _Written:
-        """Do the tasks that are not done."""
-        found = {task.name: self.staging.finished(task) for task in tasks}
+    def _report(
+        self,
+        planned: Sequence[PlannedShard],
+        shards: Sequence[ShardReport],
+        plan: str,
+        *,
+        complete: bool = False,
+    ) -> WriteReport:
+        resumed = len(shards) if complete else self.resumed
+        return report_on(
+            self.audit,
+            self.options,
+            planned,
+            shards,
+            resumed=resumed,
+            complete=complete,
+            seconds=round(time.perf_counter() - self.start, 3),
+            plan=plan,
+            warnings=(_UNUSED,) if self.staging.left and not resumed else (),
+        )
+
+    def _written(self, planned: Sequence[PlannedShard]) -> list[ShardReport]:
+        """Write the shards that are not there yet."""
+        known = not any(self.audit.unknown)
+        found = {shard.name: self.staging.finished(shard) for shard in planned if known}
         results = {name: result for name, result in found.items() if result is not None}
-        resumed = len(results)
-        rest = {task.name: task for task in tasks if task.name not in results}
-        before = sum(result.records for result in results.values())
-        total = before + sum(len(task.items) for task in rest.values())
-        for result in self.engine.run(list(rest.values()), partial(self._tell, before, total)):
-            self.staging.note(rest[result.name], result)
-            results[result.name] = result
-        return _Written(audit, [results[task.name] for task in tasks], plan, resumed)
+        self.resumed = len(results)
+        rest = [shard for shard in planned if shard.name not in results]
+        done = sum(result.records for result in results.values())
+        total = done + sum(len(shard.positions) for shard in rest)
 
-    def _tell(self, before: int, total: int, done: int) -> None:
-        done += before
-        self.on_progress(Progress(what="writing", done=done, total=total, unit="images"))
+        def on_records(records: int) -> None:
+            nonlocal done
+            done += records
+            self.on_progress(Progress(what="writing", done=done, total=total, unit="images"))
+
+        workers, folder = self.options.workers, self.staging.folder
+        with closing(write_shards(rest, folder, workers, on_records, self.starting)) as written:
+            for shard, result in written:
+                self.staging.note(shard, result)
+                results[shard.name] = result
+        return [results[shard.name] for shard in planned]
 
     def _evened(
-        self, written: _Written, tasks: Sequence[ShardTask], sizes: RecordSizes | None
-    ) -> _Written:
+        self, planned: Sequence[PlannedShard], shards: list[ShardReport]
+    ) -> list[ShardReport]:
         """Write all once more if shards turned out to be too large or too small."""
-        source, options, audit = self.source, self.options, written.audit
-        shards = [(s.name.split, s.payload_bytes + FRAME_SIZE * s.records) for s in written.results]
-        known = sizes is None or (sizes.exact and not audit.converted)
-        if known or fits(shards, options.shard_bytes):
-            return written
-        cut = cut_by_size(measure(tasks, len(source.items)), options.shard_bytes)
-        again = plan_shards(source, audit, options, self.staging.folder, cut)
-        if [task.positions for task in again] == [task.positions for task in tasks]:
-            return written  # the records are as large as shards
-        self.staging.note_cut(written.plan, again)
-        for task in tasks:
-            task.path.unlink(missing_ok=True)
-        return self._planned(again, audit, written.plan)._replace(resumed=written.resumed)
+        options, folder = self.options, self.staging.folder
+        sizes = [
+            (plan.name.split, (shard.payload_bytes or 0) + FRAME_SIZE * shard.records)
+            for plan, shard in zip(planned, shards, strict=True)
+        ]
+        if fits(sizes, options.shard_bytes):
+            return shards
+        measured = measure(planned, folder, len(self.audit.source.items))
+        again = plan_shards(self.audit, options, measured)
+        if [one.positions for one in again] == [one.positions for one in planned]:
+            return shards  # the records are as large as shards
+        for shard in planned:
+            (folder / str(shard.name)).unlink(missing_ok=True)
+        resumed = self.resumed
+        shards = self._written(again)
+        self.resumed += resumed
+        return shards

@@ -19,12 +19,35 @@ from tfrtool.examples.tfds_metadata import (
     SplitInfo,
     image_features_json,
 )
-from tfrtool.images.recipe import Encode, ImageRecipe
-from tfrtool.sources.items import LeftOut, Source
-from tfrtool.writing.scan.copies import Shared, shared_images
-from tfrtool.writing.scan.image_audit import Audit, Verdict
+from tfrtool.images.recipe import Encode
+from tfrtool.sources.items import LeftOut
+from tfrtool.storage.plain import plain
+from tfrtool.writing.image_audit import Audit, Shared
 from tfrtool.writing.write_options import WriteOptions
-from tfrtool.writing.write_plan import ShardResult
+from tfrtool.writing.write_plan import PlannedShard
+
+_OF_PLANS = ("dry_run", "bytes_estimated_from")
+_OF_WRITES = ("resumed", "seconds", "plan", "options")
+_UNWRITTEN = ("complete", "warnings")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """What became of a shard, or would become of it.
+
+    Attributes:
+        path: the file's name.
+        records: how many records it has.
+        bytes: the file's size; before compression where it is only planned.
+        payload_bytes: the payloads' size, without frames and before compression; None if planned.
+        sha256: the file's digest, in hexadecimal; None if planned.
+    """
+
+    path: str
+    records: int
+    bytes: int
+    payload_bytes: int | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,24 +55,16 @@ class SplitReport:
     """A split, as written or planned.
 
     Attributes:
-        name: its name.
+        records: how many records it has.
+        bytes: the size of its files.
         shards: its shards, in order.
         labels: how many records of each class, classes without any included.
     """
 
-    name: str
-    shards: tuple[ShardResult, ...]
+    records: int
+    bytes: int
+    shards: tuple[ShardReport, ...]
     labels: Mapping[str, int]
-
-    @property
-    def records(self) -> int:
-        """How many records it has."""
-        return sum(shard.records for shard in self.shards)
-
-    @property
-    def bytes(self) -> int:
-        """The size of its files, in bytes."""
-        return sum(shard.bytes for shard in self.shards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,140 +75,120 @@ class WriteReport:
         dataset: the directory.
         name: the dataset's name.
         version: its version.
-        splits: its splits.
+        dry_run: whether nothing was written.
+        bytes_estimated_from: of a dry run, how many images were tried to estimate the sizes; None
+            where these are known.
+        splits: its splits, by name.
         rejected: images that were left out.
-        converted: images that were encoded anew: their keys, and what was found of them.
+        converted: images that were encoded anew: ``key``, ``from`` (the true format), ``reason``.
         ignored: files that were not taken for images.
         duplicates: how many images are exact copies of another one.
-        across_splits: images whose copies are in several of the source's own splits.
-        notices: how the source was understood, where that is not plain.
-        options: those that decide what the files hold.
-        dry_run: whether nothing was written.
-        estimated_from: of a dry run, how many images were tried to estimate the sizes; None where
-            these are known.
+        across_splits: images whose copies are in several of the source's own splits: the keys, by
+            split.
         resumed: how many shards an earlier write had done.
-        complete: whether it had done all, so that nothing was written.
+        notices: how the source was understood, where that is not plain.
         seconds: how long it took.
         plan: a digest of all that the files depend on.
+        options: those that decide what the files hold.
+        complete: whether an earlier write had done all, so that nothing was written.
         warnings: what the user should know, a sentence each.
     """
 
     dataset: Path
     name: str
     version: str
-    splits: tuple[SplitReport, ...]
+    dry_run: bool = False
+    bytes_estimated_from: int | None = None
+    splits: Mapping[str, SplitReport]
     rejected: tuple[LeftOut, ...]
-    converted: Mapping[str, Verdict]
+    converted: tuple[Mapping[str, str], ...]
     ignored: tuple[LeftOut, ...]
     duplicates: int
     across_splits: tuple[Shared, ...]
-    notices: tuple[str, ...]
-    options: Mapping[str, Any]
-    dry_run: bool = False
-    estimated_from: int | None = None
     resumed: int = 0
-    complete: bool = False
+    notices: tuple[str, ...]
     seconds: float = 0.0
     plan: str = ""
+    options: Mapping[str, Any]
+    complete: bool = False
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``write --json`` prints and write_report.json holds."""
-        planned = {"dry_run": True, "bytes_estimated_from": self.estimated_from}
-        done = {
-            "seconds": round(self.seconds, 3),
-            "plan": self.plan,
-            "options": dict(self.options),
-        }
-        return {
-            "dataset": printable(str(self.dataset)),
-            "name": self.name,
-            "version": self.version,
-            **(planned if self.dry_run else {}),
-            "splits": {split.name: self._split_json(split) for split in self.splits},
-            "rejected": _left_out_json(self.rejected),
-            "converted": [
-                {"key": printable(key), "from": verdict.format or "", "reason": verdict.conversion}
-                for key, verdict in self.converted.items()
-            ],
-            "ignored": _left_out_json(self.ignored),
-            "duplicates": self.duplicates,
-            "across_splits": [
-                {split: list(map(printable, keys)) for split, keys in image.items()}
-                for image in self.across_splits
-            ],
-            **({} if self.dry_run else {"resumed": self.resumed}),
-            "notices": list(self.notices),
-            **({} if self.dry_run else done),
-        }
-
-    def _split_json(self, split: SplitReport) -> dict[str, Any]:
-        shards: list[dict[str, Any]] = []
-        for shard in split.shards:
-            facts = {"path": str(shard.name), "records": shard.records, "bytes": shard.bytes}
-            known = {"payload_bytes": shard.payload_bytes, "sha256": shard.sha256}
-            shards.append(facts if self.dry_run else facts | known)
-        return {
-            "records": split.records,
-            "bytes": split.bytes,
-            "shards": shards,
-            "labels": dict(split.labels),
-        }
-
-
-def _left_out_json(entries: Iterable[LeftOut]) -> list[dict[str, str]]:
-    return [{"key": printable(entry.key), "reason": entry.reason} for entry in entries]
+        hidden = {*_UNWRITTEN, *(_OF_WRITES if self.dry_run else _OF_PLANS)}
+        return {key: value for key, value in plain(self).items() if key not in hidden}
 
 
 def report_on(
-    source: Source, audit: Audit, options: WriteOptions, shards: Iterable[ShardResult], **more: Any
+    audit: Audit,
+    options: WriteOptions,
+    planned: Sequence[PlannedShard],
+    shards: Sequence[ShardReport],
+    **more: Any,
 ) -> WriteReport:
-    """Return the report of a write or a plan; more fields depend on which of both it is."""
-    by_split: dict[str, list[ShardResult]] = {}
-    for shard in shards:
-        by_split.setdefault(shard.name.split, []).append(shard)
-    splits = []
-    for name, group in by_split.items():
-        counts = Counter(dict.fromkeys(source.labels, 0))
-        for shard in group:
-            counts.update(shard.labels)
-        splits.append(SplitReport(name=name, shards=tuple(group), labels=dict(counts)))
-    bad = (LeftOut(key=source.items[at].key, reason=why) for at, why in audit.problems.items())
+    """Return the report of a write or a plan; more fields depend on which of both it is.
+
+    The shards are those that there are, or would be, and may be cut otherwise than was planned.
+    """
+    items, labels = audit.source.items, audit.source.labels
+    counts: dict[str, Counter[str]] = {}
+    for plan in planned:
+        count = counts.setdefault(plan.name.split, Counter(dict.fromkeys(labels, 0)))
+        count.update(items[position].label for position in plan.positions)
+    splits = {}
+    for split, count in counts.items():
+        start = f"{options.name}-{split}."
+        own = tuple(shard for shard in shards if shard.path.startswith(start))
+        splits[split] = SplitReport(
+            records=sum(shard.records for shard in own),
+            bytes=sum(shard.bytes for shard in own),
+            shards=own,
+            labels=dict(count),
+        )
+    bad = (LeftOut(key=items[at].key, reason=why) for at, why in audit.problems.items())
+    rejected = sorted((*audit.source.rejected, *bad), key=lambda entry: entry.key)
     return WriteReport(
         dataset=options.dataset,
         name=options.name,
         version=options.version,
-        splits=tuple(splits),
-        rejected=tuple(sorted((*source.rejected, *bad), key=lambda entry: entry.key)),
-        converted={source.items[at].key: verdict for at, verdict in audit.converted.items()},
-        ignored=source.ignored,
-        duplicates=audit.copies,
-        across_splits=shared_images(source, audit),
-        notices=source.notices,
+        splits=splits,
+        rejected=_shown(rejected),
+        converted=tuple(
+            {
+                "key": printable(items[at].key),
+                "from": verdict.format or "",
+                "reason": verdict.conversion or "",
+            }
+            for at, verdict in audit.converted.items()
+        ),
+        ignored=_shown(audit.source.ignored),
+        duplicates=sum(leader != at for at, leader in enumerate(audit.leaders)),
+        across_splits=audit.shared(),
+        notices=audit.source.notices,
         options=options.to_json(),
         **more,
     )
 
 
-def metadata_texts(
-    report: WriteReport, labels: Sequence[str], recipe: ImageRecipe
-) -> dict[str, str]:
+def _shown(entries: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
+    return tuple(LeftOut(key=printable(entry.key), reason=entry.reason) for entry in entries)
+
+
+def metadata_texts(report: WriteReport, audit: Audit) -> dict[str, str]:
     """Return the files that make shards a dataset of TFDS, and the report, by their names."""
-    info = DatasetInfo(
-        name=report.name,
-        version=report.version,
-        splits=tuple(
-            SplitInfo(
-                name=split.name,
-                shard_lengths=tuple(shard.records for shard in split.shards),
-                bytes=sum(shard.payload_bytes for shard in split.shards),
-            )
-            for split in report.splits
-        ),
+    splits = tuple(
+        SplitInfo(
+            name=name,
+            shard_lengths=tuple(shard.records for shard in split.shards),
+            bytes=sum(shard.payload_bytes or 0 for shard in split.shards),
+        )
+        for name, split in report.splits.items()
     )
-    encoding = "jpeg" if recipe.encode is Encode.KEEP else recipe.encode.value
-    size = recipe.resize
+    info = DatasetInfo(name=report.name, version=report.version, splits=splits)
+    encode, size = audit.recipe.encode, audit.recipe.resize
+    encoding = "jpeg" if encode is Encode.KEEP else encode.value
     sides = (size.height, size.width) if size and size.height and size.width else None
+    labels = audit.source.labels
     return {
         FEATURES: _json_text(image_features_json(len(labels), encoding, sides)),
         DATASET_INFO: _json_text(info.to_json()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,6 @@ from tfrtool.cli.output import emit_json, emit_page, human_count, note, warn
 from tfrtool.cli.parameters import FOLDER, INPUT, OUTPUT, RESIZE, SIZE
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import UsageError, printable
-from tfrtool.records.compression import Compression
 
 if TYPE_CHECKING:
     from tfrtool.writing.write_report import WriteReport
@@ -75,7 +73,7 @@ _SHOWN = 5
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the file names.")
 @click.option(
     "--compression",
-    type=click.Choice([item.value for item in Compression]),
+    type=click.Choice(["none", "gzip", "zlib"]),
     default="none",
     show_default=True,
     help="Compression of the shards. TFDS can read none only.",
@@ -132,12 +130,13 @@ _SHOWN = 5
 @json_option
 @debug_option
 def write_command(
+    source: str,
+    dataset: str,
     splits: tuple[str, ...],
     no_shuffle: bool,
     resize: tuple[int, ...] | None,
     resume: bool,
     overwrite: bool,
-    dry_run: bool,
     as_json: bool,
     **words: Any,
 ) -> Outcome:
@@ -150,30 +149,46 @@ def write_command(
     that some were left out.
     """
     from tfrtool.cli.render.write_text import write_page
-    from tfrtool.writing.write import plan_dataset, write_dataset
-    from tfrtool.writing.write_options import options_of, parse_splits
+    from tfrtool.writing.write import write
 
     if resume and overwrite:
         raise UsageError("--resume and --overwrite exclude each other")
-    options = options_of(
-        splits=None,
-        shuffle=not no_shuffle,
-        resize=resize[0] if resize and len(resize) == 1 else resize,  # type: ignore[arg-type]
-        existing="resume" if resume else "overwrite" if overwrite else "refuse",
-        **words,
-    )
-    options = replace(options, splits=parse_splits(splits))
-    if options.compression is not Compression.NONE:
-        warn(f"TFDS can't read {options.compression.value} shards; tf.data and tfrtool can")
+    if words["compression"] != "none":
+        warn(f"TFDS can't read {words['compression']} shards; tf.data and tfrtool can")
     with Bars() as bars:
-        run = plan_dataset if dry_run else write_dataset
-        report = run(options, bars, starting=starting_tensorflow)
+        report = write(
+            source,
+            dataset,
+            splits=_splits(splits),
+            shuffle=not no_shuffle,
+            resize=resize[0] if resize and len(resize) == 1 else resize,  # type: ignore[arg-type]
+            existing="resume" if resume else "overwrite" if overwrite else "refuse",
+            on_progress=bars,
+            starting=starting_tensorflow,
+            **words,
+        )
     if as_json:
         emit_json(report.to_json())
     else:
         emit_page(write_page(report))
     _warn_of(report)
     return Outcome.DAMAGE if report.rejected and not report.complete else Outcome.FINE
+
+
+def _splits(notations: tuple[str, ...]) -> dict[str, float]:
+    """Read ``NAME=FRACTION`` again and again."""
+    splits: dict[str, float] = {}
+    for notation in notations:
+        name, _, fraction = notation.partition("=")
+        if name in splits:
+            raise UsageError("a split is given twice", found=name)
+        try:
+            splits[name] = float(fraction)
+        except ValueError:
+            raise UsageError(
+                "not a split", expected="NAME=FRACTION, such as train=0.8", found=repr(notation)
+            ) from None
+    return splits
 
 
 def _warn_of(report: WriteReport) -> None:
@@ -185,12 +200,12 @@ def _warn_of(report: WriteReport) -> None:
         count = human_count(len(report.across_splits), "image")
         shown = shared_text(report.across_splits[0])
         warn(f"in more than one split: {count}, such as {shown}; --dedupe leaves copies out")
-    for split in report.splits:
+    for name, split in report.splits.items():
         absent = [printable(label) for label, count in split.labels.items() if not count]
         if len(split.labels) - len(absent) == 1:
-            warn(f"split {split.name!r} has one class only; a classifier needs two")
+            warn(f"split {name!r} has one class only; a classifier needs two")
         elif absent:
             more = f" and {len(absent) - _SHOWN:,} more" if len(absent) > _SHOWN else ""
-            warn(f"split {split.name!r} has no image of {', '.join(absent[:_SHOWN])}{more}")
+            warn(f"split {name!r} has no image of {', '.join(absent[:_SHOWN])}{more}")
     for message in report.warnings:
         warn(message)

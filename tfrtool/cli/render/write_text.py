@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tfrtool.cli.output import human_bytes, human_count
-from tfrtool.cli.render.page import Block, Heading, Lines, Page, Tone, Toned
+from tfrtool.cli.render.page import Heading, Lines, Page, Tone, Toned
 from tfrtool.errors import printable
-from tfrtool.writing.scan.copies import Shared
+from tfrtool.writing.image_audit import Shared
 from tfrtool.writing.write_report import SplitReport, WriteReport
 
 _KEYS_SHOWN = 5
@@ -18,7 +18,7 @@ _SHARDS_SHOWN = 8
 
 def write_page(report: WriteReport) -> Page:
     """Return what ``write`` shows, done or planned."""
-    records = human_count(sum(split.records for split in report.splits), "record")
+    records = human_count(sum(split.records for split in report.splits.values()), "record")
     head = f"{printable(str(report.dataset))}: {report.name} {report.version}, {records}"
     if report.dry_run:
         head += "; nothing is written"
@@ -27,20 +27,25 @@ def write_page(report: WriteReport) -> Page:
     else:
         head += f" in {report.seconds:.1f} s"
     lines: list[str] = []
-    about = "" if report.estimated_from is None else "about "
-    for split in report.splits:
-        lines.append(_split(split, about))
+    about = "" if report.bytes_estimated_from is None else "about "
+    for name, split in report.splits.items():
+        lines.append(_split(name, split, about))
         if report.dry_run:
-            lines += _shards(split, about)
-    if report.estimated_from is not None:
-        tried = human_count(report.estimated_from, "image")
+            lines += [
+                f"  {shard.path}  {human_count(shard.records, 'record')}, "
+                f"{about}{human_bytes(shard.bytes)}"
+                for shard in split.shards[:_SHARDS_SHOWN]
+            ]
+            if len(split.shards) > _SHARDS_SHOWN:
+                lines.append(f"  and {len(split.shards) - _SHARDS_SHOWN:,} more shards")
+    if report.bytes_estimated_from is not None:
+        tried = human_count(report.bytes_estimated_from, "image")
         lines.append(f"sizes and numbers of shards are estimated, from {tried}")
     if report.resumed and not report.complete:
         lines.append(f"resumed: {human_count(report.resumed, 'shard')} had been done before")
     if report.converted:
         lines.append(f"converted: {len(report.converted):,}")
-        found = report.converted.items()
-        lines += _reasons((key, verdict.conversion or "") for key, verdict in found)
+        lines += _reasons((entry["key"], entry["reason"]) for entry in report.converted)
     if report.rejected:
         lines.append(Toned(f"left out: {len(report.rejected):,}", Tone.BAD))
         lines += _reasons((entry.key, entry.reason) for entry in report.rejected)
@@ -55,39 +60,28 @@ def write_page(report: WriteReport) -> Page:
             lines.append(f"  and {len(report.across_splits) - _KEYS_SHOWN:,} more")
     if report.ignored:
         lines.append(f"no images by their names: {human_count(len(report.ignored), 'file')}")
-    page: list[Block] = [Heading(head), Lines(lines)]
-    return page
+    return [Heading(head), Lines(lines)]
 
 
 def shared_text(image: Shared) -> str:
     """Return where the copies of an image are, those of one split by the first of them."""
-    return " = ".join(f"{printable(keys[0])} ({split})" for split, keys in image.items())
+    return " = ".join(f"{keys[0]} ({split})" for split, keys in image.items())
 
 
-def _split(split: SplitReport, about: str) -> str:
+def _split(name: str, split: SplitReport, about: str) -> str:
     some = list(split.labels.items())[:_LABELS_SHOWN]
     text = ", ".join(f"{count:,} {printable(label)}" for label, count in some)
     if len(split.labels) > _LABELS_SHOWN:
         text += f" and {len(split.labels) - _LABELS_SHOWN:,} more classes"
     records, shards = human_count(split.records, "record"), human_count(len(split.shards), "shard")
-    return f"{split.name}: {records} ({text}), {shards}, {about}{human_bytes(split.bytes)}"
-
-
-def _shards(split: SplitReport, about: str) -> list[str]:
-    lines = []
-    for shard in split.shards[:_SHARDS_SHOWN]:
-        records = human_count(shard.records, "record")
-        lines.append(f"  {shard.name}  {records}, {about}{human_bytes(shard.bytes)}")
-    if len(split.shards) > _SHARDS_SHOWN:
-        lines.append(f"  and {len(split.shards) - _SHARDS_SHOWN:,} more shards")
-    return lines
+    return f"{name}: {records} ({text}), {shards}, {about}{human_bytes(split.bytes)}"
 
 
 def _reasons(entries: Iterable[tuple[str, str]]) -> list[str]:
     """Return a line for each reason, the most frequent first, with some of its files."""
     keys: dict[str, list[str]] = {}
     for key, reason in entries:
-        keys.setdefault(reason, []).append(printable(key))
+        keys.setdefault(reason, []).append(key)
     found = sorted(keys.items(), key=lambda entry: -len(entry[1]))
     lines = []
     for reason, those in found[:_REASONS_SHOWN]:

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import math
 import statistics
-import zlib
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from tfrtool.engines.threads import Tally, run_in_order
+from tfrtool.engines.threads import run_in_order
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Encode
-from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE, Record
 from tfrtool.records.reader import read_records
 from tfrtool.sources.folders.listing import IMAGE_SUFFIXES
-from tfrtool.sources.items import Item, ItemReader, Source
 from tfrtool.storage.opening import open_regular
-from tfrtool.writing.scan.image_audit import examine
-from tfrtool.writing.write_options import WriteOptions
-from tfrtool.writing.write_plan import ShardTask
+from tfrtool.writing.image_audit import Audit
+from tfrtool.writing.write_plan import PlannedShard
 
 _NAMES = ("image", "image/filename", "label", "image/height", "image/width", "image/channels")
 
@@ -45,8 +42,8 @@ _TRIED = 20
 _ENOUGH = 4
 """Different sizes of files that a line can be laid through."""
 
-_Trial = tuple[int, int, int]
-"""The bytes of a file, of the image that is written of it, and of that when it is compressed."""
+_Trial = tuple[int, int]
+"""The bytes of a file, and of the image that is written of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,55 +54,38 @@ class RecordSizes:
         records: by the position of the item: bytes with the frame, before compression.
         tried: how many images were tried to tell them.
         exact: whether all of them are known, if all bytes that can be kept are.
-        compressed: the part of them that compression leaves, about.
     """
 
     records: Sequence[int]
     tried: int
     exact: bool
-    compressed: float
 
 
-def record_sizes(source: Source, options: WriteOptions) -> RecordSizes:
+def record_sizes(audit: Audit, workers: int) -> RecordSizes:
     """Tell the sizes of records before they are written; some images are tried."""
-    recipe, items = options.recipe, source.items
+    recipe, items = audit.recipe, audit.source.items
     sides = (_SIDE, _SIDE, 3) if recipe.encode is Encode.RAW else ()
     known = False
     if sides and recipe.resize and recipe.resize.width and recipe.resize.height:
         sides, known = (recipe.resize.height, recipe.resize.width, 3), True
     images = array("Q", (math.prod(sides),)) * len(items)
-    packs = options.compression is not Compression.NONE
-    trials: list[_Trial] = []
-    for positions in _kinds(items).values() if packs or not known else ():
-        some = _try([items[position] for position in _spread(positions)], source.reader, options)
-        trials += some
-        if not known:
-            estimate = _estimator(some, always=recipe.always)
-            for position in positions:
-                images[position] = estimate(items[position].bytes)
-    labels = {label: number for number, label in enumerate(source.labels)}
-    whole = sum(size for _, size, _ in trials)
-    return RecordSizes(
-        records=array(
-            "Q",
-            (
-                _record_size(image, item.key, (labels[item.label], *sides))
-                for image, item in zip(images, items, strict=True)
-            ),
-        ),
-        tried=len(trials),
-        exact=known or not recipe.always,
-        compressed=sum(size for *_, size in trials) / whole if packs and whole else 1.0,
-    )
-
-
-def _kinds(items: Sequence[Item]) -> dict[str, list[int]]:
-    """Return positions by the kind of file that names tell: JPEGs are kept, others are not."""
-    kinds: dict[str, list[int]] = {}
-    for position, item in enumerate(items):
+    kinds: dict[str, list[int]] = {}  # that names tell: JPEGs are kept, others are not
+    for position, item in enumerate(() if known else items):
         suffix = item.key[item.key.rfind(".") :].lower()
         kinds.setdefault(suffix if suffix in IMAGE_SUFFIXES else "", []).append(position)
-    return kinds
+    tried = 0
+    for positions in kinds.values():
+        trials = _try(audit, _spread(positions), workers)
+        tried += len(trials)
+        estimate = _estimator(trials, always=recipe.always)
+        for position in positions:
+            images[position] = estimate(items[position].bytes)
+    labels = {label: number for number, label in enumerate(audit.source.labels)}
+    sizes = (
+        _record_size(image, item.key, (labels[item.label], *sides))
+        for image, item in zip(images, items, strict=True)
+    )
+    return RecordSizes(records=array("Q", sizes), tried=tried, exact=known or not recipe.always)
 
 
 def _spread(positions: Sequence[int]) -> list[int]:
@@ -114,24 +94,24 @@ def _spread(positions: Sequence[int]) -> list[int]:
     return [positions[(2 * n + 1) * len(positions) // (2 * count)] for n in range(count)]
 
 
-def _try(items: Iterable[Item], reader: ItemReader, options: WriteOptions) -> list[_Trial]:
+def _try(audit: Audit, positions: Iterable[int], workers: int) -> list[_Trial]:
     """Do with some images what writing will do; bad ones are left out."""
 
-    def attempt(item: Item) -> _Trial | None:
-        data, verdict = examine(reader, item, options.recipe)
-        if verdict.problem is not None:
+    def attempt(position: int) -> _Trial | None:
+        data = audit.look(position)
+        verdict = audit.notable.get(position)
+        if verdict is not None and verdict.problem is not None:
             return None
-        if options.recipe.always or verdict.conversion is not None:
+        if audit.recipe.always or verdict is not None:
             try:
-                data = render_image(data, options.recipe).data
+                data = render_image(data, audit.recipe).data
             except Exception:  # noqa: BLE001 - codecs raise anything; the write will say what
                 return None
-        packs = options.compression is not Compression.NONE
-        return item.bytes, len(data), len(zlib.compress(data)) if packs else len(data)
+        return audit.source.items[position].bytes, len(data)
 
     with quiet_pillow():
-        results = run_in_order(attempt, items, options.workers, Tally(lambda _: None))
-        return [trial for trial in results if trial is not None]
+        results = list(run_in_order(attempt, positions, workers, computes=False))
+    return [trial for trial in results if trial is not None]
 
 
 def _estimator(trials: Sequence[_Trial], *, always: bool) -> Callable[[int], int]:
@@ -140,11 +120,11 @@ def _estimator(trials: Sequence[_Trial], *, always: bool) -> Callable[[int], int
     It is a straight line: for large photographs that are scaled to one size it is flat, for those
     that are encoded anew as they are it goes through 0.
     """
-    kept = sum(size == before for before, size, _ in trials)
+    kept = sum(size == before for before, size in trials)
     if not trials or (not always and 2 * kept >= len(trials)):
         return lambda before: before
-    sizes = [size for _, size, _ in trials]
-    files = [before for before, _, _ in trials]
+    sizes = [size for _, size in trials]
+    files = [before for before, _ in trials]
     if len(set(files)) < _ENOUGH:
         mean = round(statistics.fmean(sizes))
         return lambda _: mean
@@ -176,14 +156,15 @@ def _varint(number: int) -> int:
     return max(1, (number.bit_length() + 6) // 7)
 
 
-def measure(tasks: Iterable[ShardTask], items: int) -> array[int]:
+def measure(shards: Iterable[PlannedShard], folder: Path, items: int) -> array[int]:
     """Return the sizes of the records of whole shards, by the positions of their items."""
     sizes = array("Q", bytes(8 * items))
-    for task in tasks:
-        failing = os_errors_as(WriteError, task.path, "can't be read back")
-        with failing, open_regular(task.path, follow=False) as file:
-            records = read_records(file, compression=task.compression, verify_payload=False)
-            for position, record in zip(task.positions, records, strict=True):
+    for shard in shards:
+        path = folder / str(shard.name)
+        failing = os_errors_as(WriteError, path, "can't be read back")
+        with failing, open_regular(path, follow=False) as file:
+            records = read_records(file, compression=shard.compression, verify_payload=False)
+            for position, record in zip(shard.positions, records, strict=True):
                 if isinstance(record, Record):
                     sizes[position] = FRAME_SIZE + len(record.payload)
     return sizes

@@ -1,1 +1,0 @@
-"""Looking at all images before anything is written."""
