@@ -20,7 +20,6 @@ from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.decode import (
-    batch_parser,
     decoder,
     features_decoder,
     float_decoder,
@@ -203,7 +202,7 @@ def test_parsing_in_batches_is_the_same(tmp_path: Path, tf: Any) -> None:
     dataset = open_dataset(write_foreign(tmp_path / "d", [payloads]))
     records = tf.data.Dataset.from_tensor_slices(payloads)
     single = list(records.map(decoder(dataset, SIZE)))
-    parsed = records.batch(3).map(batch_parser(dataset)).unbatch()
+    parsed = records.batch(3).map(parser(dataset, batched=True)).unbatch()
     batched = list(parsed.map(features_decoder(dataset, SIZE)))
     assert len(single) == len(batched) == 7
     for (image, label), (other, number) in zip(single, batched, strict=True):

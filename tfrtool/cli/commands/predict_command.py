@@ -60,11 +60,11 @@ def predict_command(
 
     files = find_images(images)
     with starting_tensorflow():
-        from tfrtool.loading.pipeline.devices import find_devices
+        from tfrtool.loading.pipeline.tensors import start_devices
         from tfrtool.training.models.saved_model import load_model
         from tfrtool.training.predict.predict import predict_files
 
-        find_devices()
+        start_devices()
     saved = load_model(model)
     # As wide as they need, which is known before the first prediction is.
     path = _width((file.path for file in files), _WIDEST_PATH)

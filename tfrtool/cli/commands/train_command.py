@@ -43,10 +43,10 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
     # Before TensorFlow starts: what makes no sense is told at once.
     options = _options(dataset, given)
     with starting_tensorflow():
-        from tfrtool.loading.pipeline.devices import find_devices
+        from tfrtool.loading.pipeline.tensors import start_devices
         from tfrtool.training.run.train import train_by_options
 
-        find_devices()
+        start_devices()
     from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.train_text import render_end, render_epoch, render_plan
 

@@ -56,8 +56,13 @@ class ImageStore:
         """Return whether there are rows to be filled yet, bool [], as a part of a graph."""
         return _call(self._is_missing, (), tf.bool, [])
 
+    def _is_missing(self) -> Tensor:
+        return np.bool_(not self._full)
+
     def steps(self, decoded: TfDataset, order: RowOrder, epochs: int, counter: Tensor) -> TfDataset:
         """Return the numbers of the steps to take, as soon as their rows are there.
+
+        Steps, int64 [], are counted through all epochs, from epoch 0.
 
         Args:
             decoded: a ``tf.data.Dataset`` of pairs of an image, uint8 [size, size, 3], and a
@@ -66,11 +71,9 @@ class ImageStore:
             order: which rows a step takes.
             epochs: how many an iterator goes through.
             counter: a variable, the number of the first of them.
-
-        Returns:
-            A ``tf.data.Dataset`` of int64 []: steps are counted through all epochs, from epoch 0.
         """
-        chunks = decoded.batch(_CHUNK).enumerate().map(plain(self._stored))
+        store = plain(lambda number, chunk: _call(self._store, (number, *chunk), tf.int64, []))
+        chunks = decoded.batch(_CHUNK).enumerate().map(store)
         rows = chunks.concatenate(tf.data.Dataset.from_tensors(np.int64(_END)))
 
         def ready(
@@ -100,11 +103,8 @@ class ImageStore:
         read = _call(self._cache.read, (rows,), tf.uint8, [None, *images.shape[1:]])
         return read, tf.gather(labels, rows)
 
-    def _stored(self, number: Tensor, chunk: Batch) -> Tensor:
-        """Store a chunk, and return how many rows there are, int64 []."""
-        return _call(self._store, (number, *chunk), tf.int64, [])
-
     def _store(self, number: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+        """Store a chunk, and return how many rows there are."""
         start = int(number) * _CHUNK
         end = start + len(labels)
         if end > self._count:
@@ -115,9 +115,6 @@ class ImageStore:
             self._labels[start:end] = labels
             self._full = end == self._count
         return np.int64(end)
-
-    def _is_missing(self) -> Tensor:
-        return np.bool_(not self._full)
 
     def _check(self, stored: Tensor) -> Tensor:
         """Return what was stored, when the end comes no earlier than it should."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import enum
 import math
 import os
@@ -43,57 +42,31 @@ class ImageEncoding(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageForm:
-    """The form of an image feature; for pixels also where their shape is said.
-
-    Attributes:
-        encoding: what the bytes are.
-        height: of all images, in pixels; None where each record says its own.
-        width: likewise.
-        channels: values a pixel; None for encoded images.
-        height_feature: the int64 feature with a record's height; None where all are alike.
-        width_feature: likewise.
-    """
+    """The form of an image feature; for pixels also where their shape is said."""
 
     encoding: ImageEncoding = ImageEncoding.ENCODED
-    height: int | None = None
+    height: int | None = None  # of all images, in pixels; None where each record says its own
     width: int | None = None
-    channels: int | None = None
-    height_feature: str | None = None
+    channels: int | None = None  # values a pixel; None for encoded images
+    height_feature: str | None = None  # int64, a record's height; None where all are alike
     width_feature: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.encoding is ImageEncoding.ENCODED:
-            return
-        fixed = self.height is not None and self.width is not None
-        said = self.height_feature is not None and self.width_feature is not None
-        if self.channels not in _FEW or fixed == said:
-            raise ValueError("pixels need channels, and one home of their height and width")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What features.json says of the image and the label.
+    """What features.json says of the image and the label."""
 
-    Attributes:
-        connector: the TFDS class of the image feature, ``Image`` or ``Tensor``; None if unsaid.
-        dtype: of the image's values.
-        encoding: how a tensor is stored: ``none``, ``bytes`` or ``zlib``.
-        shape: of the image; -1 for what differs from record to record.
-        classes: how many classes the label has.
-    """
-
-    connector: str | None = None
-    dtype: str = "uint8"
-    encoding: str = "none"
-    shape: tuple[int, ...] = ()
-    classes: int | None = None
+    connector: str | None = None  # the TFDS class of the image feature, "Image" or "Tensor"
+    dtype: str = "uint8"  # of the image's values
+    encoding: str = "none"  # how a tensor is stored: "none", "bytes" or "zlib"
+    shape: tuple[int, ...] = ()  # of the image; -1 for what differs from record to record
+    classes: int | None = None  # how many the label has
 
 
 def read_described(directory: Path, image: str, label: str) -> Described:
     """Read features.json; where it is not there, or of another TFDS' form, nothing is said.
 
-    Raises:
-        DatasetError: the file can't be read, is no JSON, or says that there are too many classes.
+    It is a `DatasetError` if it can't be read, is no JSON, or says that there are too many classes.
     """
     path = directory / FEATURES
     try:
@@ -116,12 +89,11 @@ def read_described(directory: Path, image: str, label: str) -> Described:
 
 
 def _described(image: Mapping[str, Any], label: Mapping[str, Any]) -> Described:
-    connector = text_of(image.get("pythonClassName", "")).rpartition(".")[2] or None
     held = image.get("image") or image.get("tensor") or {}
     shape = held.get("shape", {}).get("dimensions", ())
     classes = label.get("classLabel", {}).get("numClasses")
     return Described(
-        connector=connector,
+        connector=text_of(image.get("pythonClassName", "")).rpartition(".")[2] or None,
         dtype=text_of(held.get("dtype", "uint8")),
         encoding=text_of(held.get("encoding", "none")),
         shape=tuple(-1 if size in ("-1", -1) else whole_number(size) for size in shape),
@@ -132,16 +104,9 @@ def _described(image: Mapping[str, Any], label: Mapping[str, Any]) -> Described:
 def find_image_form(
     features: Mapping[str, Feature], image: str, described: Described, directory: Path
 ) -> ImageForm:
-    """Tell the form of the images from one record and what features.json says.
+    """Tell the form of the images from one record and what features.json says of them.
 
-    Args:
-        features: a decoded record's features.
-        image: the name of the image feature.
-        described: what features.json says of it.
-        directory: where the dataset is, for messages.
-
-    Raises:
-        DatasetError: the images have a form that can't be trained on.
+    It is a `DatasetError` if they have a form that can't be trained on.
     """
     value = features[image].values[0]
     data = value if isinstance(value, bytes) else b""
@@ -197,23 +162,15 @@ def _as_said(features: Mapping[str, Feature], image: str, data: bytes) -> ImageF
 
 def _base64_size(data: bytes) -> int:
     """Return how many bytes ``data`` stands for, if it is base64; else 0."""
-    if not data[:64].isascii():
-        return 0
     try:
         return len(b64decode(data, altchars=b"-_", validate=True))
-    except binascii.Error:
+    except ValueError:  # or binascii.Error, which is one
         return 0
 
 
 def _said(features: Mapping[str, Feature], image: str, endings: tuple[str, ...]) -> str | None:
-    """Return the int64 feature of such a name that is most like the image's."""
-    found = [
-        name
-        for name, feature in features.items()
-        if feature.dtype is DType.INT64
-        and len(feature.values) == 1
-        and name.lower().endswith(endings)
-    ]
+    """Return the feature of one number, of such a name, that is most like the image's."""
+    found = [name for name in features if name.lower().endswith(endings) and _value(features, name)]
 
     def likeness(name: str) -> tuple[int, int]:
         return len(os.path.commonprefix((name, image))), -len(name)  # noqa: RUF071 - no paths
@@ -222,5 +179,7 @@ def _said(features: Mapping[str, Feature], image: str, endings: tuple[str, ...])
 
 
 def _value(features: Mapping[str, Feature], name: str) -> int:
-    value = features[name].values[0]
+    """Return the one number of an int64 feature; 0 if it is none."""
+    feature = features[name]
+    value = feature.values[0] if feature.dtype is DType.INT64 and len(feature.values) == 1 else 0
     return value if isinstance(value, int) else 0

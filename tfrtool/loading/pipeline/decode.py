@@ -8,25 +8,19 @@ import tensorflow as tf
 
 from tfrtool.examples.example import DType, feature_key, feature_name
 from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.forms import ImageEncoding, ImageForm
+from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.loading.pipeline.tensors import Batch, Decode, Tensor
 
-__all__ = ["batch_parser", "decoder", "features_decoder", "float_decoder", "full_image", "parser"]
+__all__ = ["decoder", "features_decoder", "float_decoder", "full_image", "parser"]
 
 _RGB = 3
 
 
 def decoder(dataset: Dataset, image_size: int) -> Decode:
-    """Return a function from a record to an image and its class number.
+    """Return a function from a serialized record, string [], to an image and its class number.
 
-    Args:
-        dataset: tells the features, and what form they have.
-        image_size: of the images, in pixels, both ways.
-
-    Returns:
-        A function of a serialized record, string [], that gives an image, uint8
-        [image_size, image_size, 3], and a label, int64 []. What the record holds must be right:
-        a wrong label, too, is an ``InvalidArgumentError`` when the graph runs.
+    The image is uint8 [image_size, image_size, 3], the label int64 []. What the record holds must
+    be right: a wrong label, too, is an ``InvalidArgumentError`` when the graph runs.
     """
     parse, decode = parser(dataset), features_decoder(dataset, image_size)
     return lambda record: decode(parse(record))
@@ -47,17 +41,6 @@ def float_decoder(dataset: Dataset, image_size: int) -> Decode:
     return decode
 
 
-def batch_parser(dataset: Dataset) -> Callable[[Tensor], dict[str, Tensor]]:
-    """Return a function that parses a batch of records at once.
-
-    Returns:
-        A function of serialized records, string [n], that gives what `features_decoder` takes of
-        each, with n in front of all shapes: unbatch it before.
-    """
-    description = _description(dataset)
-    return lambda records: _named_features(tf.io.parse_example(records, description))
-
-
 def features_decoder(dataset: Dataset, image_size: int) -> Callable[[Mapping[str, Tensor]], Batch]:
     """Return the part of `decoder` that comes after parsing; it takes features by name."""
 
@@ -68,14 +51,17 @@ def features_decoder(dataset: Dataset, image_size: int) -> Callable[[Mapping[str
     return decode
 
 
-def parser(dataset: Dataset) -> Callable[[Tensor], dict[str, Tensor]]:
-    """Return the part of `decoder` before decoding: from a record to what is needed of it."""
-    description = _description(dataset)
-    return lambda record: _named_features(tf.io.parse_single_example(record, description))
+def parser(dataset: Dataset, *, batched: bool = False) -> Callable[[Tensor], dict[str, Tensor]]:
+    """Return the part of `decoder` before decoding: from a record to what is needed of it.
 
-
-def _named_features(parsed: Mapping[bytes, Tensor]) -> dict[str, Tensor]:
-    return {feature_name(key): value for key, value in parsed.items()}
+    With ``batched`` it takes records, string [n], and what it gives is to be unbatched.
+    """
+    description, parse = _description(dataset), tf.io.parse_single_example
+    if batched:
+        parse = tf.io.parse_example
+    return lambda record: {
+        feature_name(key): value for key, value in parse(record, description).items()
+    }
 
 
 def _description(dataset: Dataset) -> dict[bytes, Tensor]:
@@ -83,24 +69,15 @@ def _description(dataset: Dataset) -> dict[bytes, Tensor]:
     form = dataset.image_form
     types = {dataset.image_feature: tf.string}
     types |= {name: tf.int64 for name in (form.height_feature, form.width_feature) if name}
-    types[dataset.label_feature] = tf.string if _named(dataset) else tf.int64
+    types[dataset.label_feature] = tf.string if dataset.label_dtype is DType.STRING else tf.int64
     # By bytes, for a name need not be text.
     return {feature_key(name): tf.io.FixedLenFeature([], dtype) for name, dtype in types.items()}
 
 
-def _named(dataset: Dataset) -> bool:
-    return dataset.label_dtype is DType.STRING
-
-
 def full_image(dataset: Dataset, features: Mapping[str, Tensor]) -> Tensor:
-    """Decode a record's image at the size that it has.
+    """Decode a record's image at the size that it has: uint8 [height, width, channels].
 
-    Args:
-        dataset: tells the form of its images.
-        features: the record's features by name.
-
-    Returns:
-        uint8 [height, width, channels], with 3 channels for encoded images.
+    There are 3 channels for encoded images.
     """
     data, form = features[dataset.image_feature], dataset.image_form
     if form.encoding is ImageEncoding.ENCODED:
@@ -110,13 +87,10 @@ def full_image(dataset: Dataset, features: Mapping[str, Tensor]) -> Tensor:
         return image
     if form.encoding is ImageEncoding.BASE64:
         data = tf.io.decode_base64(data)
-    return tf.reshape(tf.io.decode_raw(data, tf.uint8), _shape(form, features))
-
-
-def _shape(form: ImageForm, features: Mapping[str, Tensor]) -> Tensor:
-    if form.height_feature is None or form.width_feature is None:
-        return [form.height, form.width, form.channels]
-    return [features[form.height_feature], features[form.width_feature], form.channels]
+    height, width = form.height, form.width
+    if form.height_feature is not None and form.width_feature is not None:
+        height, width = features[form.height_feature], features[form.width_feature]
+    return tf.reshape(tf.io.decode_raw(data, tf.uint8), [height, width, form.channels])
 
 
 def _fitted(image: Tensor, size: int) -> Tensor:
@@ -150,7 +124,7 @@ def _label(dataset: Dataset, features: Mapping[str, Tensor]) -> Tensor:
     A loss would not always tell: on some devices a number that is too high makes it NaN.
     """
     value, classes = features[dataset.label_feature], len(dataset.class_names)
-    if _named(dataset):
+    if dataset.label_dtype is DType.STRING:
         matches = tf.equal(tf.constant(dataset.class_names), value)
         known = tf.reduce_any(matches)
         value = tf.where(known, tf.argmax(tf.cast(matches, tf.uint8)), tf.constant(-1, tf.int64))

@@ -13,15 +13,13 @@ from tfrtool.storage.words import check_least, take_words
 
 __all__ = ["Cache", "Holdout", "LoadOptions", "Recipe", "Rescale"]
 
-_OURS = (
-    *("cycle_length", "block_length", "parallel_calls", "batched_parse", "shuffle_buffer"),
-    "prefetch",
-)
-_LEAST = {
-    **dict.fromkeys(("image_size", "batch_size", "epochs", *_OURS), 1),
-    "first_epoch": 0,
-    "prefetch": 0,
+_OURS = {
+    **dict.fromkeys(("cycle_length", "block_length", "parallel_calls", "batched_parse"), 1),
+    **{"shuffle_buffer": 1, "prefetch": 0},
 }
+"""What the published recipes have no choice of, and the least that makes sense."""
+
+_LEAST = {"image_size": 1, "batch_size": 1, "epochs": 1, "first_epoch": 0, **_OURS}
 
 
 class Recipe(enum.Enum):
@@ -54,15 +52,12 @@ class Cache(enum.Enum):
 class Rescale:
     """The linear map from pixel values, 0 to 255, to what a model takes: ``x * scale + offset``.
 
-    Attributes:
-        scale: for all channels, or for each of the three that come out.
-        offset: likewise.
-        bgr: whether the channels are reversed first, as models that came from Caffe want them.
+    Both numbers are for all channels, or for each of the three that come out.
     """
 
     scale: float | tuple[float, float, float]
     offset: float | tuple[float, float, float]
-    bgr: bool = False
+    bgr: bool = False  # the channels are reversed first, as models that came from Caffe want them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +66,10 @@ class Holdout:
 
     Which they are is decided by the shards and the fraction alone, so that it is the same in every
     epoch, with every recipe and cache, and in every process.
-
-    Attributes:
-        fraction: the part that is held out, above 0 and below 1.
-        held_out: whether this is that part, or the rest.
     """
 
-    fraction: float
-    held_out: bool
+    fraction: float  # the part that is held out, above 0 and below 1
+    held_out: bool  # whether this is that part, or the rest
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction < 1:
@@ -100,42 +91,12 @@ class Holdout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How records become batches of images and labels.
-
-    Attributes:
-        image_size: images are resized to this many pixels, both ways.
-        split: which split of the dataset.
-        rescale: applied to pixel values last, in float32; 0 to 1 by default. None leaves pixels
-            as uint8, from 0 to 255.
-        batch_size: images in a batch; the last batch of an epoch may have fewer. Where a
-            strategy distributes them, this is the batch of all replicas together.
-        recipe: which pipeline.
-        cache: where decoded images are kept; of the other recipes, NOTEBOOK keeps float32 images
-            in memory and NAIVE nothing, whatever this says.
-        cache_directory: where a cache on disk is; None is the user's own cache directory.
-        augment: changes to images, drawn anew for each image in each epoch; not for NOTEBOOK.
-        training: whether the order changes from epoch to epoch; without, it is always the same,
-            and images are not augmented.
-        seed: decides that order, and what is drawn.
-        epochs: how many epochs one iterator goes through; each ends with a batch of its own.
-        first_epoch: the number of the first of them, from 0. Order and draws depend on the seed
-            and on the epoch's number alone.
-        deterministic: whether the same seed gives the same order; without, images come as soon as
-            they are ready.
-        cycle_length: shards read at a time; None is 4, or all if there are fewer.
-        block_length: records taken from a shard in a row; None is 1.
-        parallel_calls: images decoded at a time; None is the number of cores.
-        batched_parse: records parsed at a time, as one batch; None parses one by one.
-        shuffle_buffer: images in the shuffle buffer; None is all of them where they are cached,
-            and elsewhere 1024, or as many as 32 MiB of records hold.
-        prefetch: batches made ahead; None is 2.
-        holdout: only this part of the split.
-    """
+    """How records become batches of images and labels, as `Dataset.load` explains."""
 
     image_size: int
     split: str = "train"
-    rescale: Rescale | None = Rescale(scale=1 / 255, offset=0.0)
-    batch_size: int = 32
+    rescale: Rescale | None = Rescale(scale=1 / 255, offset=0.0)  # last, in float32
+    batch_size: int = 32  # of all replicas together, where a strategy distributes them
     recipe: Recipe = Recipe.TFRTOOL
     cache: Cache = Cache.NONE
     cache_directory: Path | None = None
@@ -145,7 +106,7 @@ class LoadOptions:
     epochs: int = 1
     first_epoch: int = 0
     deterministic: bool = True
-    cycle_length: int | None = None
+    cycle_length: int | None = None  # None here and below is the default of our recipe
     block_length: int | None = None
     parallel_calls: int | None = None
     batched_parse: int | None = None
@@ -162,7 +123,7 @@ class LoadOptions:
         if self.cache is Cache.FEATURES:
             raise UsageError("a loader has no base whose features it could keep")
         # The published pipelines are compared, and not changed.
-        ours = () if self.recipe is Recipe.TFRTOOL else _OURS
+        ours = [] if self.recipe is Recipe.TFRTOOL else [*_OURS]
         for name in (*ours, *(["augment"] if self.recipe is Recipe.NOTEBOOK else [])):
             if getattr(self, name) is not None:
                 raise UsageError(

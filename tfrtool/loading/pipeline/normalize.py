@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -11,13 +11,9 @@ from tfrtool.errors import DatasetError
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 
-__all__ = ["channel_statistics", "rescaler", "standard_rescale"]
+__all__ = ["rescaler", "standard_rescale"]
 
 _WHITE = 255
-_INT32_ROWS = (2**31 - 1) // _WHITE**2
-"""So many squares of a uint8 add up in an int32 at most."""
-
-_Three = tuple[float, float, float]
 
 
 def rescaler(rescale: Rescale) -> Callable[[Tensor], Tensor]:
@@ -39,28 +35,15 @@ def rescaler(rescale: Rescale) -> Callable[[Tensor], Tensor]:
     return apply
 
 
-def standard_rescale(mean: _Three, std: _Three) -> Rescale:
-    """Return ``(x - mean) / std`` for each channel.
+def standard_rescale(images: TfDataset) -> Rescale:
+    """Return ``(x - mean) / deviation`` for each channel, over all pixels of a dataset.
 
     A channel that has one value everywhere has a deviation of 0. It is divided by 255, so that
-    it becomes 0 here, and stays between -1 and 1 in an image in which it differs.
-    """
-    scale = _three(1 / (deviation or _WHITE) for deviation in std)
-    offset = _three(-middle * factor for middle, factor in zip(mean, scale, strict=True))
-    return Rescale(scale=scale, offset=offset)
-
-
-def channel_statistics(images: TfDataset) -> tuple[_Three, _Three]:
-    """Return the mean and the standard deviation of each channel, over all pixels of a dataset.
+    it becomes 0 here, and stays between -1 and 1 in an image in which it differs. It is a
+    `DatasetError` if there are no pixels.
 
     Sums are whole numbers, so that the result is as exact as its last rounding, and does not
-    depend on the order of the images.
-
-    Args:
-        images: a finite ``tf.data.Dataset`` of batches of images, uint8 [n, h, w, 3], and labels.
-
-    Raises:
-        DatasetError: it holds no pixels.
+    depend on the order of the images: batches of uint8 [n, h, w, 3], and labels.
     """
     options = tf.data.Options()
     # With it, the end of an iterator waits for the tuner's sleep, of up to 60 s.
@@ -75,26 +58,19 @@ def channel_statistics(images: TfDataset) -> tuple[_Three, _Three]:
             squares[channel] += int(batch_squares[channel])
     if pixels == 0:
         raise DatasetError("there are no images to take the mean of")
-    # The variance times the square of the count is a whole number: nothing is lost in a difference.
-    deviations = (
-        math.sqrt(pixels * square - total * total) / pixels
-        for total, square in zip(sums, squares, strict=True)
-    )
-    return _three(total / pixels for total in sums), _three(deviations)
-
-
-def _three(values: Iterable[float]) -> _Three:
-    red, green, blue = values
-    return red, green, blue
+    scale, offset = [], []
+    for total, square in zip(sums, squares, strict=True):
+        # The variance times the square of the count is a whole number: a difference loses nothing.
+        deviation = math.sqrt(pixels * square - total * total) / pixels
+        scale.append(1 / (deviation or _WHITE))
+        offset.append(-total / pixels * scale[-1])
+    return Rescale(scale=(scale[0], scale[1], scale[2]), offset=(offset[0], offset[1], offset[2]))
 
 
 def _add_up(images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return a batch's pixels, and the sums of its values and of their squares: int64 [], [3]."""
-    shape = tf.shape(images, tf.int64)
-    height = images.shape[1]
-    narrow = height is not None and height <= _INT32_ROWS
-    values = tf.cast(images, tf.int32 if narrow else tf.int64)
-    # Down the columns first, where int32 is wide enough, and twice as fast.
+    shape, values = tf.shape(images, tf.int64), tf.cast(images, tf.int32)
+    # Down the columns first, where int32 is wide enough (for 33,000 rows), and twice as fast.
     sums, squares = (
         tf.reduce_sum(tf.cast(tf.reduce_sum(part, 1), tf.int64), [0, 1])
         for part in (values, values * values)

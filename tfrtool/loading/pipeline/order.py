@@ -26,20 +26,13 @@ class RowOrder:
     Rows are shuffled in blocks: all rows are one, or as many as the size of a buffer. The very
     first epoch has blocks of 256, 256, 512, 1024 and so on, where nothing else is asked for: it
     begins when the first of them is there, and goes on while the others come.
-
-    Attributes:
-        images: how many rows there are.
-        batch_size: rows of a step; the last of an epoch may have fewer.
-        shuffled: whether they are shuffled at all.
-        block: the size of a block; None is all.
-        seed: what decides the order, together with the epoch's number.
     """
 
-    images: int
-    batch_size: int
+    images: int  # how many rows there are
+    batch_size: int  # rows of a step; the last of an epoch may have fewer
     shuffled: bool
-    block: int | None
-    seed: int
+    block: int | None  # its size in rows; None is all
+    seed: int  # decides the order, together with the epoch's number
 
     @property
     def steps(self) -> int:
@@ -47,12 +40,7 @@ class RowOrder:
         return -(-self.images // self.batch_size)
 
     def rows(self, epoch: Tensor, number: Tensor) -> Tensor:
-        """Return the rows of a step, int64 [n].
-
-        Args:
-            epoch: int64 [], from 0.
-            number: int64 [], of the step in the epoch, from 0.
-        """
+        """Return the rows of a step of an epoch, int64 [n]; both are int64 [], from 0."""
         start = number * self.batch_size
         places = tf.range(start, tf.minimum(start + self.batch_size, self.images))
         if not self.shuffled:
@@ -73,12 +61,7 @@ class RowOrder:
         return first + shuffled
 
     def ready(self, epoch: Tensor, rows: Tensor) -> Tensor:
-        """Return how many steps of an epoch can be taken when the first ``rows`` rows are there.
-
-        Args:
-            epoch: int64 [].
-            rows: int64 [].
-        """
+        """Return how many steps of an epoch can be taken when the first ``rows`` rows are there."""
         whole = rows
         if self.shuffled:
             starts = tf.concat([self._starts(epoch), [self.images]], 0)

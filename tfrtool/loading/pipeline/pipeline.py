@@ -20,7 +20,7 @@ from tfrtool.loading.cache.disk_cache import (
 )
 from tfrtool.loading.cache.image_store import ImageStore
 from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.pipeline.decode import batch_parser, decoder, features_decoder
+from tfrtool.loading.pipeline.decode import decoder, features_decoder, parser
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
 from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.order import RowOrder
@@ -46,12 +46,7 @@ _FILES, _IMAGES = 0, 1
 
 
 def count_images(dataset: Dataset, options: LoadOptions) -> int:
-    """Return how many images an epoch has.
-
-    Raises:
-        UsageError: the dataset has no such split.
-        DatasetError: the part of the split that was asked for is empty.
-    """
+    """Return how many images an epoch has; it is an error if that is none."""
     records = dataset.split(options.split).records
     images = records if options.holdout is None else options.holdout.count(records)
     if images == 0:
@@ -78,17 +73,13 @@ def load(
     if context is not None:
         part, options = _shared(images, options, context)
     images = len(range(part[0], images, part[1]))
-    match options.cache:
-        case Cache.NONE:
-            batches = _streamed(dataset, options, images, part)
-        case Cache.DISK:
+    if options.cache is Cache.NONE:
+        batches = _streamed(dataset, options, images, part)
+    else:
+        store = ImageStore(images, options.image_size)
+        if options.cache is Cache.DISK:
             store = _disk_store(dataset, options, images, part, on_progress)
-            batches = _stored(dataset, options, store, images, part)
-        case Cache.MEMORY:
-            store = ImageStore(images, options.image_size)
-            batches = _stored(dataset, options, store, images, part)
-        case Cache.FEATURES:
-            raise ValueError("LoadOptions refuses it")
+        batches = _stored(dataset, options, store, images, part)
     if options.rescale is not None:
         rescale = rescaler(options.rescale)
         batches = batches.map(plain(lambda images, labels: (rescale(images), labels)))
@@ -135,18 +126,11 @@ def _decoded(
     on_files: Callable[[TfDataset], TfDataset] = lambda files: files,
     on_records: Callable[[TfDataset], TfDataset] = lambda records: records,
 ) -> TfDataset:
-    """Build the part of the pipeline before the cache.
+    """Build the part of the pipeline before the cache, for every so manieth record of a part.
 
-    Args:
-        dataset: what to read.
-        options: how.
-        part: a number and a count: every so manieth record from that one on.
-        on_files: changes the dataset of the shards' numbers, which count from 0.
-        on_records: changes the dataset of serialized records before they are decoded.
-
-    Returns:
-        A ``tf.data.Dataset`` of one epoch: pairs of an image, uint8 [size, size, 3], and a label,
-        int64 []; in an order of its own wherever it comes from a cache.
+    What it gives is one epoch: pairs of an image, uint8 [size, size, 3], and a label, int64 []; in
+    an order of its own wherever it comes from a cache. ``on_files`` changes the dataset of the
+    shards' numbers, which count from 0, and ``on_records`` that of records before they are decoded.
     """
     split = dataset.split(options.split)
     cycle = min(options.cycle_length or _CYCLE, len(split.shards))
@@ -161,8 +145,8 @@ def _decoded(
     records = on_records(records)
     decode = decoder(dataset, options.image_size)
     if options.batched_parse is not None:
-        parse = batch_parser(dataset)
-        records = records.batch(options.batched_parse).map(plain(parse)).unbatch()
+        parse = plain(parser(dataset, batched=True))
+        records = records.batch(options.batched_parse).map(parse).unbatch()
         decode = features_decoder(dataset, options.image_size)
     # uint8 between here and the rescaling: a quarter of the memory of float32 in the cache.
     return records.map(
@@ -217,10 +201,8 @@ def _disk_store(
 
 def has_disk_cache(dataset: Dataset, options: LoadOptions) -> bool:
     """Tell whether an earlier run has left a whole cache on disk for these options."""
-    directory = options.cache_directory or default_cache_directory()
-    return holds_disk_cache(
-        directory, CacheKey.of(dataset, options, count_images(dataset, options))
-    )
+    key = CacheKey.of(dataset, options, count_images(dataset, options))
+    return holds_disk_cache(options.cache_directory or default_cache_directory(), key)
 
 
 def _streamed(

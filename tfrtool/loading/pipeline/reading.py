@@ -38,12 +38,11 @@ def part_reader(
     """Return a function from the number of a shard to its serialized records of a part.
 
     What belongs to the part is told by a record's place in its shard, and not by when it comes:
-    the order of reading has no say in it.
-
-    Before a shard is read for the first time, its images are held to the limits.
+    the order of reading has no say in it. Before a shard is read for the first time, its images
+    are held to the limits; but not without ``dataset``, where nothing will be decoded.
 
     Args:
-        dataset: tells which feature is the image; None where nothing will be decoded.
+        dataset: tells which feature is the image.
         split: where the records are.
         holdout: which part of them; None is all.
         share: a number and a count: of the part, only every so manieth record from that one on.

@@ -1,11 +1,11 @@
-"""Names for what TensorFlow has no types for."""
+"""Names for what TensorFlow has no types for, and its devices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Batch", "Decode", "Tensor", "TfDataset"]
+__all__ = ["Batch", "Decode", "Tensor", "TfDataset", "start_devices"]
 
 Tensor = Any
 """A ``tf.Tensor``, in a graph or not."""
@@ -18,3 +18,10 @@ TfDataset = Any
 
 Decode = Callable[[Tensor], Batch]
 """From a serialized record to an image and its label."""
+
+
+def start_devices() -> None:
+    """Start TensorFlow's devices, which may take seconds and tell of drivers on stderr."""
+    import tensorflow as tf
+
+    tf.config.list_physical_devices()

@@ -17,7 +17,7 @@ from tfrtool.loading.dataset.drop_corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.decode import full_image, parser
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
-from tfrtool.loading.pipeline.normalize import channel_statistics, standard_rescale
+from tfrtool.loading.pipeline.normalize import standard_rescale
 from tfrtool.loading.pipeline.pipeline import count_images, has_disk_cache, load
 from tfrtool.loading.pipeline.reading import split_records
 from tfrtool.storage.progress import OnProgress, Progress
@@ -98,7 +98,7 @@ class TrainingData:
         total = int(images.cardinality())
         on_progress(Progress(what="statistics", done=0, total=total, unit="batches"))
         with self.naming_damage():
-            rescale = standard_rescale(*channel_statistics(images))
+            rescale = standard_rescale(images)
         on_progress(Progress(what="statistics", done=total, total=total, unit="batches"))
         return rescale
 
