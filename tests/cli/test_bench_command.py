@@ -53,7 +53,7 @@ def test_text_is_a_table_and_a_sentence(pets: str, capfd: pytest.CaptureFixture[
     """People read a line a stage, and what the bottleneck is."""
     assert main(["bench", pets, *FAST, "--limit", "1"]) == 0
     out = capfd.readouterr().out
-    assert "Loading 7 of 14 images from 1 shard\n" in out
+    assert "Loading 7 of 14 images from 1 shard at 32 px; cache: memory\n" in out
     lines = [line.strip() for line in out.splitlines()]
     starts = [line.split("  ")[0] for line in lines]
     for stage in ("naive", "+ interleave", "+ parallel map", "+ cache", "+ prefetch", "tfrtool"):

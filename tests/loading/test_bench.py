@@ -202,7 +202,7 @@ def test_pipelines_must_agree(
         ("decoding", {}, ["50%", "parsing 8%", "waiting 8%", "--encode raw", "--resize 32 "]),
         ("resizing", {"parts": PARTS | {"decoding": 0.2, "resizing": 0.7}}, ["58%"]),
         ("parsing", {"parts": PARTS | {"parsing": 0.9}}, ["batched_parse"]),
-        ("reading", {"parts": PARTS | {"reading": 0.9}}, ["--resize 32 "]),
+        ("reading", {"parts": PARTS | {"reading": 0.9}}, ["--resize 32 ", "--compression none"]),
         ("copying", {"cpu": 3, "rate": 667}, ["68%", "--image-size"]),
         ("waiting", {"rate": 250}, ["0.3 of 2 cores", "--parallel-calls", "there are 3"]),
         ("disk", {"cold": 5}, ["200 images", "1,667", "--resize 32"]),
@@ -227,20 +227,6 @@ def test_the_largest_share_is_the_bottleneck(
         assert words in report.sentence
     known = {opt for command in cli.commands.values() for one in command.params for opt in one.opts}
     assert set(re.findall(r"--[a-z-]+", report.sentence)) <= known
-
-
-def test_compressed_shards_are_inflated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What reading costs is said to be inflating, where shards are compressed."""
-    import gzip
-
-    directory = write_foreign(tmp_path, [[image_payload(0), image_payload(1)] * 5])
-    (path,) = directory.iterdir()
-    path.write_bytes(gzip.compress(path.read_bytes()))
-    measured = _made_up(parts=PARTS | {"reading": 900}, cold=None, rate=2, cpu=1000)
-    monkeypatch.setattr(f"{MODULE}.measure", measured)
-    report = _bench(directory)
-    assert report.bottleneck == "inflating"
-    assert "--compression none" in report.sentence
 
 
 def test_process_of_its_own_tells_the_memory(dataset: Dataset) -> None:

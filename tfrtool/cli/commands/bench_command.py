@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit_json, emit_page
+from tfrtool.cli.output import emit_json, emit_page, human_bytes, human_count
 from tfrtool.cli.parameters import INPUT, dataset_of
+from tfrtool.cli.render.page import Heading, Lines, Page, Table
 from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.storage.progress import Progress
 
-__all__ = ["bench_command"]
+if TYPE_CHECKING:
+    from tfrtool.loading.bench.bench import BenchReport
+
+_HEAD = ("1st images/s", "CPU ms", "later images/s", "CPU ms", "memory")
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -48,7 +53,6 @@ def bench_command(dataset: str, as_json: bool, **options: Any) -> Outcome:
     means that a stage was left out, for want of memory.
     """
     from tfrtool.cli.bars import Bars
-    from tfrtool.cli.render.bench_text import render_bench
     from tfrtool.loading.bench.bench import bench
 
     def show(progress: Progress) -> None:
@@ -60,5 +64,32 @@ def bench_command(dataset: str, as_json: bool, **options: Any) -> Outcome:
         for line in report.to_json():
             emit_json(line)
     else:
-        emit_page(render_bench(report))
+        emit_page(_page(report))
     return Outcome.DAMAGE if any(stage.left_out for stage in report.stages) else Outcome.FINE
+
+
+def _page(report: BenchReport) -> Page:
+    """Return what is shown to people."""
+    images = human_count(report.images, "image")
+    if report.images < report.total_images:
+        images = f"{report.images:,} of {human_count(report.total_images, 'image')}"
+    shards = human_count(report.shards, "shard")
+    rows, left_out = [], []
+    for stage in report.stages:
+        name = stage.stage if stage.stage in ("naive", "tfrtool") else f"+ {stage.stage}"
+        cells = ["-"] * len(_HEAD)
+        if stage.left_out:
+            left_out.append(f"{name} was left out: {stage.left_out}")
+        elif stage.first_epoch and stage.later_epochs:
+            speeds = [
+                (f"{epoch['images_per_second']:,.0f}", f"{epoch['cpu_ms_per_image']:.3f}")
+                for epoch in (stage.first_epoch, stage.later_epochs)
+            ]
+            cells = [*speeds[0], *speeds[1], human_bytes(stage.memory_bytes or 0)]
+        rows.append((name, *cells))
+    return [
+        Heading(f"Loading {images} from {shards} at {report.image_size} px; cache: {report.cache}"),
+        Table(head=("stage", *_HEAD), rows=rows, right=frozenset(range(1, 1 + len(_HEAD)))),
+        *([Lines(left_out)] if left_out else []),
+        Lines(wrap(report.sentence, 96)),
+    ]

@@ -13,8 +13,6 @@ from tfrtool.loading.augment.geometry import move
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.tensors import Batch, Tensor
 
-__all__ = ["augmenter", "epoch_augmenter", "epoch_counter"]
-
 _GREY = 128
 """The middle of the range: about 0 for a model whose input is centred, as after per-channel
 normalisation in the paper on cutout, and near the mean of photographs (ImageNet's: 124, 116, 104).
@@ -78,8 +76,8 @@ def _cut_out(images: Tensor, seed: Tensor, side: int) -> Tensor:
 def epoch_counter(options: LoadOptions) -> Tensor:
     """Return a variable with the number of the next epoch.
 
-    Whoever makes a new iterator for each epoch, as Keras' ``fit`` does, gets what one iterator
-    over all of them gives.
+    With it, a new iterator for each epoch, as Keras' ``fit`` makes them, gives what one over all
+    of them gives.
     """
     return tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from tfrtool.errors import UsageError
 
-__all__ = ["Augment", "parse_augment"]
-
 _LARGEST_SIDE = 16_384
 
 _KINDS: dict[str, tuple[type, float, str, float]] = {

@@ -11,8 +11,6 @@ import tensorflow as tf
 from tfrtool.loading.augment.augment_options import Augment
 from tfrtool.loading.pipeline.tensors import Tensor
 
-__all__ = ["recolour", "uniform", "whole"]
-
 _DRAWS = (
     *("flip", "flip_vertical", "rotate", "crop row", "crop column", "cutout row", "cutout column"),
     *("brightness", "contrast", "saturation", "hue"),
@@ -38,16 +36,9 @@ def whole(seed: Tensor, draw: str, count: Tensor, choices: int) -> Tensor:
 def recolour(images: Tensor, seed: Tensor, augment: Augment) -> Tensor:
     """Change brightness, contrast, saturation and hue of each image, in this order.
 
-    Values are clipped to 0..255 after the contrast, where saturation and hue need them to be; those
-    two don't leave that range, but for float32's last digit.
-
-    Args:
-        images: uint8 or float32 [n, h, w, 3], 0..255, with h and w known.
-        seed: int64 [2].
-        augment: what to do.
-
-    Returns:
-        The images; float32 if anything was done, else as they were.
+    Images are uint8 or float32 [n, h, w, 3], 0..255, with h and w known; they are float32 if
+    anything was done. Values are clipped to 0..255 after the contrast, where saturation and hue
+    need them to be; those two don't leave that range, but for float32's last digit.
     """
 
     def drawn(name: str, middle: float, scale: float = 1.0) -> Tensor:

@@ -14,22 +14,12 @@ from tfrtool.loading.augment.augment_options import Augment
 from tfrtool.loading.augment.colour import uniform, whole
 from tfrtool.loading.pipeline.tensors import Tensor
 
-__all__ = ["move"]
-
 
 def move(images: Tensor, seed: Tensor, augment: Augment) -> Tensor:
     """Flip, then shift, then rotate each image of a batch.
 
-    Without a rotation every pixel is one of the image's own. With one, all of it is one bilinear
-    interpolation, in float32.
-
-    Args:
-        images: uint8 or float32 [n, h, w, 3], with h and w known.
-        seed: int64 [2].
-        augment: what to do; its crop is at most h and w.
-
-    Returns:
-        The images; float32 if they were rotated, else of the dtype that they had.
+    Images are uint8 or float32 [n, h, w, 3], with h and w known. Without a rotation every pixel is
+    one of the image's own. With one, all of it is one bilinear interpolation, in float32.
     """
     count, crop = tf.shape(images)[0], augment.crop
     flip, flip_vertical = (
@@ -78,14 +68,8 @@ def _shift_columns(images: Tensor, columns: Tensor, most: int) -> Tensor:
     """Shift images to the left by ``columns`` pixels, int32 [n], from -most to most."""
     _, height, width, channels = images.shape
     # tf.pad takes twelve times as long for this.
-    padded = tf.concat(
-        [
-            tf.reverse(images[:, :, :most], [2]),
-            images,
-            tf.reverse(images[:, :, width - most :], [2]),
-        ],
-        2,
-    )
+    left, right = images[:, :, :most], images[:, :, width - most :]
+    padded = tf.concat([tf.reverse(left, [2]), images, tf.reverse(right, [2])], 2)
 
     # A gather of pixels takes three times as long as these slices.
     def cut(number_and_start: Tensor) -> Tensor:

@@ -16,13 +16,10 @@ from tfrtool.loading.cache.memory import available_memory
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
-from tfrtool.records.compression import Compression
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import check_least
-
-__all__ = ["STAGES", "BenchReport", "StageReport", "StageRun", "bench", "measure"]
 
 STAGES = ("naive", "interleave", "parallel map", "cache", "prefetch", "tfrtool")
 """The pipelines: each of the published ones has what those before it have, and one thing more;
@@ -35,14 +32,10 @@ and other programs need some, too, and a process that takes all ends others."""
 _TOO_SHORT = 0.5
 """Seconds of an epoch, in which starting a pipeline counts for more than what it does."""
 
-_SMALLER = (
-    "--resize {size} of tfrtool write leaves fewer pixels to work on, and its --encode raw none to "
-    "decode"
-)
+_SMALLER = "--resize {size} of tfrtool write leaves fewer pixels, and --encode raw none to decode"
 _HELP = {
-    "reading": "records hold far more than the images that come out of them, and --resize {size} "
-    "of tfrtool write makes them smaller",
-    "inflating": "shards of tfrtool write --compression none need no inflating",
+    "reading": "--resize {size} of tfrtool write makes records smaller, and --compression none "
+    "leaves nothing to inflate",
     "parsing": "records are small, and in Python, load(batched_parse=N) parses N of them at a time",
     "decoding": _SMALLER,
     "resizing": _SMALLER,
@@ -55,6 +48,7 @@ _HELP = {
 """What each share of the cores' time is called, and what would make it smaller."""
 
 Numbers = dict[str, float]
+"""Of an epoch, its images_per_second and cpu_ms_per_image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +57,8 @@ class StageRun:
 
     images: int  # in an epoch
     labels: int  # the sum of an epoch's
-    epochs: tuple[Numbers, ...]  # each one's images_per_second and cpu_ms_per_image
-    memory: int  # by how much the process grew at its largest, in bytes
+    epochs: tuple[Numbers, ...]
+    memory: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +66,7 @@ class StageReport:
     """A pipeline, by the medians of all runs; or why it was left out."""
 
     stage: str
-    first_epoch: Numbers | None = None  # its images_per_second and cpu_ms_per_image
+    first_epoch: Numbers | None = None
     later_epochs: Numbers | None = None
     memory_bytes: int | None = None  # by how much a process grew at its largest
     left_out: str | None = None
@@ -80,35 +74,19 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchReport:
-    """What the benchmark of a loader found.
+    """What the benchmark of a loader found."""
 
-    Attributes:
-        stages: the pipelines: naive, with interleave, parallel map, cache and prefetch one after
-            the other, and ours.
-        bottleneck: what limits a first epoch of ours, a word.
-        sentence: the same for people, and which option would help.
-        parts_cpu_ms_per_image: of reading (and inflating), parsing, decoding and resizing.
-        cold_read_ms_per_image: the same on the wall of reading from the disk itself; None where
-            that can't be told.
-        images: how many an epoch had.
-        total_images: how many the split has.
-        shards: how many were read.
-        image_size: in pixels, both ways.
-        cache: where ours kept images: memory, disk or none.
-        cores: how many this process may use.
-    """
-
-    stages: tuple[StageReport, ...]
-    bottleneck: str
-    sentence: str
-    parts_cpu_ms_per_image: Numbers
-    cold_read_ms_per_image: float | None
-    images: int
-    total_images: int
-    shards: int
-    image_size: int
-    cache: str
-    cores: int
+    stages: tuple[StageReport, ...]  # naive, with one thing more each time, and ours
+    bottleneck: str  # what limits a first epoch of ours, a word
+    sentence: str  # the same for people, and which option would help
+    parts_cpu_ms_per_image: Numbers  # reading (and inflating), parsing, decoding, resizing
+    cold_read_ms_per_image: float | None  # from the disk, on the wall; None where that is unknown
+    images: int  # in an epoch
+    total_images: int  # of the split
+    shards: int  # read
+    image_size: int  # in pixels, both ways
+    cache: str  # where ours kept images: memory, disk or none
+    cores: int  # that this process may use
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return an object for each stage, and a last one for all else."""
@@ -162,36 +140,28 @@ def bench(
         free_disk=0,
     )
     load = replace(load, cache=plan_cache(request).cache)
-    left_out: dict[str, str] = {}
+    stages: tuple[str, ...] = STAGES
+    left_out = ""
     free, float_cache = request.free_memory, request.bytes(Cache.MEMORY, 4) or 0
     if free is not None and float_cache > _MOST * free:
+        stages = tuple(stage for stage in STAGES if stage not in ("cache", "prefetch"))
         sizes = f"{float_cache / 2**20:,.0f} MiB, and {free / 2**20:,.0f} are free"
-        left_out = dict.fromkeys(("cache", "prefetch"), f"its float32 cache would take {sizes}")
+        left_out = f"its float32 cache would take {sizes}"
 
-    total, done = 1 + rounds * (len(STAGES) - len(left_out)), 0
+    total, done = 1 + rounds * len(stages), 0
     on_progress(Progress(what="pieces", done=done, total=total, unit="runs"))
     parts, cold = measure("measure_parts", dataset, load, rounds)
-    runs: dict[str, list[StageRun]] = {stage: [] for stage in STAGES if stage not in left_out}
+    runs: dict[str, list[StageRun]] = {stage: [] for stage in stages}
     for _ in range(rounds):
         for stage, some in runs.items():
             done += 1
             on_progress(Progress(what=stage, done=done, total=total, unit="runs"))
             some.append(measure("measure_stage", dataset, load, stage, epochs))
-    seen = {(run.images, run.labels) for some in runs.values() for run in some}
-    if len(seen) > 1:
-        raise DatasetError(
-            "the pipelines don't give the same images",
-            path=dataset.directory,
-            found=" and ".join(f"{images} (labels {labels})" for images, labels in sorted(seen)),
-        )
+    if len({(run.images, run.labels) for some in runs.values() for run in some}) > 1:
+        raise DatasetError("the pipelines don't give the same images", path=dataset.directory)
     allowed = hasattr(os, "sched_getaffinity")
     report = BenchReport(
-        stages=tuple(
-            _sum_up(stage, runs[stage])
-            if stage in runs
-            else StageReport(stage=stage, left_out=left_out[stage])
-            for stage in STAGES
-        ),
+        stages=tuple(_sum_up(stage, runs.get(stage, []), left_out) for stage in STAGES),
         bottleneck="",
         sentence="",
         parts_cpu_ms_per_image=parts,
@@ -203,7 +173,7 @@ def bench(
         cache=load.cache.value,
         cores=len(os.sched_getaffinity(0)) if allowed else os.cpu_count() or 1,
     )
-    bottleneck, sentence = _judge(report, whole.compression is not Compression.NONE)
+    bottleneck, sentence = _judge(report)
     return replace(report, bottleneck=bottleneck, sentence=sentence)
 
 
@@ -231,7 +201,10 @@ def _in_child(work: str, *arguments: object) -> Any:
     return getattr(bench_measure, work)(*arguments)
 
 
-def _sum_up(stage: str, runs: Sequence[StageRun]) -> StageReport:
+def _sum_up(stage: str, runs: Sequence[StageRun], left_out: str) -> StageReport:
+    if not runs:
+        return StageReport(stage=stage, left_out=left_out)
+
     def medians(epochs: Sequence[Numbers]) -> Numbers:
         return {name: statistics.median(epoch[name] for epoch in epochs) for name in epochs[0]}
 
@@ -243,13 +216,8 @@ def _sum_up(stage: str, runs: Sequence[StageRun]) -> StageReport:
     )
 
 
-def _judge(report: BenchReport, compressed: bool) -> tuple[str, str]:
-    """Tell what limits the first epoch of our pipeline, in a word and in a sentence.
-
-    It is ``starting`` where the images are over before a pipeline is at work; ``disk`` where
-    records come from it more slowly than they could be taken; else the largest part of the cores'
-    time.
-    """
+def _judge(report: BenchReport) -> tuple[str, str]:
+    """Tell what limits the first epoch of our pipeline, in a word and in a sentence."""
     first, cold = report.stages[-1].first_epoch or {}, report.cold_read_ms_per_image
     rate, cpu = first["images_per_second"], first["cpu_ms_per_image"]
     if cold is not None and cold > 1e3 / rate:
@@ -264,8 +232,6 @@ def _judge(report: BenchReport, compressed: bool) -> tuple[str, str]:
             f"{report.images / rate:.2f} s, too short for any option to matter."
         )
     costs = dict(report.parts_cpu_ms_per_image)
-    if compressed:
-        costs = {"inflating": costs.pop("reading"), **costs}
     costs["copying"] = max(cpu - sum(costs.values()), 0.0)
     costs["waiting"] = max(report.cores * 1e3 / rate - cpu, 0.0)
     bottleneck = max(costs, key=lambda name: costs[name])

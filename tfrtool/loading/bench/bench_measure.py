@@ -29,8 +29,6 @@ from tfrtool.loading.pipeline.recipes import load_published
 from tfrtool.loading.pipeline.tensors import Batch, TfDataset
 from tfrtool.storage.opening import open_regular
 
-__all__ = ["measure_parts", "measure_stage"]
-
 _TINY = 16
 _PARTS_IMAGES = 256
 _CYCLE = 4

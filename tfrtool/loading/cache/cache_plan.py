@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from tfrtool.errors import UsageError
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
 
-__all__ = ["CachePlan", "CacheRequest", "plan_cache"]
-
 _MEBIBYTE = 2**20
 _FLOAT = 4
 _LABEL = 8

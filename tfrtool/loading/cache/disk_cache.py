@@ -36,15 +36,6 @@ from tfrtool.storage.locations import user_cache
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
-__all__ = [
-    "CacheKey",
-    "DiskCache",
-    "default_cache_directory",
-    "holds_disk_cache",
-    "open_disk_cache",
-    "write_disk_cache",
-]
-
 _DECODING = 2
 """The version of how a record becomes pixels, and of the order of images. Raise it when either
 changes: caches that older releases wrote are not used any more."""
@@ -69,18 +60,13 @@ _ABANDONED = 3600
 class CacheKey:
     """All that decides which images a cache on disk holds, and in which order.
 
-    Attributes:
-        images: how many.
-        image_size: of each, in pixels, both ways.
-        purpose: what the cache is for: a part of a split of a dataset. There is one cache for a
-            purpose, and one with other facts is stale.
-        facts: all else, of JSON's types.
+    There is one cache for a purpose, a part of a split of a dataset; one with other facts is stale.
     """
 
     images: int
-    image_size: int
+    image_size: int  # in pixels, both ways
     purpose: Mapping[str, object]
-    facts: Mapping[str, object]
+    facts: Mapping[str, object]  # all else, of JSON's types
 
     @classmethod
     def of(
@@ -97,6 +83,7 @@ class CacheKey:
             with os_errors_as(DatasetError, path, "can't be looked at"):
                 status = path.stat()
             shards.append((path.name, status.st_size, status.st_mtime_ns))
+        names = ("image_feature", "label_feature", "class_names")
         return cls(
             images=images,
             image_size=options.image_size,
@@ -106,30 +93,25 @@ class CacheKey:
                 "part": "all" if holdout is None else "held out" if holdout.held_out else "rest",
             },
             facts={
+                **{name: getattr(dataset, name) for name in names},
                 "shards": shards,
-                "records": split.records,
-                "image_feature": dataset.image_feature,
                 "image_form": repr(dataset.image_form),
-                "label_feature": dataset.label_feature,
                 "label_dtype": dataset.label_dtype.value,
-                "class_names": dataset.class_names,  # labels may be names, to be numbered by these
                 "fraction": None if holdout is None else holdout.fraction,
-                "order": [options.cycle_length, options.block_length],
+                "order": [options.cycle_length, options.block_length, share],
                 "decoding": [_DECODING, str(tf.__version__)],
-                "extra": {"share": share},
             },
         )
 
     @property
-    def digest(self) -> str:
-        """32 hexadecimal digits that differ where anything does."""
-        size = [self.images, self.image_size]
-        return _digest({"purpose": self.purpose, "facts": self.facts, "size": size})[:32]
+    def slot(self) -> str:
+        """Hexadecimal digits that differ where the purpose does."""
+        return _digest(self.purpose)[:16]
 
     @property
-    def slot(self) -> str:
-        """16 hexadecimal digits that differ where the purpose does."""
-        return _digest(self.purpose)[:16]
+    def digest(self) -> str:
+        """32 hexadecimal digits that differ where anything does."""
+        return _digest([self.purpose, self.facts, self.images, self.image_size])[:32]
 
     @property
     def file_name(self) -> str:
@@ -137,7 +119,7 @@ class CacheKey:
         return f"{self.slot}-{self.digest}.images"
 
 
-def _digest(facts: Mapping[str, object]) -> str:
+def _digest(facts: object) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode("ascii")).hexdigest()
 
 
@@ -162,7 +144,6 @@ class DiskCache:
         self.image_size = key.image_size
         self._file = open_regular(self.path, follow=False, buffering=0)
         self._lock = threading.Lock()
-        self._spare: list[bytearray] = []
         weakref.finalize(self, self._file.close)
         status = os.fstat(self._file.fileno())
         labels = key.images * _LABEL.itemsize
@@ -192,28 +173,14 @@ class DiskCache:
         It is a ValueError if the file was cut since it was opened, or can't be read.
         """
         size = self.image_size**2 * _CHANNELS
-        memory = self._memory(len(rows) * size)
+        block = np.empty(len(rows) * size + _ALIGNED, np.uint8)
+        memory = block[-block.ctypes.data % _ALIGNED :][: len(rows) * size]
         try:
             for place, row in enumerate(rows.tolist()):
                 self._fill(memory[place * size : (place + 1) * size].data, row * size)
         except OSError as error:
             raise ValueError(f"{self.path}: the cache can't be read: {os_reason(error)}") from error
         return memory.reshape(len(rows), self.image_size, self.image_size, _CHANNELS)
-
-    def _memory(self, size: int) -> Tensor:
-        """Return some bytes where TensorFlow can use them as they are.
-
-        Those that nobody uses any more are given again: clearing fresh ones takes the system half
-        as long as reading an image into them.
-        """
-        with self._lock:
-            block = self._spare.pop() if self._spare else bytearray()
-        if len(block) < size + _ALIGNED:
-            block = bytearray(size + _ALIGNED)
-        whole = np.frombuffer(block, np.uint8)
-        # Whatever part of it is in use keeps this array alive, and no other.
-        weakref.finalize(whole, self._spare.append, block)
-        return whole[-whole.ctypes.data % _ALIGNED :][:size]
 
     def _fill(self, view: memoryview, offset: int) -> None:
         while view:
@@ -264,7 +231,8 @@ def write_disk_cache(
     """Write all images of a dataset to a cache, and open it.
 
     What the directory holds for the same purpose with another key is stale, and is removed; so is
-    what writers that were killed have left there. Who is reading it goes on with it.
+    what writers that were killed have left there. Who is reading it goes on with it. If the file
+    can't be written, it is a `WriteError`, and nothing is left of it.
 
     Args:
         directory: where caches are, a folder of this user's and no link; it is made if it isn't
@@ -272,11 +240,8 @@ def write_disk_cache(
         key: of the images.
         decoded: a ``tf.data.Dataset`` of one epoch in the order of reading: pairs of an image,
             uint8 [image_size, image_size, 3], and a label, int64 []. If it gives more or fewer
-            images than the key tells, it is a DatasetError.
+            images than the key tells, it is a `DatasetError`.
         on_progress: told how many images are written so far.
-
-    Raises:
-        WriteError: the file can't be written, or there is no room. Nothing is left of it.
     """
     options = tf.data.Options()
     # Or leaving the iterator waits for the tuner's sleep, of up to 60 s.

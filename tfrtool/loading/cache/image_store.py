@@ -15,8 +15,6 @@ from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.reading import plain
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 
-__all__ = ["ImageStore"]
-
 _CHUNK = 32
 """Images that are stored at a time: each time costs a call of Python."""
 

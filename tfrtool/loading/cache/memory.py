@@ -7,8 +7,6 @@ from pathlib import Path
 
 from tfrtool.storage.opening import open_regular
 
-__all__ = ["available_memory", "free_disk"]
-
 _NO_LIMIT = 2**60
 """Version 1 says "no limit" with the highest number of pages that there can be (2**63 - 4096)."""
 

@@ -20,8 +20,6 @@ from tfrtool.storage.words import make_options
 if TYPE_CHECKING:
     from tfrtool.loading.dataset.drop_corrupt import DropReport
 
-__all__ = ["Dataset", "OnCorrupt", "Split"]
-
 
 class OnCorrupt(enum.Enum):
     """What damage in the shards does to a run; the values are those of the CLI.
@@ -177,20 +175,18 @@ class Dataset:
         scratch: str | os.PathLike[str],
         *,
         splits: Collection[str] | None = None,
-        decode: bool = True,
         on_progress: OnProgress = silent,
     ) -> tuple[Dataset, DropReport]:
         """Leave out the records that can't be trained on, and no others.
 
-        Each shard is read once, CRCs and records are checked, and shards with damage are written
-        again, without it, to another directory. Nothing in the dataset's own is changed.
+        Each shard is read, CRCs and records are checked, and images are decoded, by all cores;
+        shards with damage are written again, without it, to another directory. Nothing in the
+        dataset's own is changed.
 
         Args:
             scratch: an empty directory for the new shards; the caller's, to be deleted after
                 training.
             splits: those that are wanted; None for all.
-            decode: whether images are decoded, too, by all cores, which is most of the work.
-                Without, an image that doesn't decode stops the training that comes to it.
             on_progress: told after each shard.
 
         Returns:
@@ -204,4 +200,4 @@ class Dataset:
         """
         from tfrtool.loading.dataset.drop_corrupt import drop_corrupt
 
-        return drop_corrupt(self, scratch, splits, decode, on_progress)
+        return drop_corrupt(self, scratch, splits, on_progress)

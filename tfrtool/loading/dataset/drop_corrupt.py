@@ -28,8 +28,6 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress
 
-__all__ = ["DropReport", "drop_corrupt", "naming_damage"]
-
 _READ_ERRORS = (
     tf.errors.DataLossError,
     tf.errors.InvalidArgumentError,
@@ -112,7 +110,6 @@ def drop_corrupt(
     dataset: Dataset,
     scratch: str | os.PathLike[str],
     splits: Collection[str] | None,
-    decode: bool,
     on_progress: OnProgress,
 ) -> tuple[Dataset, DropReport]:
     """Leave out the records that can't be trained on, and no others; see `Dataset.drop_corrupt`."""
@@ -126,7 +123,7 @@ def drop_corrupt(
         for path, expected in lengths[split.name].items():
             # Shards of two splits, in a folder each, may have the same name.
             copy = scratch / str(done) / path.name
-            clean, records, faults = _clean(dataset, split.compression, path, copy, decode)
+            clean, records, faults = _clean(dataset, split.compression, path, copy)
             if expected is not None and not faults and records != expected:
                 message = f"expected {expected} records by the metadata, found {records}"
                 faults.append(Fault(kind=FaultKind.COUNT, offset=0, record=None, message=message))
@@ -152,20 +149,19 @@ def drop_corrupt(
 
 
 def _clean(
-    dataset: Dataset, compression: Compression, path: Path, copy: Path, decode: bool
+    dataset: Dataset, compression: Compression, path: Path, copy: Path
 ) -> tuple[Path, int, list[Fault]]:
     """Write a shard again if anything is wrong with it.
 
-    Returns:
-        The file to read, how many records it has, and what the shard has beside them.
+    Return the file to read, how many records it has, and what the shard has beside them.
     """
     if not path.is_file():
         message = "the shard is missing"
         kind = FaultKind.MISSING_SHARD
         return path, 0, [Fault(kind=kind, offset=0, record=None, message=message)]
-    faults, kept = _check(dataset, path, compression, images=decode)
+    faults, kept = _check(dataset, path, compression)
     clean = _write(path, copy, compression, kept) if faults and kept else path
-    bad = _undecodable(dataset, path, clean, compression, kept) if decode and kept else []
+    bad = _undecodable(dataset, path, clean, compression, kept) if kept else []
     if bad:
         faults = sorted([*faults, *bad], key=lambda fault: fault.offset)
         undecodable = {fault.offset for fault in bad}
@@ -175,10 +171,10 @@ def _clean(
 
 
 def _check(
-    dataset: Dataset, path: Path, compression: Compression, *, images: bool = True
+    dataset: Dataset, path: Path, compression: Compression
 ) -> tuple[list[Fault], array[int]]:
     """Return what is wrong with a shard before decoding, and where its other records start."""
-    check, faults, kept = RecordCheck(dataset, images=images), list[Fault](), array("q")
+    check, faults, kept = RecordCheck(dataset), list[Fault](), array("q")
     for item in read_items(path, compression):
         if isinstance(item, Fault):
             if item.kind is not FaultKind.EMPTY:
@@ -218,12 +214,8 @@ def _undecodable(
 ) -> list[Fault]:
     """Return the records of a shard that TensorFlow can't parse or decode.
 
-    Args:
-        dataset: tells how.
-        path: the shard.
-        clean: the same, or a copy, with the whole records alone.
-        compression: of both.
-        kept: where these start in ``path``.
+    ``clean`` has its whole records alone, and may be the same file; ``kept`` are the offsets of
+    these in ``path``.
     """
     parse = parser(dataset)
 

@@ -18,8 +18,6 @@ from tfrtool.examples.tfds_metadata import FEATURES
 from tfrtool.storage.json_files import read_json, text_of, whole_number
 from tfrtool.storage.limits import MAX_CLASSES
 
-__all__ = ["Described", "ImageEncoding", "ImageForm", "find_image_form", "read_described"]
-
 _DECODED = ("image/jpeg", "image/png", "image/gif", "image/bmp", "image/webp")
 """What ``tf.io.decode_image`` takes."""
 

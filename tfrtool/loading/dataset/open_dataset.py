@@ -28,8 +28,6 @@ from tfrtool.records.shards import Shard
 from tfrtool.storage.publishing import reading
 from tfrtool.storage.words import as_member
 
-__all__ = ["open_dataset", "shard_lengths"]
-
 _UNNAMED = "train"
 """The split of shards whose names say none."""
 

@@ -22,8 +22,6 @@ from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.limits import MAX_CLASSES
 
-__all__ = ["RecordCheck", "find_classes", "limits_problem", "read_items"]
-
 _LONGEST_NAME = 1024
 _NUMBER, _NAME = b"image/class/label", b"image/class/text"
 """TensorFlow's models keep the number of an image's class and its name side by side."""
@@ -120,10 +118,9 @@ def _label_problem(label: str, value: Value | None, dtype: DType, classes: int) 
 class RecordCheck:
     """A function of payloads that knows what the decoder of a dataset will ask of them."""
 
-    def __init__(self, dataset: Dataset, *, images: bool = True) -> None:
-        """Prepare for a dataset; with ``images``, encoded ones are held to the limits."""
+    def __init__(self, dataset: Dataset) -> None:
+        """Prepare for a dataset."""
         self._dataset = dataset
-        self._images = images
         self._image = feature_key(dataset.image_feature)
         self._label = feature_key(dataset.label_feature)
         form = dataset.image_form
@@ -150,7 +147,7 @@ class RecordCheck:
     def _pixels(self, image: bytes, values: Mapping[bytes, Value | None]) -> str | None:
         form, name = self._dataset.image_form, self._dataset.image_feature
         if form.encoding is ImageEncoding.ENCODED:
-            problem = limit_problem(image) if self._images else None
+            problem = limit_problem(image)
             return None if problem is None else f"the feature {name!r} does not decode: {problem}"
         sides = [values.get(key) for key in self._sides] or [form.height, form.width]
         height, width = (side if isinstance(side, int) else 0 for side in sides)

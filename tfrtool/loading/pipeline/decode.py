@@ -11,8 +11,6 @@ from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.loading.pipeline.tensors import Batch, Decode, Tensor
 
-__all__ = ["decoder", "features_decoder", "float_decoder", "full_image", "parser"]
-
 _RGB = 3
 
 

@@ -11,8 +11,6 @@ from tfrtool.loading.augment.augment_options import Augment
 from tfrtool.storage.locations import take_paths
 from tfrtool.storage.words import check_least, take_words
 
-__all__ = ["Cache", "Holdout", "LoadOptions", "Recipe", "Rescale"]
-
 _OURS = {
     **dict.fromkeys(("cycle_length", "block_length", "parallel_calls", "batched_parse"), 1),
     **{"shuffle_buffer": 1, "prefetch": 0},

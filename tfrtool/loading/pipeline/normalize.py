@@ -11,8 +11,6 @@ from tfrtool.errors import DatasetError
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 
-__all__ = ["rescaler", "standard_rescale"]
-
 _WHITE = 255
 
 

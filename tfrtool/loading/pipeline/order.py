@@ -8,8 +8,6 @@ import tensorflow as tf
 
 from tfrtool.loading.pipeline.tensors import Tensor
 
-__all__ = ["RowOrder"]
-
 _FIRST_BLOCK = 256
 """Images that the very first epoch waits for before it begins."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -29,8 +28,6 @@ from tfrtool.loading.pipeline.recipes import STAGES_OF, load_published
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.storage.progress import OnProgress, silent
 
-__all__ = ["count_images", "has_disk_cache", "load"]
-
 _CORES = os.cpu_count() or 1
 _CYCLE = 4
 _SHUFFLE_UNCACHED = 1024
@@ -50,13 +47,15 @@ def count_images(dataset: Dataset, options: LoadOptions) -> int:
     records = dataset.split(options.split).records
     images = records if options.holdout is None else options.holdout.count(records)
     if images == 0:
-        raise DatasetError(
-            f"split {options.split!r} has too few records"
-            + ("" if options.holdout is None else " to hold some out"),
-            path=dataset.directory,
-            found=records,
-        )
+        what = f"split {options.split!r} has too few records to hold some out"
+        raise DatasetError(what, path=dataset.directory, found=records)
     return images
+
+
+def has_disk_cache(dataset: Dataset, options: LoadOptions) -> bool:
+    """Tell whether an earlier run has left a whole cache on disk for these options."""
+    key = CacheKey.of(dataset, options, count_images(dataset, options))
+    return holds_disk_cache(options.cache_directory or default_cache_directory(), key)
 
 
 def load(
@@ -69,17 +68,8 @@ def load(
             raise UsageError(f"the recipe {options.recipe.value!r} knows no distribution")
         batches = load_published(dataset, options, images, STAGES_OF[options.recipe])
         return _with_cardinality(batches, -(-images // options.batch_size))
-    part = (0, 1)
-    if context is not None:
-        part, options = _shared(images, options, context)
-    images = len(range(part[0], images, part[1]))
-    if options.cache is Cache.NONE:
-        batches = _streamed(dataset, options, images, part)
-    else:
-        store = ImageStore(images, options.image_size)
-        if options.cache is Cache.DISK:
-            store = _disk_store(dataset, options, images, part, on_progress)
-        batches = _stored(dataset, options, store, images, part)
+    loader = _Loader(dataset, options, images, context)
+    batches = loader.streamed() if options.cache is Cache.NONE else loader.stored(on_progress)
     if options.rescale is not None:
         rescale = rescaler(options.rescale)
         batches = batches.map(plain(lambda images, labels: (rescale(images), labels)))
@@ -94,153 +84,131 @@ def load(
     # that it refers to: as much memory again, and time.
     chosen.experimental_optimization.apply_default_optimizations = False
     chosen.deterministic = options.deterministic
-    steps = -(-images // options.batch_size)
-    return _with_cardinality(batches.with_options(chosen), steps * options.epochs)
-
-
-def _shared(images: int, options: LoadOptions, context: Any) -> tuple[tuple[int, int], LoadOptions]:
-    """Return which of how many pipelines this one is, and the options with its own batch size."""
-    index, count = context.input_pipeline_id, context.num_input_pipelines
-    if images < count:
-        raise DatasetError(
-            "has too few records to share out", expected=f"at least {count}", found=images
-        )
-    replicas = context.num_replicas_in_sync
-    if options.batch_size % replicas:
-        raise UsageError(
-            "the batch size can't be shared out evenly",
-            expected=f"a multiple of {replicas}",
-            found=options.batch_size,
-        )
-    return (index, count), replace(options, batch_size=options.batch_size // replicas)
+    return _with_cardinality(batches.with_options(chosen), loader.order.steps * options.epochs)
 
 
 def _with_cardinality(batches: TfDataset, steps: int) -> TfDataset:
     return batches.apply(tf.data.experimental.assert_cardinality(steps))
 
 
-def _decoded(
-    dataset: Dataset,
-    options: LoadOptions,
-    part: tuple[int, int],
-    on_files: Callable[[TfDataset], TfDataset] = lambda files: files,
-    on_records: Callable[[TfDataset], TfDataset] = lambda records: records,
-) -> TfDataset:
-    """Build the part of the pipeline before the cache, for every so manieth record of a part.
+class _Loader:
+    """Our pipeline, of all records of a part of a split, or of one of several shares of them."""
 
-    What it gives is one epoch: pairs of an image, uint8 [size, size, 3], and a label, int64 []; in
-    an order of its own wherever it comes from a cache. ``on_files`` changes the dataset of the
-    shards' numbers, which count from 0, and ``on_records`` that of records before they are decoded.
-    """
-    split = dataset.split(options.split)
-    cycle = min(options.cycle_length or _CYCLE, len(split.shards))
-    deterministic = options.deterministic or options.cache is not Cache.NONE
-    records = on_files(tf.data.Dataset.range(len(split.shards))).interleave(
-        part_reader(dataset, split, options.holdout, part),
-        cycle_length=cycle,
-        block_length=options.block_length or 1,
-        num_parallel_calls=min(cycle, _CORES),
-        deterministic=deterministic,
-    )
-    records = on_records(records)
-    decode = decoder(dataset, options.image_size)
-    if options.batched_parse is not None:
-        parse = plain(parser(dataset, batched=True))
-        records = records.batch(options.batched_parse).map(parse).unbatch()
-        decode = features_decoder(dataset, options.image_size)
-    # uint8 between here and the rescaling: a quarter of the memory of float32 in the cache.
-    return records.map(
-        plain(decode),
-        num_parallel_calls=options.parallel_calls or _CORES,
-        deterministic=deterministic,
-    )
-
-
-def _stored(
-    dataset: Dataset, options: LoadOptions, store: ImageStore, images: int, part: tuple[int, int]
-) -> TfDataset:
-    """Return batches of images that are all kept in memory, or on disk."""
-    order = RowOrder(
-        images=images,
-        batch_size=options.batch_size,
-        shuffled=options.training,
-        block=options.shuffle_buffer,
-        seed=options.seed,
-    )
-    missing = plain(lambda _: store.missing())
-    decoded = _decoded(dataset, options, part, lambda files: files.filter(missing))
-    steps = store.steps(decoded, order, options.epochs, epoch_counter(options))
-    augment = epoch_augmenter(options)
-
-    def taken(step: Tensor) -> Batch:
-        epoch, number = step // order.steps, step % order.steps
-        batch = store.gather(order.rows(epoch, number))
-        return batch if augment is None else augment(epoch, number, *batch)
-
-    if augment is None:
-        return steps.map(plain(taken))
-    return steps.map(plain(taken), num_parallel_calls=_CORES, deterministic=options.deterministic)
-
-
-def _disk_store(
-    dataset: Dataset,
-    options: LoadOptions,
-    images: int,
-    part: tuple[int, int],
-    on_progress: OnProgress,
-) -> ImageStore:
-    """Return the images that an earlier run has left on disk, or leave them there now."""
-    directory = options.cache_directory or default_cache_directory()
-    key = CacheKey.of(dataset, options, images, part)
-    cache = open_disk_cache(directory, key)
-    if cache is None:
-        decoded = _decoded(dataset, options, part)
-        cache = write_disk_cache(directory, key, decoded, on_progress)
-    return ImageStore.of(cache)
-
-
-def has_disk_cache(dataset: Dataset, options: LoadOptions) -> bool:
-    """Tell whether an earlier run has left a whole cache on disk for these options."""
-    key = CacheKey.of(dataset, options, count_images(dataset, options))
-    return holds_disk_cache(options.cache_directory or default_cache_directory(), key)
-
-
-def _streamed(
-    dataset: Dataset, options: LoadOptions, images: int, part: tuple[int, int]
-) -> TfDataset:
-    """Return batches of images that are decoded anew in every epoch."""
-    augment = epoch_augmenter(options)
-    split = dataset.split(options.split)
-    record_bytes = sum(path.stat().st_size for path in split.shards) / split.records
-    usual = max(1, min(_SHUFFLE_UNCACHED, int(_SHUFFLED_BYTES / max(record_bytes, 1))))
-    size = min(options.shuffle_buffer or usual, images)
-
-    def one_epoch(epoch: Tensor) -> TfDataset:
-        # The seed of this graph alone: what the program set for itself plays no part. TensorFlow
-        # takes it modulo 2**31 - 1, and can't add the epoch to one of 0.
-        tf.random.set_seed(1 + options.seed % (2**31 - 2))
-
-        def shuffled(items: TfDataset, size: int, purpose: int) -> TfDataset:
-            if not options.training:
-                return items
-            return items.shuffle(size, seed=epoch * 2 + purpose, reshuffle_each_iteration=False)
-
-        batches = _decoded(
-            dataset,
-            options,
-            part,
-            lambda files: shuffled(files, _MANY, _FILES),
-            # Before they are decoded, images are a sixth of the size.
-            lambda records: shuffled(records, size, _IMAGES),
-        ).batch(options.batch_size)
-        if augment is None:
-            return batches
-        return batches.enumerate().map(
-            plain(lambda number, batch: augment(epoch, number, *batch)),
-            num_parallel_calls=_CORES,
-            deterministic=options.deterministic,
+    def __init__(self, dataset: Dataset, options: LoadOptions, images: int, context: Any) -> None:
+        self._share = (0, 1)
+        batch_size = options.batch_size
+        if context is not None:
+            self._share = _, count = context.input_pipeline_id, context.num_input_pipelines
+            if images < count:
+                raise DatasetError(
+                    "has too few records to share out", expected=f"at least {count}", found=images
+                )
+            replicas = context.num_replicas_in_sync
+            if batch_size % replicas:
+                raise UsageError(
+                    "the batch size can't be shared out evenly",
+                    expected=f"a multiple of {replicas}",
+                    found=batch_size,
+                )
+            batch_size //= replicas
+        self._dataset, self._options = dataset, options
+        self._split = dataset.split(options.split)
+        self._augment = epoch_augmenter(options)
+        self._counter = epoch_counter(options)
+        self.order = RowOrder(
+            images=len(range(self._share[0], images, self._share[1])),
+            batch_size=batch_size,
+            shuffled=options.training,
+            block=options.shuffle_buffer,
+            seed=options.seed,
         )
 
-    counter = epoch_counter(options)
-    epochs = tf.data.Dataset.range(options.epochs).map(plain(lambda _: counter.assign_add(1) - 1))
-    return epochs.flat_map(plain(one_epoch))
+    def _decoded(
+        self,
+        on_files: Callable[[TfDataset], TfDataset] = lambda files: files,
+        on_records: Callable[[TfDataset], TfDataset] = lambda records: records,
+    ) -> TfDataset:
+        """Build the part of the pipeline before the cache.
+
+        What it gives is one epoch: pairs of an image, uint8 [size, size, 3], and a label, int64 [];
+        in an order of its own wherever it comes from a cache. ``on_files`` changes the dataset of
+        the shards' numbers, and ``on_records`` that of records before they are decoded.
+        """
+        options, shards = self._options, len(self._split.shards)
+        cycle = min(options.cycle_length or _CYCLE, shards)
+        deterministic = options.deterministic or options.cache is not Cache.NONE
+        records = on_files(tf.data.Dataset.range(shards)).interleave(
+            part_reader(self._dataset, self._split, options.holdout, self._share),
+            cycle_length=cycle,
+            block_length=options.block_length or 1,
+            num_parallel_calls=min(cycle, _CORES),
+            deterministic=deterministic,
+        )
+        records = on_records(records)
+        decode = decoder(self._dataset, options.image_size)
+        if options.batched_parse is not None:
+            parse = plain(parser(self._dataset, batched=True))
+            records = records.batch(options.batched_parse).map(parse).unbatch()
+            decode = features_decoder(self._dataset, options.image_size)
+        # uint8 between here and the rescaling: a quarter of the memory of float32 in the cache.
+        return records.map(
+            plain(decode),
+            num_parallel_calls=options.parallel_calls or _CORES,
+            deterministic=deterministic,
+        )
+
+    def stored(self, on_progress: OnProgress) -> TfDataset:
+        """Return batches of images that are all kept in memory, or on disk."""
+        options, order, augment = self._options, self.order, self._augment
+        store = ImageStore(order.images, options.image_size)
+        if options.cache is Cache.DISK:
+            directory = options.cache_directory or default_cache_directory()
+            key = CacheKey.of(self._dataset, options, order.images, self._share)
+            cache = open_disk_cache(directory, key)
+            if cache is None:
+                cache = write_disk_cache(directory, key, self._decoded(), on_progress)
+            store = ImageStore.of(cache)
+        missing = plain(lambda _: store.missing())
+        decoded = self._decoded(lambda files: files.filter(missing))
+        steps = store.steps(decoded, order, options.epochs, self._counter)
+
+        def taken(step: Tensor) -> Batch:
+            epoch, number = step // order.steps, step % order.steps
+            batch = store.gather(order.rows(epoch, number))
+            return batch if augment is None else augment(epoch, number, *batch)
+
+        calls = {"num_parallel_calls": _CORES, "deterministic": options.deterministic}
+        return steps.map(plain(taken), **({} if augment is None else calls))
+
+    def streamed(self) -> TfDataset:
+        """Return batches of images that are decoded anew in every epoch."""
+        options, augment, counter = self._options, self._augment, self._counter
+        record_bytes = sum(path.stat().st_size for path in self._split.shards) / self._split.records
+        usual = max(1, min(_SHUFFLE_UNCACHED, int(_SHUFFLED_BYTES / max(record_bytes, 1))))
+        size = min(options.shuffle_buffer or usual, self.order.images)
+
+        def one_epoch(epoch: Tensor) -> TfDataset:
+            # The seed of this graph alone: what the program set for itself plays no part.
+            # TensorFlow takes it modulo 2**31 - 1, and can't add the epoch to one of 0.
+            tf.random.set_seed(1 + options.seed % (2**31 - 2))
+
+            def shuffled(items: TfDataset, size: int, purpose: int) -> TfDataset:
+                if not options.training:
+                    return items
+                return items.shuffle(size, seed=epoch * 2 + purpose, reshuffle_each_iteration=False)
+
+            batches = self._decoded(
+                lambda files: shuffled(files, _MANY, _FILES),
+                # Before they are decoded, images are a sixth of the size.
+                lambda records: shuffled(records, size, _IMAGES),
+            ).batch(self.order.batch_size)
+            if augment is None:
+                return batches
+            return batches.enumerate().map(
+                plain(lambda number, batch: augment(epoch, number, *batch)),
+                num_parallel_calls=_CORES,
+                deterministic=options.deterministic,
+            )
+
+        next_epoch = plain(lambda _: counter.assign_add(1) - 1)
+        return tf.data.Dataset.range(options.epochs).map(next_epoch).flat_map(plain(one_epoch))

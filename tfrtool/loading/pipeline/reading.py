@@ -15,8 +15,6 @@ from tfrtool.loading.pipeline.load_options import Holdout
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.records.compression import Compression
 
-__all__ = ["TF_TYPES", "part_reader", "plain", "split_records"]
-
 plain = tf.autograph.experimental.do_not_convert
 """Marks a function of tensors as one without ``if`` or ``for`` over them. Else TensorFlow parses
 and compiles it anew in every process, which takes as long as decoding some hundred images."""
@@ -38,14 +36,9 @@ def part_reader(
     """Return a function from the number of a shard to its serialized records of a part.
 
     What belongs to the part is told by a record's place in its shard, and not by when it comes:
-    the order of reading has no say in it. Before a shard is read for the first time, its images
-    are held to the limits; but not without ``dataset``, where nothing will be decoded.
-
-    Args:
-        dataset: tells which feature is the image.
-        split: where the records are.
-        holdout: which part of them; None is all.
-        share: a number and a count: of the part, only every so manieth record from that one on.
+    the order of reading has no say in it. Of the part, it is every so manieth record from one on,
+    by ``share``: a number and a count. Before a shard is read for the first time, its images are
+    held to the limits; but not without ``dataset``, where nothing will be decoded.
     """
     path_of = _paths(dataset, split)
 

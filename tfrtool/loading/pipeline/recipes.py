@@ -14,16 +14,15 @@ from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.reading import part_reader
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 
-__all__ = ["NOTEBOOK", "STAGES_OF", "load_published"]
-
 _CYCLE, _SHUFFLE = 4, 1024
 
-NOTEBOOK = frozenset({"interleave", "parallel map", "cache", "prefetch"})
-"""What the published pipeline does beyond reading, decoding and batching: interleave with cycle 4
+STAGES_OF: dict[Recipe, frozenset[str]] = {
+    Recipe.NAIVE: frozenset(),
+    Recipe.NOTEBOOK: frozenset({"interleave", "parallel map", "cache", "prefetch"}),
+}
+"""What the published pipelines do beyond reading, decoding and batching: interleave with cycle 4
 and block 1, map on all cores, float32 cache in memory, shuffle 1024, prefetch. The naive one has
 none of it: one shard after the other, one record after the other, again in every epoch."""
-
-STAGES_OF: dict[Recipe, frozenset[str]] = {Recipe.NAIVE: frozenset(), Recipe.NOTEBOOK: NOTEBOOK}
 
 
 def load_published(
@@ -60,13 +59,12 @@ def load_published(
         if options.training:
             decoded = decoded.shuffle(min(_SHUFFLE, images), seed=options.seed)
     batches = decoded.batch(options.batch_size)
-    if augment is not None:
-        counter = epoch_counter(options)
+    if augment is None:
+        return batches.prefetch(tf.data.AUTOTUNE) if "prefetch" in stages else batches
+    counter = epoch_counter(options)
 
-        def augmented(epoch: Tensor) -> TfDataset:
-            changed = batches.enumerate().map(lambda number, pair: augment(epoch, number, *pair))
-            return changed.map(rescaled)
+    def augmented(epoch: Tensor) -> TfDataset:
+        changed = batches.enumerate().map(lambda number, pair: augment(epoch, number, *pair))
+        return changed.map(rescaled)
 
-        epochs = tf.data.Dataset.range(1).map(lambda _: counter.assign_add(1) - 1)
-        return epochs.flat_map(augmented)
-    return batches.prefetch(tf.data.AUTOTUNE) if "prefetch" in stages else batches
+    return tf.data.Dataset.range(1).map(lambda _: counter.assign_add(1) - 1).flat_map(augmented)

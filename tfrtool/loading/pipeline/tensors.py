@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Batch", "Decode", "Tensor", "TfDataset", "start_devices"]
-
 Tensor = Any
 """A ``tf.Tensor``, in a graph or not."""
 
