@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tfrtool.inspection.verify.bit_flip import find_bit_flip
+from tfrtool.inspection.verify.causes import find_bit_flip
 from tfrtool.records.crc import masked_crc32c
 
 

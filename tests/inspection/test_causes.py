@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import random
 from pathlib import Path
@@ -37,19 +36,16 @@ def noise(count: int, size: int = 5000) -> list[bytes]:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("git-lfs.tfrecord", "git lfs pull"),
-        ("web-page.tfrecord", "fetch it again"),
         ("empty.tfrecord", "nothing was ever written"),
-        ("nothing.tfrecord.gz", "closed without a record"),
+        ("nothing.tfrecord.gz", "nothing was ever written"),
         ("cut-in-payload.tfrecord", "tfrtool repair keeps its 6 whole records"),
         ("cut-in-first.tfrecord", "cut: fetch it again, or write it again"),
         ("zeros.tfrecord", "reserved in advance"),
         ("stray-bytes.tfrecord", "appended"),
-        ("cut.tfrecord.gz", "cut, or its writer was never closed"),
-        ("no-trailer.tfrecord.gz", "cut, or its writer was never closed"),
-        ("bad-block.tfrecord.gz", "bits changed"),
-        ("bad-crc.tfrecord.gz", "bits changed"),
-        ("junk.tfrecord.gz", "not compressed was appended"),
+        ("cut.tfrecord.gz", "was cut or changed it, or its writer was never closed"),
+        ("no-trailer.tfrecord.gz", "its writer was never closed"),
+        ("bad-block.tfrecord.gz", "changed it"),
+        ("bad-crc.tfrecord.gz", "changed it"),
         ("payload-bit.tfrecord", "a single bit is wrong"),
         ("payload-crc-bit.tfrecord", "a single bit is wrong"),
         ("length-bit.tfrecord", "a single bit is wrong, bit 0 of the byte at offset 379"),
@@ -67,9 +63,11 @@ def test_fixture(name: str, words: str) -> None:
     assert words in cause
 
 
-@pytest.mark.parametrize("name", ["json.tfrecord", "text.tfrecord.gz"])
+@pytest.mark.parametrize(
+    "name", ["json.tfrecord", "text.tfrecord.gz", "git-lfs.tfrecord", "web-page.tfrecord"]
+)
 def test_no_guesses(name: str) -> None:
-    """Where nothing tells how it came about, nothing is said."""
+    """Where nothing tells how it came about, or the message does, nothing more is said."""
     assert cause_of(FIXTURES / name) is None
 
 
@@ -77,10 +75,10 @@ def test_carriage_returns_put_in(make_shard: MakeShard) -> None:
     """A transfer in text mode to Windows is told, in the middle of a file and at its start."""
     path = make_shard([b"\xff", *noise(5)])
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert "put a carriage return" in str(cause_of(path))
+    assert "took it for text" in str(cause_of(path))
     path = make_shard(noise(5))  # its first length, 5,014 bytes, has a line feed
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert "put a carriage return" in str(cause_of(path))
+    assert "took it for text" in str(cause_of(path))
 
 
 def test_carriage_returns_taken_out(make_shard: MakeShard) -> None:
@@ -90,38 +88,14 @@ def test_carriage_returns_taken_out(make_shard: MakeShard) -> None:
         data = path.read_bytes()
         assert b"\r\n" in data
         path.write_bytes(data.replace(b"\r\n", b"\n"))
-        assert ("took the carriage return" in str(cause_of(path))) == sure
+        assert ("took it for text" in str(cause_of(path))) == sure
 
 
 def test_read_as_text_and_written_again(make_shard: MakeShard) -> None:
     """Bytes that became replacement characters are told: nothing can bring them back."""
     path = make_shard(noise(5))
     path.write_text(path.read_bytes().decode("utf-8", "replace"), "utf-8", newline="")
-    assert "U+FFFD" in str(cause_of(path))
-
-
-def test_base64(make_shard: MakeShard) -> None:
-    """A file that is the base64 text of a shard says so; other text does not."""
-    path = make_shard(noise(2))
-    path.write_bytes(base64.encodebytes(path.read_bytes()))
-    assert "base64 -d" in str(cause_of(path))
-    path.write_text("just a text without any line feed")
-    assert cause_of(path) is None
-
-
-def test_hole(make_shard: MakeShard) -> None:
-    """Blocks that a copy lost are told with their place; zeros of the data itself are none."""
-    path = make_shard(noise(20))
-    data = bytearray(path.read_bytes())
-    data[24_576:32_768] = bytes(8192)
-    path.write_bytes(data)
-    cause = str(cause_of(path))
-    assert "zero bytes at offset 24,576" in cause
-    zeros = make_shard([bytes(10_000)] * 3)
-    data = bytearray(zeros.read_bytes())
-    data[500] = 255
-    zeros.write_bytes(data)
-    assert "bits changed" in str(cause_of(zeros))
+    assert "took it for text" in str(cause_of(path))
 
 
 @given(st.data())
@@ -158,23 +132,18 @@ def test_thousands_of_faults_are_not_all_looked_at(make_shard: MakeShard) -> Non
 
 
 def test_shards_put_together_with_cat(make_shard: MakeShard) -> None:
-    """A compressed shard behind a plain one, and the other way round."""
+    """A compressed shard behind a plain one is told."""
     plain = b"".join(map(frame, noise(3)))
     path = make_shard([])
     path.write_bytes(plain + gzip.compress(plain))
     assert "gzip shard was appended to an uncompressed one" in str(cause_of(path))
-    path.write_bytes(gzip.compress(plain) + plain)
-    assert "uncompressed shard was appended to a compressed one" in str(cause_of(path))
 
 
-def test_cut_after_whole_blocks(make_shard: MakeShard) -> None:
-    """A size that is a whole number of blocks points to a copy; any other does not."""
-    path = make_shard(noise(5))
-    data = path.read_bytes()
-    path.write_bytes(data[:12_288])
-    assert "whole number of blocks" in str(cause_of(path))
-    path.write_bytes(data[:12_289])
-    assert "whole number of blocks" not in str(cause_of(path))
+def test_text_is_no_shard_in_text_mode(make_shard: MakeShard) -> None:
+    """A page with the line ends of Windows is text, and was not made so on its way."""
+    path = make_shard([])
+    path.write_bytes(b"<html>\r\n" + b"an error\r\n" * 9)
+    assert cause_of(path) is None
 
 
 @pytest.mark.parametrize(
@@ -182,11 +151,13 @@ def test_cut_after_whole_blocks(make_shard: MakeShard) -> None:
     [
         (b"PK\x03\x04" + bytes(30), "unpack"),
         (b"\x83\xafp\xd1\r\x88J?" + bytes(56), "ArrayRecord"),
-        (bytes(5000), "reserved"),
+        (bytes(5000), "only zero bytes"),
+        (b"version https://git-lfs.github.com/spec/v1", "git lfs pull"),
+        (b"<!DOCTYPE html>", "an error page"),
     ],
 )
 def test_other_formats(make_shard: MakeShard, head: bytes, words: str) -> None:
-    """Formats that take the place of a TFRecord file are named."""
+    """What takes the place of a TFRecord file is named."""
     path = make_shard([])
     path.write_bytes(head)
-    assert words in str(cause_of(path))
+    assert words in verify_shard(path).faults[0].message

@@ -136,9 +136,10 @@ def test_records_without_an_image_are_counted(make_shard: MakeShard) -> None:
 
 def test_shard_of_no_examples(make_shard: MakeShard) -> None:
     """Where records are no Examples there is nothing to look at, and no fault."""
-    path = make_shard([JPEG] * 3)
-    assert findings(path) == ImageFindings()
-    assert verify([str(path)], images=True, workers=1).is_sound
+    for count in (3, 100):
+        path = make_shard([JPEG] * count)
+        assert findings(path) == ImageFindings()
+        assert verify([str(path)], images=True, workers=1).is_sound
 
 
 def test_pillow_bomb_is_a_fault(make_shard: MakeShard) -> None:

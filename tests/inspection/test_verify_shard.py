@@ -15,6 +15,7 @@ from tests.datasets import flip_bit
 from tests.examples.strategies import float32, int64, string
 from tfrtool.examples.example import encode_example
 from tfrtool.inspection.summary.shard_summary import inspect_shard
+from tfrtool.inspection.verify.verify import verify
 from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shard
 from tfrtool.records.framing import FaultKind, frame
 from tfrtool.storage.plain import plain
@@ -100,16 +101,22 @@ def test_unknown_field(make_shard: MakeShard, place: int) -> None:
 def test_conflicting_types_are_told_and_no_damage(make_shard: MakeShard) -> None:
     """A feature whose type differs between records is named, with a record of each type."""
     payloads = [CAT] * 100 + [encode_example({"label": float32(1.0)})]
-    verdict = verify_shard(make_shard(payloads))
-    assert verdict.is_whole
-    assert verdict.conflicts == ("feature 'label' is int64 in record 0 and float32 in record 100",)
-    assert verify_shard(make_shard([CAT, encode_example({"label": int64()})])).conflicts == ()
+    report = verify(make_shard(payloads))
+    assert report.is_sound
+    assert report.notes == (
+        "feature 'label' is int64 in record 0 of a.tfrecord and float32 in record 100 of "
+        "a.tfrecord: no one description parses both",
+    )
+    assert verify(make_shard([CAT, encode_example({"label": int64()})])).notes == ()
 
 
-def test_faults_are_bounded_and_all_counted(make_shard: MakeShard) -> None:
+def test_faults_are_bounded_and_all_counted(
+    make_shard: MakeShard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a shard that is damaged throughout, the first faults are kept, and all are counted."""
     payloads = [CAT] * 65 + [b"\xff"] * 50
-    verdict = verify_shard(make_shard(payloads), max_faults=7)
+    monkeypatch.setattr("tfrtool.inspection.verify.verify_shard.MAX_FAULTS", 7)
+    verdict = verify_shard(make_shard(payloads))
     assert [fault.record for fault in verdict.faults] == list(range(65, 72))
     assert verdict.n_faults == 50
     assert not verdict.is_whole

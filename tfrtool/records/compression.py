@@ -158,6 +158,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x28\xb5\x2f\xfd", "zstd data (unpack it)"),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
     (b"PAR1", "a Parquet file"),
+    (b"\x83\xafp\xd1\r\x88J?", "a Riegeli or ArrayRecord file (read it with array_record)"),
 )
 """First bytes and what they mean, from the formats' own specifications."""
 

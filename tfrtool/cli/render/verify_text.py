@@ -7,10 +7,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tfrtool.cli.output import human_bytes, human_count
-from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Tone, Toned
+from tfrtool.cli.render.page import (
+    Block,
+    Facts,
+    Heading,
+    Lines,
+    Page,
+    Tone,
+    Toned,
+    findings,
+    shortened,
+)
 from tfrtool.errors import printable
 from tfrtool.examples.example import PayloadKind
-from tfrtool.inspection.verify.dataset_check import DatasetFault
 from tfrtool.inspection.verify.duplicates import Duplicates
 from tfrtool.inspection.verify.image_check import ImageFindings
 from tfrtool.inspection.verify.verify import VerifyReport
@@ -21,7 +30,6 @@ from tfrtool.records.framing import FaultKind
 _WIDTH = 78  # a block of lines stands two columns in
 _SHARDS_SHOWN = 20
 _FAULTS_SHOWN = 5
-_DATASET_FAULTS_SHOWN = 20
 _GROUPS_SHOWN = 5
 _COPIES_SHOWN = 4
 _MENDABLE = frozenset(FaultKind) - {FaultKind.NOT_TFRECORD, FaultKind.EMPTY, FaultKind.PARSE}
@@ -32,17 +40,20 @@ def verify_page(report: VerifyReport) -> Page:
     page: list[Block] = []
     wrong = [shard for shard in report.shards if not shard.is_whole]
     for shard in wrong[:_SHARDS_SHOWN]:
-        page += _shard(shard)
+        page += [Heading(printable(str(shard.path))), Lines(_shard(shard))]
     if len(wrong) > _SHARDS_SHOWN:
         more = human_count(len(wrong) - _SHARDS_SHOWN, "shard")
         page.append(Lines([f"... and faults in {more} more; --json lists them all"]))
     if report.faults:
-        page += [Heading("all shards together"), Lines(list(_dataset(report.faults)))]
-    if report.duplicates is not None:
+        found = [
+            (f"{fault.kind.value}  {printable(str(fault.path))}", printable(fault.message))
+            for fault in report.faults
+        ]
+        page += [Heading("all shards together"), findings(found)]
+    if report.duplicates is not None and report.duplicates.groups:
         page += _duplicates(report.duplicates)
-    notes = [*_shard_notes(report.shards), *report.notes]
-    if notes:
-        lines = [line for note in notes for line in _wrapped(printable(note), "- ")]
+    if report.notes:
+        lines = [line for note in report.notes for line in _wrapped(printable(note), "- ")]
         page += [Heading("notes"), Lines(lines)]
     page += [Heading(_verdict(report)), Facts(list(_sums(report)))]
     if not report.is_sound:
@@ -50,35 +61,18 @@ def verify_page(report: VerifyReport) -> Page:
     return page
 
 
-def _shard(verdict: ShardVerdict) -> list[Block]:
-    lines: list[str] = []
-    if verdict.error is not None:
-        lines.append(Toned(f"{printable(verdict.error)}", Tone.BAD))
+def _shard(verdict: ShardVerdict) -> list[str]:
     shown = verdict.faults[:_FAULTS_SHOWN]
-    for fault in shown:
-        lines.append(Toned(fault.title, Tone.BAD))
-        lines += _wrapped(printable(fault.message), "    ")
-    if verdict.n_faults > _FAULTS_SHOWN:
-        more = human_count(verdict.n_faults - _FAULTS_SHOWN, "fault")
-        lines.append(f"... and {more} more; --json lists them all")
+    found = [(fault.title, printable(fault.message)) for fault in shown]
+    lines = [*findings(found, verdict.n_faults - len(shown)).lines]
+    if verdict.error is not None:
+        lines.insert(0, Toned(printable(verdict.error), Tone.BAD))
     for cause in dict.fromkeys(fault.cause for fault in shown if fault.cause is not None):
         lines += _wrapped(printable(cause), "likely: ")
-    return [Heading(printable(str(verdict.path))), Lines(lines)]
-
-
-def _dataset(faults: Sequence[DatasetFault]) -> Iterator[str]:
-    for fault in faults[:_DATASET_FAULTS_SHOWN]:
-        yield Toned(f"{fault.kind.value}  {printable(str(fault.path))}", Tone.BAD)
-        yield from _wrapped(printable(fault.message), "    ")
-    if len(faults) > _DATASET_FAULTS_SHOWN:
-        kinds = Counter(fault.kind.value for fault in faults[_DATASET_FAULTS_SHOWN:])
-        more = " and ".join(f"{count:,} {kind}" for kind, count in kinds.items())
-        yield f"... and {more} more; --json lists them all"
+    return lines
 
 
 def _duplicates(duplicates: Duplicates) -> list[Block]:
-    if not duplicates.groups:
-        return []
     counts = [
         (duplicates.across_splits, "in more than one split"),
         (duplicates.across_labels, "with contradicting labels"),
@@ -95,23 +89,8 @@ def _duplicates(duplicates: Duplicates) -> list[Block]:
         if group.count > _COPIES_SHOWN:
             lines.append(f"= {group.count - _COPIES_SHOWN:,} more")
     more = duplicates.spoiled + duplicates.within - _GROUPS_SHOWN
-    lines += [f"... and {more:,} more; --json lists them"] if more > 0 else []
+    lines = shortened(lines, len(lines), len(lines) + more)
     return [Heading(f"the same image again: {title}"), Lines(lines)]
-
-
-def _shard_notes(shards: Sequence[ShardVerdict]) -> Iterator[str]:
-    for shard in shards:
-        for conflict in shard.conflicts:
-            yield f"{shard.path.name}: {conflict}: no one description parses both"
-        images = shard.images
-        if images is not None and images.doubtful:
-            yield (
-                f"{shard.path.name}: {images.doubtful:,} values of {images.roles.image!r} are no "
-                "image in a known format, and their size is not that of their pixels"
-            )
-        if images is not None and images.absent:
-            records = human_count(images.absent, "record")
-            yield f"{shard.path.name}: {records} without {images.roles.image!r}"
 
 
 def _verdict(report: VerifyReport) -> str:
@@ -170,20 +149,18 @@ def _image_sum(found: Sequence[ImageFindings], *, any_duplicates: bool) -> str:
 
 
 def _next_step(report: VerifyReport) -> str:
-    mendable = [
-        shard
+    mendable = sum(
+        shard.records > 0 and any(fault.kind in _MENDABLE for fault in shard.faults)
         for shard in report.shards
-        if shard.records and any(fault.kind in _MENDABLE for fault in shard.faults)
-    ]
+    )
     if not mendable:
         return "tfrtool verify --json lists all faults for programs"
     rest = "keep the records whose CRCs hold: tfrtool repair SHARD OUT"
     if any(found.info is not None for found in report.directories):
         # A repaired shard would not have the records that its metadata says.
         rest = "train without what is damaged: tfrtool train DATASET --on-corrupt skip"
-    what = "it" if len(mendable) == 1 else "each"
-    count = human_count(len(mendable), "damaged shard")
-    return f"{count}: fetch {what} again from where it is whole, or {rest}"
+    shards = human_count(mendable, "damaged shard")
+    return f"{shards}: copy again from where the data is whole, or {rest}"
 
 
 def _wrapped(text: str, first: str = "") -> list[str]:

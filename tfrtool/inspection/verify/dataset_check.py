@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tfrtool.errors import DatasetError, TfrtoolError, human_count, printable
+from tfrtool.errors import DatasetError, human_count, printable
 from tfrtool.examples.tfds_metadata import (
     DATASET_INFO,
     REPORT,
@@ -21,7 +21,7 @@ from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.compression import Compression
 from tfrtool.records.dataset_folders import shards_in
 from tfrtool.records.framing import FRAME_SIZE, FaultKind
-from tfrtool.records.shard_sets import ShardName, ShardSet, find_conflicts, group_shards
+from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
 
 MISSING_TOLD = 100
 """Missing shards of a set that are told one by one; the others are one fault."""
@@ -29,31 +29,24 @@ MISSING_TOLD = 100
 Verdicts = Mapping[Path, ShardVerdict]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DatasetFault:
-    """Something that is wrong with shards as a whole, rather than within one of them.
+    """Something that is wrong with shards as a whole, rather than within one of them."""
 
-    The path, of a shard, the metadata or the directory, need not exist; ``expected`` and ``found``
-    are there where the fault is about numbers. No offset and no record are concerned.
-    """
-
-    kind: FaultKind
-    path: Path
+    path: Path  # of a shard, the metadata or the directory; it need not exist
     message: str
-    expected: int | None = None
-    found: int | None = None
-    offset: None = None
+    kind: FaultKind = FaultKind.COUNT
+    offset: None = None  # as of a fault within a shard
     record: None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFindings:
-    """What was found about one directory: what is wrong, and what is only worth to be known."""
+    """What was found about one directory."""
 
     info: DatasetInfo | None  # None also where it can't be read
     sets: tuple[ShardSet, ...]
     faults: tuple[DatasetFault, ...]
-    notes: tuple[str, ...]
 
 
 def check_directory(directory: Path, verdicts: Verdicts, *, whole: bool = True) -> DatasetFindings:
@@ -69,43 +62,28 @@ def check_directory(directory: Path, verdicts: Verdicts, *, whole: bool = True) 
     if not whole:
         sets = tuple(one for one in sets if any(path in verdicts for path in one.paths))
     faults: list[DatasetFault] = []
-    notes: list[str] = []
     info = None
     try:
         info = read_dataset_info(directory)
     except DatasetError as error:
-        faults.append(_fault(directory / DATASET_INFO, error.what, kind=FaultKind.PARSE))
+        faults.append(DatasetFault(directory / DATASET_INFO, error.what, FaultKind.PARSE))
     if info is not None and info.splits:
         faults += _against_metadata(directory, info, sets, verdicts, whole)
-        compressed = sum(v.compression is not Compression.NONE for v in verdicts.values())
-        if compressed:
-            notes.append(
-                f"TFDS reads uncompressed shards only, and {compressed:,} of these are compressed"
-            )
     else:
         faults += _against_names(sets)
     try:
-        faults += _against_report(directory, verdicts)
+        faults += [
+            DatasetFault(path, f"is whole, but has not the SHA-256 that {REPORT} says")
+            for name, written in read_written_shards(directory).items()
+            if (verdict := verdicts.get(path := directory / name)) is not None
+            and verdict.is_whole
+            and verdict.sha256 != written.sha256
+        ]
     except DatasetError as error:
-        faults.append(_fault(directory / REPORT, error.what, kind=FaultKind.PARSE))
+        faults.append(DatasetFault(directory / REPORT, error.what, FaultKind.PARSE))
     for one in sets:
         faults += _within_set(one, verdicts)
-    return DatasetFindings(info=info, sets=sets, faults=tuple(faults), notes=tuple(notes))
-
-
-def _against_report(directory: Path, verdicts: Verdicts) -> Iterator[DatasetFault]:
-    """Tell whole shards that are not those which a write made."""
-    for name, written in read_written_shards(directory).items():
-        verdict = verdicts.get(directory / name)
-        if verdict is None or not verdict.is_whole or verdict.shard is None:
-            continue
-        if verdict.sha256 != written.sha256:
-            message = (
-                f"is whole, but not the file that was written: {REPORT} says {written.records:,} "
-                f"records in {written.bytes:,} bytes of SHA-256 {written.sha256[:12]}..., found "
-                f"{verdict.records:,} in {verdict.shard.bytes:,} of {str(verdict.sha256)[:12]}..."
-            )
-            yield _fault(verdict.path, message, written.bytes, verdict.shard.bytes)
+    return DatasetFindings(info=info, sets=sets, faults=tuple(faults))
 
 
 def _against_metadata(
@@ -119,7 +97,7 @@ def _against_metadata(
     for one in sets:
         if one.split not in known:
             message = f"{DATASET_INFO} says nothing of {printable(one.name)}"
-            yield _fault(one.paths[0], message, 0, len(one.paths))
+            yield DatasetFault(one.paths[0], message)
     for split in info.splits:
         of_split = [one for one in sets if one.split == split.name]
         if not split.shard_lengths:
@@ -127,7 +105,9 @@ def _against_metadata(
         if of_split:
             yield from _split_against_metadata(directory, split, of_split, verdicts)
         elif whole:
-            yield from _all_missing(directory, info.name, split)
+            count = human_count(len(split.shard_lengths), "shard")
+            message = f"there is none of the {count} of split {split.name!r} in {DATASET_INFO}"
+            yield DatasetFault(directory, message, FaultKind.MISSING_SHARD)
 
 
 def _split_against_metadata(
@@ -141,8 +121,7 @@ def _split_against_metadata(
             if meant is not None:
                 found = f"{printable(one.name)} beside them, perhaps of an earlier write"
             wanted = f"{human_count(count, 'shard')} of split {split.name!r} by {DATASET_INFO}"
-            message = f"expected {wanted}, found {found}"
-            yield _fault(one.paths[0], message, count, one.count or 1)
+            yield DatasetFault(one.paths[0], f"expected {wanted}, found {found}")
     if meant is None:
         return
     yield from _missing(meant)
@@ -156,7 +135,7 @@ def _split_against_metadata(
         if expected not in (verdict.records, verdict.records + verdict.lost):
             records = human_count(expected, "record")
             message = f"expected {records} by {DATASET_INFO}, found {verdict.records:,}"
-            yield _fault(verdict.path, message, expected, verdict.records)
+            yield DatasetFault(verdict.path, message)
     records_found = sum(verdict.records for verdict in checked)
     if len(checked) != count or records_found != split.records or not split.bytes:
         return
@@ -167,25 +146,7 @@ def _split_against_metadata(
             f"expected {split.bytes:,} bytes in the records of split {split.name!r} by "
             f"{DATASET_INFO}, found {size:,}: it was written for other records"
         )
-        yield _fault(directory / DATASET_INFO, message, split.bytes, size)
-
-
-def _all_missing(directory: Path, dataset: str, split: SplitInfo) -> Iterator[DatasetFault]:
-    count, absent = len(split.shard_lengths), FaultKind.MISSING_SHARD
-    try:
-        names = [
-            str(ShardName(dataset=dataset, split=split.name, index=index, count=count))
-            for index in range(min(count, MISSING_TOLD))
-        ]
-    except (TfrtoolError, ValueError):  # names that are no names
-        names = []
-    for name in names:
-        yield _fault(directory / name, f"missing, by {DATASET_INFO}", kind=absent)
-    if count > len(names):
-        message = f"and {count - len(names):,} more of split {split.name!r} are missing"
-        if not names:
-            message = f"none of the {human_count(count, 'shard')} of split {split.name!r} is there"
-        yield _fault(directory, message, count, 0, absent)
+        yield DatasetFault(directory / DATASET_INFO, message)
 
 
 def _against_names(sets: Sequence[ShardSet]) -> Iterator[DatasetFault]:
@@ -199,32 +160,30 @@ def _against_names(sets: Sequence[ShardSet]) -> Iterator[DatasetFault]:
             f"shards of {counts} side by side, perhaps of an earlier write: a glob such as "
             f"{printable(conflicting[0].prefix)}* reads them all"
         )
-        yield _fault(conflicting[-1].paths[0], message)
+        yield DatasetFault(conflicting[-1].paths[0], message)
     for one in sets:
         if one not in forgiven:
             yield from _missing(one)
 
 
 def _missing(one: ShardSet) -> Iterator[DatasetFault]:
-    absent = FaultKind.MISSING_SHARD
     for name in islice(one.missing, MISSING_TOLD):
         message = f"missing: the others' names say that there are {one.count:,}"
-        yield _fault(one.directory / name, message, kind=absent)
+        yield DatasetFault(one.directory / name, message, FaultKind.MISSING_SHARD)
     more = one.n_missing - MISSING_TOLD
     if more > 0:
         message = f"and {more:,} more of {printable(one.name)} are missing"
-        yield _fault(one.directory, message, one.count, len(one.shards), absent)
+        yield DatasetFault(one.directory, message, FaultKind.MISSING_SHARD)
 
 
 def _within_set(one: ShardSet, verdicts: Verdicts) -> Iterator[DatasetFault]:
     for path in one.extra:
-        yield _fault(
-            path, f"its number is too high: its own name says that there are {one.count:,}"
-        )
+        message = f"its number is too high: its own name says that there are {one.count:,}"
+        yield DatasetFault(path, message)
     for index, paths in one.duplicates.items():
         beside = printable(one.shards[index].name)
         for path in paths:
-            yield _fault(path, f"a second file for number {index}, beside {beside}")
+            yield DatasetFault(path, f"a second file for number {index}, beside {beside}")
     kinds: dict[Compression, list[Path]] = {}
     for path in one.paths:
         if path in verdicts and verdicts[path].records:
@@ -236,14 +195,4 @@ def _within_set(one: ShardSet, verdicts: Verdicts) -> Iterator[DatasetFault]:
             f"expected all of {printable(one.name)} to be compressed alike, found {found}: "
             "TensorFlow reads one compression_type at a time"
         )
-        yield _fault(rarest[0], message, kind=FaultKind.DECOMPRESSION)
-
-
-def _fault(
-    path: Path,
-    message: str,
-    expected: int | None = None,
-    found: int | None = None,
-    kind: FaultKind = FaultKind.COUNT,
-) -> DatasetFault:
-    return DatasetFault(kind=kind, path=path, message=message, expected=expected, found=found)
+        yield DatasetFault(rarest[0], message, FaultKind.DECOMPRESSION)

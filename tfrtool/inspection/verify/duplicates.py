@@ -32,6 +32,7 @@ ImageShard = tuple[Path | Stream, str | None, ImageFindings]
 """A shard, or a stream that was kept; its split, if that is known; and what its images are."""
 
 _Entry = tuple[bytes, bytes, int, int]  # image digest, label digest, shard, record
+_Place = tuple[int, int]  # shard, record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +48,12 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateGroup:
-    """Records with one and the same image, byte for byte.
-
-    Attributes:
-        count: how many there are.
-        across_splits: whether they are in more than one split: what is tested was trained on.
-        across_labels: whether their labels contradict each other.
-        copies: the records, at least two; the first `COPIES_KEPT` of each split and label.
-    """
+    """Records with one and the same image, byte for byte."""
 
     count: int
-    across_splits: bool
-    across_labels: bool
-    copies: tuple[Copy, ...]
+    across_splits: bool  # whether they are in several splits: what is tested was trained on
+    across_labels: bool  # whether their labels contradict each other
+    copies: tuple[Copy, ...]  # at least two; the first `COPIES_KEPT`, and of each split and label
 
     @property
     def is_fault(self) -> bool:
@@ -69,21 +63,13 @@ class DuplicateGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicates:
-    """All images that are there more than once.
+    """All images that are there more than once, and how many groups there are of each sort."""
 
-    Attributes:
-        groups: those across splits or labels first; the first `GROUPS_KEPT` of either sort.
-        spoiled: how many groups are across splits or labels.
-        across_splits: how many groups are in more than one split.
-        across_labels: how many groups have contradicting labels.
-        within: how many groups are in one split, with one label.
-    """
-
-    groups: tuple[DuplicateGroup, ...] = ()
-    spoiled: int = 0
+    groups: tuple[DuplicateGroup, ...] = ()  # faults first; the first `GROUPS_KEPT` of either sort
+    spoiled: int = 0  # across splits or labels
     across_splits: int = 0
     across_labels: int = 0
-    within: int = 0
+    within: int = 0  # in one split, with one label
 
 
 def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
@@ -93,7 +79,8 @@ def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
     of what is found are then read again, for names and labels.
     """
     counts = Counter[str]()
-    kept: dict[bool, list[tuple[int, bool, bool, list[tuple[int, int]]]]] = {True: [], False: []}
+    kept: dict[bool, list[tuple[int, bool, bool, list[_Place]]]] = {True: [], False: []}
+    wanted: dict[int, set[int]] = {}
     splits = [split for _, split, _ in shards]
     merged = heapq.merge(*(_entries(number, found) for number, (_, _, found) in enumerate(shards)))
     for _, entries in groupby(merged, key=itemgetter(0)):
@@ -106,27 +93,23 @@ def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
         counts["across_labels"] += across_labels
         if len(kept[spoiled]) < GROUPS_KEPT:
             kept[spoiled].append((count, across_splits, across_labels, sorted(places)))
-    groups = kept[True] + kept[False]
-    wanted: dict[int, set[int]] = {}
-    for shard, record in (place for *_, places in groups for place in places):
-        wanted.setdefault(shard, set()).add(record)
+            for shard, record in places:
+                wanted.setdefault(shard, set()).add(record)
     copies = {
         (shard, copy.record): copy
         for shard, records in wanted.items()
         for copy in _copies(shards[shard], records)
     }
-    return Duplicates(
-        groups=tuple(
-            DuplicateGroup(
-                count=count,
-                across_splits=across_splits,
-                across_labels=across_labels,
-                copies=tuple(copies[place] for place in places),
-            )
-            for count, across_splits, across_labels, places in groups
-        ),
-        **counts,
+    groups = tuple(
+        DuplicateGroup(
+            count=count,
+            across_splits=across_splits,
+            across_labels=across_labels,
+            copies=tuple(copies[place] for place in places),
+        )
+        for count, across_splits, across_labels, places in kept[True] + kept[False]
     )
+    return Duplicates(groups=groups, **counts)
 
 
 def _entries(number: int, found: ImageFindings) -> Iterator[_Entry]:
@@ -140,9 +123,9 @@ def _entries(number: int, found: ImageFindings) -> Iterator[_Entry]:
 
 def _group(
     entries: Iterator[_Entry], splits: Sequence[str | None]
-) -> tuple[int, bool, bool, list[tuple[int, int]]]:
+) -> tuple[int, bool, bool, list[_Place]]:
     """Keep the first copies of a group, and the first of each split and label in any case."""
-    kept: list[tuple[int, int]] = []
+    kept: list[_Place] = []
     known: set[tuple[str | None, bytes]] = set()
     count = 0
     for _, label, shard, record in entries:

@@ -95,6 +95,9 @@ class ImageCheck:
 
     def add(self, record: Record) -> None:
         """Take in a record that is an Example."""
+        from tfrtool.images.audit import audit_image  # Pillow, for this alone
+        from tfrtool.images.decoder import quiet_pillow
+
         example = decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE)
         if self._roles.image is None:
             self._roles = find_roles(example.features, self._info)
@@ -108,14 +111,18 @@ class ImageCheck:
                 continue
             tally = self._tallies.setdefault(name, _Tally())
             where = f"feature {name!r}{place}"
-            if is_image(value):
+            encoded = is_image(value)
+            if encoded:
                 tally.images += 1
-                self._decode(record, where, value, tally)
+                with quiet_pillow():
+                    verdict = audit_image(value)
+                if verdict.problem is not None:
+                    tally.add_broken(record, f"{where}: {verdict.problem}")
             elif name == role and self._is_pixels(record, example, where, value, tally):
                 self._pixels += 1
             else:
                 tally.add_other(record, where, value)
-            if value and (name == role or (role is None and is_image(value))):
+            if value and (name == role or (role is None and encoded)):
                 self._remember(record, example, value, b"" if role else feature_key(name))
         self._absent += role is not None and absent
 
@@ -127,27 +134,16 @@ class ImageCheck:
             _size_said(example.features, *names)
             for names in (("width",), ("height",), ("channels", "depth"))
         )
-        if width is None or height is None or not value:
+        if not width or not height or not value:
             return False
         area = width * height
-        if channels is None:
-            return area > 0 and len(value) % area == 0
-        if len(value) == area * channels:
+        if len(value) % area == 0 and channels in (None, len(value) // area):
             return True
-        if describe_bytes(value) != "binary":
+        if channels is None or describe_bytes(value) != "binary":
             return False
         wanted = f"{width} x {height} x {channels} = {area * channels} bytes of pixels"
         tally.add_broken(record, f"{where}: expected {wanted}, found {len(value)} bytes")
         return True
-
-    def _decode(self, record: Record, where: str, value: bytes, tally: _Tally) -> None:
-        from tfrtool.images.audit import audit_image
-        from tfrtool.images.decoder import quiet_pillow
-
-        with quiet_pillow():
-            verdict = audit_image(value)
-        if verdict.problem is not None:
-            tally.add_broken(record, f"{where}: {verdict.problem}")
 
     def _remember(self, record: Record, example: Example, value: bytes, salt: bytes) -> None:
         label = b""

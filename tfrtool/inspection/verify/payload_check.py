@@ -91,7 +91,7 @@ class PayloadCheck:
     def __init__(self) -> None:
         self._vote = PayloadVote()
         self._voting = True
-        self._others = False  # whether the shard holds no examples
+        self.others = False  # whether it is settled that the shard holds no examples
         self._sequences = False
         self._last: list[tuple[bytes, str | None]] | None = None  # names and types of a record
         self._complete = False  # whether all of these have a type
@@ -106,8 +106,8 @@ class PayloadCheck:
         """
         if self._voting:
             self._voting = self._vote.add(payload) is not None
-            self._others = self._vote.rejects_examples
-        if self._others:
+            self.others = self._vote.rejects_examples
+        if self.others:
             return None
         try:
             parsed = hollowed(payload)

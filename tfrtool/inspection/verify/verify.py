@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import DatasetError, human_count, printable
-from tfrtool.examples.tfds_metadata import WrittenShard, read_written_shards
+from tfrtool.examples.tfds_metadata import read_written_shards
 from tfrtool.inspection.verify.dataset_check import DatasetFault, DatasetFindings, check_directory
 from tfrtool.inspection.verify.duplicates import Duplicates, find_duplicates
 from tfrtool.inspection.verify.verify_shard import MAX_FAULTS, ShardVerdict, verify_shard
 from tfrtool.records.compression import Compression
-from tfrtool.records.framing import FaultKind
 from tfrtool.records.shard_sets import ShardSet
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.storage.plain import plain
@@ -31,21 +31,13 @@ _NOTES_KEPT = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        shards: each shard, in the order of the arguments.
-        directories: what was found about their directories; empty where one file alone was meant.
-        faults: what is wrong with the shards as a whole.
-        notes: what is worth to be known, and no damage.
-        duplicates: images that are there more than once; None where images were not looked at.
-    """
-
-    shards: tuple[ShardVerdict, ...]
-    directories: tuple[DatasetFindings, ...] = ()
-    faults: tuple[DatasetFault, ...] = ()
-    notes: tuple[str, ...] = ()
-    duplicates: Duplicates | None = None
+    shards: tuple[ShardVerdict, ...]  # in the order of the arguments
+    directories: tuple[DatasetFindings, ...] = ()  # empty where one file alone was meant
+    faults: tuple[DatasetFault, ...] = ()  # what is wrong with the shards as a whole
+    notes: tuple[str, ...] = ()  # what is worth to be known, and no damage
+    duplicates: Duplicates | None = None  # None where images were not looked at
 
     @property
     def records(self) -> int:
@@ -75,7 +67,6 @@ class VerifyReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the last object of ``verify --json``: what concerns all shards together."""
-        duplicates = self.duplicates
         data: dict[str, Any] = {
             "shards": len(self.shards),
             "records": self.records,
@@ -85,13 +76,9 @@ class VerifyReport:
             "fault_count": self.n_faults,
             "notes": list(map(printable, self.notes)),
         }
-        if duplicates is not None:
-            data["duplicates"] = plain(duplicates.groups)
-            data["duplicate_counts"] = {
-                "across_splits": duplicates.across_splits,
-                "across_labels": duplicates.across_labels,
-                "within": duplicates.within,
-            }
+        if self.duplicates is not None:
+            counts = plain(self.duplicates)
+            data |= {"duplicates": counts.pop("groups"), "duplicate_counts": counts}
         return data
 
 
@@ -124,10 +111,16 @@ def verify(
         on_progress(Progress(what="verify", done=done, total=total, unit="shards"))
     encoded = {name for v in verdicts if v.images is not None for name in v.images.features}
     verdicts = [_resolved(verdict, encoded) for verdict in verdicts]
-    by_path = {verdict.path: verdict for verdict in verdicts}
-    directories = _check_directories(located.folders, by_path)
+    by_folder: dict[Path, dict[Path, ShardVerdict]] = {}
+    if len(verdicts) > 1 or located.folders:
+        for verdict in verdicts:
+            by_folder.setdefault(verdict.path.parent, {})[verdict.path] = verdict
+    directories = tuple(
+        check_directory(folder, inside, whole=folder in located.folders)
+        for folder, inside in by_folder.items()
+    )
     set_of = {path: one for found in directories for one in found.sets for path in one.paths}
-    doubled, noted = _same_records(verdicts, set_of)
+    same = list(_same_records(verdicts, set_of))
     duplicates = None
     if images:
         duplicates = find_duplicates(
@@ -137,28 +130,31 @@ def verify(
                 if v.images is not None
             ]
         )
+    notes = (
+        (one for one in same if isinstance(one, str)),
+        _image_notes(verdicts),
+        _conflicts(verdicts, set_of),
+        _compressed(verdicts),
+    )
     return VerifyReport(
         shards=tuple(verdicts),
         directories=directories,
-        faults=(*(fault for found in directories for fault in found.faults), *doubled),
-        notes=(
-            *located.notes,
-            *(note for found in directories for note in found.notes),
-            *_capped(noted),
-            *_capped(_conflicts(directories, by_path)),
-            *_compressed(verdicts),
+        faults=(
+            *(fault for found in directories for fault in found.faults),
+            *(one for one in same if isinstance(one, DatasetFault)),
         ),
+        notes=(*located.notes, *(note for some in notes for note in _capped(some))),
         duplicates=duplicates,
     )
 
 
 def _written(paths: Iterable[Path]) -> frozenset[Path]:
     """Return the shards of which a write's report says what they should be."""
-    reports: dict[Path, Mapping[str, WrittenShard]] = {}
+    found: set[Path] = set()
     for directory in {path.parent for path in paths}:
-        with contextlib.suppress(DatasetError):  # told with the directory
-            reports[directory] = read_written_shards(directory)
-    return frozenset(path for path in paths if path.name in reports.get(path.parent, ()))
+        with suppress(DatasetError):  # told with the directory
+            found.update(directory / name for name in read_written_shards(directory))
+    return frozenset(found)
 
 
 def _resolved(verdict: ShardVerdict, encoded: set[str]) -> ShardVerdict:
@@ -181,47 +177,25 @@ def _resolved(verdict: ShardVerdict, encoded: set[str]) -> ShardVerdict:
     )
 
 
-def _check_directories(
-    meant: Sequence[Path], verdicts: Mapping[Path, ShardVerdict]
-) -> tuple[DatasetFindings, ...]:
-    if len(verdicts) == 1 and not meant:
-        return ()
-    by_directory: dict[Path, dict[Path, ShardVerdict]] = {}
-    for path, verdict in verdicts.items():
-        by_directory.setdefault(path.parent, {})[path] = verdict
-    return tuple(
-        check_directory(directory, inside, whole=directory in meant)
-        for directory, inside in by_directory.items()
-    )
-
-
 def _same_records(
     verdicts: Sequence[ShardVerdict], set_of: Mapping[Path, ShardSet]
-) -> tuple[list[DatasetFault], list[str]]:
-    """Tell duplicate shards: those that hold the same records in the same order."""
+) -> Iterator[DatasetFault | str]:
+    """Tell shards that hold the same records in the same order; where none is meant, as a note."""
     earlier: dict[tuple[bytes, int, int], dict[int, ShardVerdict]] = {}  # the first of each set
-    faults: list[DatasetFault] = []
-    notes: list[str] = []
     for verdict in verdicts:
         if not verdict.records or not verdict.is_whole:
             continue
-        own = set_of.get(verdict.path)
-        same = earlier.setdefault((verdict.digest, verdict.records, verdict.payload_bytes), {})
-        mistaken = [
-            other
-            for other in same.values()
-            if _is_mistake(own, set_of.get(other.path), verdict.records)
-        ]
+        own, records = set_of.get(verdict.path), verdict.records
+        same = earlier.setdefault((verdict.digest, records, verdict.payload_bytes), {})
+        mistaken = [v for v in same.values() if _is_mistake(own, set_of.get(v.path), records)]
         for other in (mistaken or list(same.values()))[:1]:
-            what = "record" if verdict.records == 1 else f"{verdict.records:,} records"
+            what = "record" if records == 1 else f"{records:,} records"
             message = f"holds the same {what} as {printable(other.path.name)}"
             if mistaken:
-                fault = DatasetFault(kind=FaultKind.COUNT, path=verdict.path, message=message)
-                faults.append(fault)
+                yield DatasetFault(verdict.path, message)
             else:
-                notes.append(f"{printable(verdict.path.name)} {message}")
+                yield f"{printable(verdict.path.name)} {message}"
         same.setdefault(id(own), verdict)
-    return faults, notes
 
 
 def _is_mistake(one: ShardSet | None, other: ShardSet | None, records: int) -> bool:
@@ -233,40 +207,48 @@ def _is_mistake(one: ShardSet | None, other: ShardSet | None, records: int) -> b
     return None not in (one.split, other.split) and one.split != other.split
 
 
-def _conflicts(
-    directories: Sequence[DatasetFindings], verdicts: Mapping[Path, ShardVerdict]
-) -> list[str]:
-    """Tell features whose type differs between the shards of a set, each of which agrees."""
-    notes = []
-    for one in (one for found in directories for one in found.sets):
-        types: dict[str, dict[str, Path]] = {}
-        for path in one.paths:
-            for name, seen in verdicts[path].types.items() if path in verdicts else ():
-                if len(seen) == 1:
-                    (dtype,) = seen
-                    types.setdefault(name, {}).setdefault(dtype.value, path)
-        notes += [
-            f"feature {name!r} is "
-            + " and ".join(f"{dtype} in {printable(p.name)}" for dtype, p in seen.items())
-            + ": no one description parses both"
-            for name, seen in types.items()
-            if len(seen) > 1
-        ]
-    return notes
+def _image_notes(verdicts: Sequence[ShardVerdict]) -> Iterator[str]:
+    for shard in verdicts:
+        images = shard.images
+        if images is not None and images.doubtful:
+            yield (
+                f"{shard.path.name}: {images.doubtful:,} values of {images.roles.image!r} are no "
+                "image in a known format, and their size is not that of their pixels"
+            )
+        if images is not None and images.absent:
+            records = human_count(images.absent, "record")
+            yield f"{shard.path.name}: {records} without {images.roles.image!r}"
 
 
-def _compressed(verdicts: Sequence[ShardVerdict]) -> list[str]:
+def _conflicts(verdicts: Sequence[ShardVerdict], set_of: Mapping[Path, ShardSet]) -> Iterator[str]:
+    """Tell features whose type differs between records of a shard or a set of shards."""
+    sets: dict[int, dict[str, dict[str, str]]] = {}  # where each type of a feature is, at first
+    for verdict in verdicts:
+        types = sets.setdefault(id(set_of.get(verdict.path, verdict)), {})
+        for name, seen in verdict.types.items():
+            for dtype, record in seen.items():
+                place = f"record {record} of {verdict.path.name}"
+                types.setdefault(name, {}).setdefault(dtype.value, place)
+    for types in sets.values():
+        for name, places in types.items():
+            if len(places) > 1:
+                where = " and ".join(f"{dtype} in {place}" for dtype, place in places.items())
+                yield f"feature {name!r} is {where}: no one description parses both"
+
+
+def _compressed(verdicts: Sequence[ShardVerdict]) -> Iterator[str]:
     counts = Counter(verdict.compression for verdict in verdicts)
-    return [
-        f"{human_count(counts[kind], 'shard')} {'is' if counts[kind] == 1 else 'are'} "
-        f"{kind.value}: read with "
-        f"tf.data.TFRecordDataset(..., compression_type={kind.value.upper()!r})"
-        for kind in (Compression.GZIP, Compression.ZLIB)
-        if counts[kind]
-    ]
+    for kind in (Compression.GZIP, Compression.ZLIB):
+        if counts[kind]:
+            yield (
+                f"{human_count(counts[kind], 'shard')} {'is' if counts[kind] == 1 else 'are'} "
+                f"{kind.value}: TFDS can't read that, and tf.data.TFRecordDataset needs "
+                f"compression_type={kind.value.upper()!r}"
+            )
 
 
-def _capped(notes: list[str]) -> list[str]:
-    if len(notes) <= _NOTES_KEPT:
-        return notes
-    return [*notes[:_NOTES_KEPT], f"and {len(notes) - _NOTES_KEPT:,} more like that"]
+def _capped(notes: Iterator[str]) -> Iterator[str]:
+    yield from islice(notes, _NOTES_KEPT)
+    more = sum(1 for _ in notes)
+    if more:
+        yield f"and {more:,} more like that"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,38 +42,22 @@ _LOSSES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardVerdict:
-    """What was found in one shard.
-
-    Attributes:
-        path: where it is.
-        shard: the file, its size and its compression; None where it can't be read at all.
-        error: why it could not be read to its end; None where it could. Not damage of the
-            format, but of the disk or of permissions.
-        records: how many whole records it has.
-        lost: how many faults stand for a record that was there.
-        payload: what its records are.
-        payload_bytes: how many bytes all payloads have together, without frames.
-        digest: of its payloads' CRCs, in order: shards of the same records have the same.
-        sha256: of the file, in hexadecimal; None where nothing says what it should be.
-        faults: its damage in the order of the file, with likely causes; at most `MAX_FAULTS`.
-        n_faults: how many there are in all.
-        types: by feature, the types that its values have, and the first record with each.
-        images: what was found in its images; None where they were not looked at.
-    """
+    """What was found in one shard."""
 
     path: Path
-    shard: Shard | None = None
-    error: str | None = None
-    records: int = 0
-    lost: int = 0
+    shard: Shard | None = None  # its size and compression; None where it can't be read at all
+    error: str | None = None  # why it could not be read to its end: the disk, permissions
+    records: int = 0  # whole ones
+    lost: int = 0  # faults that stand for a record that was there
     payload: PayloadKind = PayloadKind.EMPTY
-    payload_bytes: int = 0
-    digest: bytes = b""
-    sha256: str | None = None
-    faults: tuple[Fault, ...] = ()
-    n_faults: int = 0
+    payload_bytes: int = 0  # of all payloads together, without frames
+    digest: bytes = b""  # of its payloads' CRCs, in order: shards of the same records have the same
+    sha256: str | None = None  # of the file, where it is whole and something says what it should be
+    faults: tuple[Fault, ...] = ()  # the first `MAX_FAULTS` in the order of the file, with causes
+    n_faults: int = 0  # in all
     types: Mapping[str, Mapping[DType, int]] = field(default_factory=dict)
-    images: ImageFindings | None = None
+    """By feature, the types that its values have, and the first record with each."""
+    images: ImageFindings | None = None  # None where they were not looked at
 
     @property
     def is_whole(self) -> bool:
@@ -83,16 +68,6 @@ class ShardVerdict:
     def compression(self) -> Compression:
         """How it is compressed, as far as is known."""
         return Compression.NONE if self.shard is None else self.shard.compression
-
-    @property
-    def conflicts(self) -> tuple[str, ...]:
-        """Sentences about features whose type differs between records; TensorFlow fails there."""
-        return tuple(
-            f"feature {name!r} is "
-            + " and ".join(f"{dtype.value} in record {record}" for dtype, record in types.items())
-            for name, types in self.types.items()
-            if len(types) > 1
-        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``verify --json`` prints for a shard."""
@@ -106,7 +81,6 @@ class ShardVerdict:
             "payload_bytes": self.payload_bytes,
             "faults": [{**plain(fault), "cause": fault.cause} for fault in self.faults],
             "fault_count": self.n_faults,
-            "notes": list(map(printable, self.conflicts)),
             "error": self.error,
         }
         if images is not None:
@@ -122,15 +96,11 @@ class ShardVerdict:
 
 
 def verify_shard(
-    shard: Location,
-    *,
-    images: bool = False,
-    max_faults: int = MAX_FAULTS,
-    hashed: Iterable[Path] = (),
+    shard: Location, *, images: bool = False, hashed: Iterable[Path] = ()
 ) -> ShardVerdict:
     """Read the whole of a shard, and check all that can be checked of it alone.
 
-    Memory is bounded by the longest record, by ``max_faults``, and with images by 32 bytes for
+    Memory is bounded by the longest record, by `MAX_FAULTS`, and with images by 32 bytes for
     each of them. A file that can't be read is no exception here, but in the verdict: the other
     shards of a dataset are worth to be verified, too. ``hashed`` are those whose SHA-256 is wanted.
     """
@@ -138,18 +108,15 @@ def verify_shard(
     path = path_of(source)
     payloads = PayloadCheck()
     image_check = ImageCheck(folder_of(source)) if images else None
-    damage, misfits = FirstOf[Fault](max_faults), FirstOf[Fault](max_faults)
+    damage, misfits = FirstOf[Fault](MAX_FAULTS), FirstOf[Fault](MAX_FAULTS)
     crcs, digest = array("I"), hashlib.blake2b(digest_size=16)
     records = lost = size = 0
     found, error = None, None
     try:
         with open_shard(source) as file:
             compression = detect_compression(file)
-            found = Shard(
-                path=path,
-                bytes=size_of(source, file) if source is path else 0,
-                compression=compression,
-            )
+            bytes_known = size_of(source, file) if source is path else 0
+            found = Shard(path=path, bytes=bytes_known, compression=compression)
             for item in read_records(file, compression=compression):
                 if isinstance(item, Fault):
                     lost += item.kind in _LOSSES and item.record is not None
@@ -164,7 +131,7 @@ def verify_shard(
                 problem = payloads.problem(item.payload, item.index)
                 if problem is not None:
                     misfits.add(unparseable(item, problem))
-                elif image_check is not None:
+                elif image_check is not None and not payloads.others:
                     image_check.add(item)
             found = replace(found, bytes=size_of(source, file))
     except ShardError as caught:
@@ -180,7 +147,8 @@ def verify_shard(
             findings = image_check.findings()
             faults, count = [*faults, *findings.faults], count + findings.n_faults
     causes = Causes(found, records, source)
-    verdict = ShardVerdict(
+    whole = path in hashed and error is None and not count
+    return ShardVerdict(
         path=path,
         shard=found,
         error=error,
@@ -189,22 +157,19 @@ def verify_shard(
         payload=payloads.payload,
         payload_bytes=size,
         digest=digest.digest(),
+        sha256=digest_of(path) if whole else None,
         faults=tuple(
             replace(fault, cause=fault.cause or causes.of(fault))
-            for fault in sorted(faults, key=lambda fault: fault.offset)[:max_faults]
+            for fault in sorted(faults, key=lambda fault: fault.offset)[:MAX_FAULTS]
         ),
         n_faults=count,
         types=payloads.types,
         images=findings,
     )
-    if path in hashed and verdict.is_whole:
-        verdict = replace(verdict, sha256=digest_of(path))
-    return verdict
 
 
 def digest_of(path: Path) -> str | None:
     """Return the SHA-256 of a file, in hexadecimal; None where it can't be read any more."""
-    try:
+    with suppress(OSError):  # it was read a moment ago
         return file_sha256(path)
-    except OSError:  # it was read a moment ago
-        return None
+    return None
