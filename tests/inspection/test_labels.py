@@ -73,7 +73,7 @@ def test_sequence_examples_have_labels_in_their_context(make_shard: MakeShard, t
     """The label of a SequenceExample is found in its context."""
     payload = tf_sequence(tf, {"label": int64(7)}, {"x": [float32(1.0)]}).SerializeToString()
     path = make_shard([payload])
-    assert look_for_label(path, None).label == "label"
+    assert look_for_label([path], None).label == "label"
     assert values(read_labels(path, "label")) == [7]
 
 
@@ -122,7 +122,9 @@ def test_too_many_labels(
 
 def test_the_label_is_looked_for_beyond_the_first_record(make_shard: MakeShard) -> None:
     """Records without the label in front don't hide it."""
-    found = look_for_label(make_shard([b"", encode_example({"a": float32(1)}), labelled(1)]), None)
+    found = look_for_label(
+        [make_shard([b"", encode_example({"a": float32(1)}), labelled(1)])], None
+    )
     assert (found.payload, found.label) == (PayloadKind.EXAMPLE, "label")
 
 
@@ -131,8 +133,8 @@ def test_metadata_names_the_label(make_shard: MakeShard) -> None:
     payload = encode_example({"x": int64(1), "z": int64(2), "f": float32(1), "t": string(b"hi")})
     path = make_shard([payload])
     info = DatasetInfo(name="a", version="1.0.0", splits=(), label_feature="z")
-    assert look_for_label(path, info).label == "z"
-    found = look_for_label(path, None)
+    assert look_for_label([path], info).label == "z"
+    found = look_for_label([path], None)
     assert (found.label, sorted(found.candidates)) == (None, ["t", "x", "z"])
 
 
@@ -143,13 +145,13 @@ def test_other_payloads_have_no_label(
     make_shard: MakeShard, payloads: list[bytes], kind: PayloadKind
 ) -> None:
     """An empty shard, and records that are no Example, have no label."""
-    found = look_for_label(make_shard(payloads), None)
+    found = look_for_label([make_shard(payloads)], None)
     assert (found.payload, found.label, found.candidates) == (kind, None, ())
 
 
 def test_missing_file(make_shard: MakeShard) -> None:
     """A file that can't be read is an error that names it."""
     path = make_shard([]).with_name("none")
-    for look in (lambda: look_for_label(path, None), lambda: read_labels(path, "label")):
+    for look in (lambda: look_for_label([path], None), lambda: read_labels(path, "label")):
         with pytest.raises(ShardError, match="can't be read"):
             look()

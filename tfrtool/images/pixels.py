@@ -42,21 +42,13 @@ Sides = tuple[int, int]
 
 
 class Picture(NamedTuple):
-    """An image made small, or why it can't be shown.
+    """An image made small, or why it can't be shown."""
 
-    Attributes:
-        image: in mode RGB, no larger than was asked for; None where there is a problem.
-        width: of the whole image when upright, in pixels; 0 where it is not known.
-        height: likewise.
-        guessed: whether the size was guessed from the number of bytes.
-        problem: why there is no image; None where there is one.
-    """
-
-    image: Image.Image | None = None
-    width: int = 0
+    image: Image.Image | None = None  # in mode RGB, no larger than was asked for
+    width: int = 0  # of the whole image when upright, in pixels; 0 where it is not known
     height: int = 0
-    guessed: bool = False
-    problem: str | None = None
+    guessed: bool = False  # whether the size was guessed from the number of bytes
+    problem: str | None = None  # why there is no image
 
     @property
     def size(self) -> str:
@@ -90,10 +82,8 @@ def decode_picture(data: bytes, box: int, sides: Sides | None = None) -> Picture
             return Picture(problem="text, not an image")
         if (square := _square(len(data))) is not None:
             return _raw(data, square, box, guessed=True)
-        if sides is None:
-            return Picture(problem="not an image in a known format")
-        size = f"{sides[0]} x {sides[1]} pixels"
-        return Picture(problem=f"no known format, and {len(data):,} bytes are not {size}")
+        said = "" if sides is None else f", nor {sides[0]} x {sides[1]} pixels"
+        return Picture(problem=f"not an image in a known format{said}")
 
 
 def decode_numbers(values: Sequence[float], box: int, sides: Sides | None = None) -> Picture:

@@ -43,23 +43,11 @@ class Tile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetLayout:
-    """Where things go on a sheet; all measures are in pixels.
-
-    Attributes:
-        images: how many tiles there are, at least 1.
-        columns: how many of them stand side by side; 0 takes about a square.
-        thumb: the side of the square that a picture fits into, 32 to 1024.
-        rows: how many of them stand one below the other.
-        width: of the sheet.
-        height: of the sheet.
-
-    Raises:
-        UsageError: there is no such sheet, or it is too large.
-    """
+    """Where things go on a sheet, in pixels; a `UsageError` if there is no such sheet."""
 
     images: int
-    columns: int = 0
-    thumb: int = 128
+    columns: int = 0  # 0 takes about a square
+    thumb: int = 128  # the side of the square that a picture fits into
     rows: int = field(init=False)
     width: int = field(init=False)
     height: int = field(init=False)
@@ -156,15 +144,13 @@ def _problem(problem: str, side: int, font: _Font) -> Image.Image:
         ends = (middle - reach, height - turn * reach, middle + reach, height + turn * reach)
         draw.line(ends, _BAD, max(2, side // 24))
     top, line = height + reach + 4, int(font.getbbox("Ag")[3]) + 2
-    lines = textwrap.wrap(
+    text = textwrap.fill(
         printable(problem[:_LONGEST_TEXT]),
         max(int((side - 8) / font.getlength("n")), 4),
         max_lines=max(int((side - top) / line), 1),
         placeholder="...",
     )
-    for text in lines:
-        draw.text((middle, top), _cut(text, font, side - 8), _BAD, font, anchor="ma")
-        top += line
+    draw.multiline_text((middle, top), text, _BAD, font, anchor="ma", spacing=2, align="center")
     return square
 
 

@@ -100,9 +100,8 @@ def inspect_images_command(
         emit_page(_page(report))
     for path in report.without:
         warn(f"{printable(str(path))}: no feature holds an image")
-    for located in report.faults:
-        where = f"{printable(str(located.path))}, offset {located.fault.offset}"
-        warn(f"{where}: {printable(located.fault.message)}")
+    for one in report.faults:
+        warn(f"{printable(str(one.path))}: {one.fault.title}: {printable(one.fault.message)}")
     if report.guessed:
         warn(
             f"the size of {human_count(report.guessed, 'image')} was guessed from the number of "

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +12,6 @@ from tfrtool.cli.output import emit, emit_json, emit_page, human_count, warn
 from tfrtool.cli.parameters import INPUT, sources_of
 from tfrtool.cli.shared_options import debug_option, json_option, workers_option
 from tfrtool.errors import ShardError, UsageError
-
-if TYPE_CHECKING:
-    from tfrtool.inspection.schema.shard_schema import InferredSchema
 
 _TABLE = "table"
 
@@ -60,6 +55,8 @@ def inspect_schema_command(
     if as_json and form != _TABLE:
         raise UsageError("--json and --emit exclude each other", hint="--emit json is a schema")
     from tfrtool.cli.render.schema_text import loss_text, notes_of, schema_page
+    from tfrtool.examples.feature_text import python_source
+    from tfrtool.examples.tfds_features import tfds_features
     from tfrtool.inspection.schema.shard_schema import infer_schema
 
     with Bars() as bars:
@@ -78,37 +75,20 @@ def inspect_schema_command(
     notes = notes_of(inferred)
     for text in notes:
         warn(text)
-    if form == "python":
-        emit(_python_source(inferred, notes))
-    elif form == "json":
+    if form == "json":
         emit(json.dumps(inferred.schema.to_json(), indent=2))
-    elif not _emit_tfds(inferred):
-        outcome = Outcome.DAMAGE
+    elif form == "python":
+        counts = human_count(inferred.records, "record"), human_count(inferred.shards, "shard")
+        lines = [f"From {' of '.join(counts)}, by tfrtool inspect schema."]
+        lines += [f"{text}.".capitalize() for text in notes]
+        lines += map(loss_text, inferred.losses)
+        emit(python_source(inferred.features, inferred.records, notes=lines))
+    else:
+        made = tfds_features(inferred.features, inferred.records, labels=not inferred.sampled)
+        for name, reason in made.left_out.items():
+            warn(f"{name!r} is left out: {reason}")
+            outcome = Outcome.DAMAGE
+        if not made.content["featuresDict"]["features"]:
+            raise ShardError("TFDS has types for none of these features")
+        emit(json.dumps(made.content, indent=2))
     return outcome
-
-
-def _python_source(inferred: InferredSchema, notes: Sequence[str]) -> str:
-    from tfrtool.cli.render.schema_text import loss_text
-    from tfrtool.examples.feature_text import python_source
-
-    records = human_count(inferred.records, "record")
-    shards = human_count(inferred.shards, "shard")
-    lines = [
-        f"From {records} of {shards}, by tfrtool inspect schema.",
-        *(f"{text}.".capitalize() for text in notes),
-        *map(loss_text, inferred.losses),
-    ]
-    return python_source(inferred.features, inferred.records, notes=lines)
-
-
-def _emit_tfds(inferred: InferredSchema) -> bool:
-    """Print features.json; return whether all features are in it."""
-    from tfrtool.examples.tfds_features import tfds_features
-
-    described = tfds_features(inferred.features, inferred.records, labels=not inferred.sampled)
-    for name, reason in described.left_out.items():
-        warn(f"{name!r} is left out: {reason}")
-    if not described.content["featuresDict"]["features"]:
-        raise ShardError("TFDS has types for none of these features")
-    emit(json.dumps(described.content, indent=2))
-    return not described.left_out

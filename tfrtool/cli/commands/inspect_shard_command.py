@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -85,11 +86,7 @@ def inspect_shard_command(
     outcome, shown = Outcome.FINE, False
     for number, source in enumerate(sources_of(shards)):
         summary = inspect_shard(
-            source,
-            limit=limit,
-            record=record,
-            schema=schema,
-            verify_payload=not no_payload_crc,
+            source, limit=limit, record=record, schema=schema, verify_payload=not no_payload_crc
         )
         if as_json:
             emit_json(summary.to_json(raw=raw))
@@ -120,10 +117,9 @@ def _schema(features: tuple[str, ...], description: str | None) -> Schema | None
         return Schema.from_notation(features)
     if description is None:
         return None
-    with os_errors_as(UsageError, description), open(description, "rb") as file:  # noqa: PTH123
-        text = file.read()
     try:
-        return Schema.from_json(text)
+        with os_errors_as(UsageError, description):
+            return Schema.from_json(Path(description).read_bytes())
     except SchemaError as error:
         error.path = description
         raise

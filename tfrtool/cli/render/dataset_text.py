@@ -16,8 +16,6 @@ from tfrtool.records.framing import LocatedFault
 _WIDTH = 80
 _LABELS_SHOWN = 20
 _SHARDS_SHOWN = 16
-_LONG = 24
-"""Columns from which on a shard's name is shown without what all of them begin with."""
 
 
 def dataset_page(summary: DatasetSummary) -> Page:
@@ -135,12 +133,11 @@ def _order(found: ShuffleQuality) -> Facts:
 
 
 def _shards(split: SplitSummary) -> Table:
-    """Show the shards, with as many label columns as there is room for."""
+    """Show the shards by what tells their names apart, with the labels that there is room for."""
     shards = split.shards[:_SHARDS_SHOWN]
     names = [printable(shard.shard.path.name) for shard in shards]
     same = len(os.path.commonprefix(names).rstrip("0123456789"))  # noqa: RUF071 - no paths
-    if same > 3 and max(map(len, names)) > _LONG:
-        names = [f"...{name[same:]}" for name in names]
+    names = [name[same:] for name in names]
     width = 2 + max(map(len, names)) + 2 + 9
     chosen: set[str] = set()
     for label in sorted(split.labels, key=lambda label: -split.labels[label]):

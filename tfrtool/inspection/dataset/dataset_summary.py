@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,6 @@ from tfrtool.examples.roles import LabelNames, info_beside
 from tfrtool.examples.tfds_metadata import DATASET_INFO, DatasetInfo, read_written_shards
 from tfrtool.inspection.dataset.record_labels import (
     MAX_LABELS,
-    FirstRecords,
     Label,
     ShardLabels,
     look_for_label,
@@ -143,7 +143,8 @@ def inspect_dataset(
         if not folders.shards and not (root / DATASET_INFO).is_file():
             raise folders.nothing()
         files = _find_splits(root, info, group_shards(folders.shards))
-        first = _first_records(files.values(), info)
+        firsts = (path for one in files.values() for path in islice(one.shards, _FIRST_SHARDS))
+        first = look_for_label(firsts, info)
         if label and first.payload in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
             first = first._replace(label=label)
         hashed: Iterable[str] = ()
@@ -235,18 +236,6 @@ def _by_names(chosen: Sequence[ShardSet], of_split: Sequence[ShardSet]) -> _Spli
     )
 
 
-def _first_records(files: Iterable[_SplitFiles], info: DatasetInfo | None) -> FirstRecords:
-    """Return what the first shard says that has a label; else what the first one says at all."""
-    found = FirstRecords(PayloadKind.EMPTY)
-    for split in files:
-        for path in list(split.shards)[:_FIRST_SHARDS]:
-            first = look_for_label(path, info)
-            if first.label is not None:
-                return first
-            found = first if found.payload is PayloadKind.EMPTY else found
-    return found
-
-
 def _texts(codes: Mapping[Label, int], names: LabelNames) -> dict[str, int]:
     """Return the code of each label by its text, in the order of their values; no two are alike.
 
@@ -299,14 +288,10 @@ def _faults(
     by_folder: dict[Path, dict[Path, ShardVerdict]] = {root: {}}
     for verdict in verdicts:
         by_folder.setdefault(verdict.path.parent, {})[verdict.path] = verdict
-    miscounted: set[Path] = set()
     for folder, inside in by_folder.items():
         for fault in check_directory(folder, inside).faults:
-            if fault.path not in miscounted:  # whose digest is another one then is no news
-                found = Fault(kind=fault.kind, offset=0, record=None, message=fault.message)
-                yield LocatedFault(path=fault.path, fault=found)
-            if fault.kind is FaultKind.COUNT:
-                miscounted.add(fault.path)
+            found = Fault(kind=fault.kind, offset=0, record=None, message=fault.message)
+            yield LocatedFault(path=fault.path, fault=found)
     for split in splits:
         for path, expected in split.shards.items():
             for found in by_folder[path.parent][path].faults:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,54 +49,51 @@ class FirstRecords(NamedTuple):
     candidates: tuple[str, ...] = ()
 
 
-def look_for_label(path: Path, info: DatasetInfo | None) -> FirstRecords:
-    """Look for the label feature in the first records of a shard."""
-    kind = PayloadKind.EMPTY
-    candidates: dict[str, None] = {}
-    with open_shard(path) as file:
-        for _, item in zip(range(_LOOKED_AT), read_records(file), strict=False):
-            if isinstance(item, Fault) or not item.payload:
-                continue
-            if kind is PayloadKind.EMPTY:
-                kind = classify_payload(item.payload)
-            if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
-                break
-            try:
-                features = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE).features
-            except ValueError:
-                continue
-            label = find_roles(features, info).label
-            if label is not None:
-                return FirstRecords(kind, label)
-            candidates |= dict.fromkeys(
-                name
-                for name, feature in features.items()
-                if len(feature.values) == 1 and _as_label(feature.values[0]) is not None
-            )
-    return FirstRecords(kind, candidates=tuple(candidates)[:_CANDIDATES])
+def look_for_label(paths: Iterable[Path], info: DatasetInfo | None) -> FirstRecords:
+    """Look for the label feature in the first records of shards.
+
+    Where none has a label, the first shard with records says what they are.
+    """
+    first = FirstRecords(PayloadKind.EMPTY)
+    for path in paths:
+        kind = PayloadKind.EMPTY
+        candidates: dict[str, None] = {}
+        with open_shard(path) as file:
+            for item in islice(read_records(file), _LOOKED_AT):
+                if isinstance(item, Fault) or not item.payload:
+                    continue
+                if kind is PayloadKind.EMPTY:
+                    kind = classify_payload(item.payload)
+                if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+                    break
+                try:
+                    features = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE).features
+                except ValueError:
+                    continue
+                label = find_roles(features, info).label
+                if label is not None:
+                    return FirstRecords(kind, label)
+                for name, feature in features.items():
+                    if len(feature.values) == 1 and _as_label(feature.values[0]) is not None:
+                        candidates[name] = None
+        if first.payload is PayloadKind.EMPTY:
+            first = FirstRecords(kind, candidates=tuple(candidates)[:_CANDIDATES])
+    return first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardLabels:
     """The labels of one shard: two bytes a record are all that grows with the file.
 
-    Attributes:
-        shard: the file, its size and its compression.
-        verdict: its number of records, and its damage, to which records count that are
-            no tf.train.Example where the others are; the first `FAULTS_KEPT` of its faults.
-        codes: for each record with a label, in order, the number of its label in `labels`.
-        labels: the labels that occur, in the order in which they first do.
-        unlabelled: how many records have no label: not one whole number or short string.
-        overflowed: whether there are more different labels than `MAX_LABELS`; then `codes` and
-            `labels` are empty.
+    Records that are no tf.train.Example where the others are count to its faults.
     """
 
     shard: Shard
-    verdict: ShardVerdict
-    codes: array[int]
-    labels: tuple[Label, ...]
-    unlabelled: int
-    overflowed: bool
+    verdict: ShardVerdict  # with the first `FAULTS_KEPT` of its faults
+    codes: array[int]  # for each record with a label, in order, the number of that in `labels`
+    labels: tuple[Label, ...]  # in the order in which they first occur
+    unlabelled: int  # records without one whole number or short string
+    overflowed: bool  # more labels than `MAX_LABELS`; then `codes` and `labels` are empty
 
 
 def read_labels(

@@ -48,27 +48,16 @@ class SheetShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetReport:
-    """What a contact sheet shows.
-
-    Attributes:
-        out: where it is.
-        layout: its measures.
-        broken: those of the tiles that show a red cross.
-        guessed: how many pictures have a size that was guessed from their number of bytes.
-        shards: what it shows of each shard.
-        other_features: further features that hold encoded images.
-        without: shards in which no feature holds an image.
-        faults: damage of the files as such, for which there is no tile.
-    """
+    """What a contact sheet shows."""
 
     out: Path
     layout: SheetLayout
-    broken: tuple[BrokenImage, ...]
-    guessed: int
+    broken: tuple[BrokenImage, ...]  # those of the tiles that show a red cross
+    guessed: int  # pictures whose size was guessed from their number of bytes
     shards: tuple[SheetShard, ...]
-    other_features: tuple[str, ...]
-    without: tuple[Path, ...]
-    faults: tuple[LocatedFault, ...]
+    other_features: tuple[str, ...]  # that hold encoded images, too
+    without: tuple[Path, ...]  # shards in which no feature holds an image
+    faults: tuple[LocatedFault, ...]  # damage of the files as such, for which there is no tile
 
 
 def contact_sheet(
@@ -224,8 +213,6 @@ def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> None:
             found=repr(out.suffix),
         )
     with os_errors_as(WriteError, out, "can't be written"):
-        if out.is_dir():
-            raise UsageError("is a directory, where the sheet should go", path=out)
         if not out.parent.is_dir():
             raise UsageError("the directory for the sheet is not there", path=out.parent)
         if out.exists():

@@ -38,25 +38,15 @@ _LABELS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Casting:
-    """Which features of a shard play which part, by its first records.
+    """Which features of a shard play which part, by its first records."""
 
-    Attributes:
-        image: the feature that holds an image; None where none was found.
-        label: the feature that labels it; None where there is none.
-        name: the feature that says which file it came from; None where there is none.
-        others: further features that hold encoded images.
-        label_names: the classes' names.
-        features: the names that were seen, for saying what else there is.
-        faults: damage that was met before an image was found.
-    """
-
-    image: str | None = None
+    image: str | None = None  # the feature that holds an image
     label: str | None = None
-    name: str | None = None
-    others: tuple[str, ...] = ()
+    name: str | None = None  # the feature that says which file it came from
+    others: tuple[str, ...] = ()  # further features that hold encoded images
     label_names: LabelNames = field(default_factory=LabelNames)
-    features: tuple[str, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    features: tuple[str, ...] = ()  # all names that were seen
+    faults: tuple[Fault, ...] = ()  # damage that was met before an image was found
 
 
 def cast_shard(path: Path, image: str | None = None, label: str | None = None) -> Casting:
