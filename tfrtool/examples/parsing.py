@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfrtool.errors import SchemaError
 from tfrtool.examples.example import Example, Feature, PayloadKind, Value, decode_example
@@ -12,8 +13,7 @@ from tfrtool.examples.schema import FeatureSpec, Schema
 ParsedValue = Value | Sequence[Value] | Sequence[Sequence[Value]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misfit:
+class Misfit(NamedTuple):
     """Why a feature does not fit its spec: what the schema wants, and what the record holds."""
 
     name: str
@@ -87,27 +87,32 @@ def fit_example(example: Example, schema: Schema) -> Parsed:
     defaulted: list[str] = []
     sequence = any(spec.is_list for spec in schema)
     for spec in schema:
+        name = spec.name
         if spec.is_list:
-            steps = example.feature_lists.get(spec.name)
-            problem = _misfit_of_list(spec, steps)
-            if problem is None:
-                values[spec.name] = [_shaped(spec, step.values) for step in steps or ()]  # type: ignore[assignment]
-        else:
-            feature = example.features.get(spec.name)
-            if feature is None or (feature.dtype is None and not sequence):
-                # TensorFlow takes a default without values for no default.
-                if spec.default:
-                    values[spec.name] = _shaped(spec, spec.default)
-                    defaulted.append(spec.name)
-                    continue
-                if spec.size is None:
-                    values[spec.name] = ()
-                    continue
-            problem = _misfit(spec, feature)
-            if problem is None and feature is not None:
-                values[spec.name] = _shaped(spec, feature.values)
-        if problem is not None:
-            misfits.append(problem)
+            steps = example.feature_lists.get(name)
+            found = [(f"{name}[{n}]", _unfit(spec, step)) for n, step in enumerate(steps or ())]
+            wrong = next((item for item in found if item[1]), None)
+            if steps is None and spec.size is not None:
+                wrong = name, "no such feature list"
+            if wrong is None:
+                values[name] = [_shaped(spec, step.values) for step in steps or ()]  # type: ignore[assignment]
+            else:
+                misfits.append(Misfit(wrong[0], _expected(spec), wrong[1]))
+            continue
+        feature = example.features.get(name)
+        if feature is None or (feature.dtype is None and not sequence):
+            if spec.default:  # TensorFlow takes a default without values for no default
+                values[name] = _shaped(spec, spec.default)
+                defaulted.append(name)
+                continue
+            if spec.size is None:
+                values[name] = ()
+                continue
+        problem = _unfit(spec, feature)
+        if problem:
+            misfits.append(Misfit(name, _expected(spec), problem))
+        elif feature is not None:
+            values[name] = _shaped(spec, feature.values)
     return Parsed(values=values, misfits=tuple(misfits), defaulted=tuple(defaulted))
 
 
@@ -115,33 +120,21 @@ def _shaped(spec: FeatureSpec, values: Sequence[Value]) -> Value | Sequence[Valu
     return values[0] if spec.shape == () else values
 
 
-def _misfit_of_list(spec: FeatureSpec, steps: Sequence[Feature] | None) -> Misfit | None:
-    if steps is None and spec.size is not None:
-        expected = f"steps of {_expected(spec)}"
-        return Misfit(name=spec.name, expected=expected, found="no such feature list")
-    for number, step in enumerate(steps or ()):
-        problem = _misfit(spec, step)
-        if problem is not None:
-            return replace(problem, name=f"{spec.name}[{number}]")
-    return None
-
-
 def _expected(spec: FeatureSpec) -> str:
-    if spec.size is None:
-        return f"any number of {spec.dtype.value} values"
-    return f"{spec.size} {spec.dtype.value} value{'' if spec.size == 1 else 's'}"
+    dtype = spec.dtype.value
+    text = f"any number of {dtype} values" if spec.size is None else _values(spec.size, dtype)
+    return f"steps of {text}" if spec.is_list else text
 
 
-def _misfit(spec: FeatureSpec, feature: Feature | None) -> Misfit | None:
+def _values(count: int, dtype: str) -> str:
+    return f"{count} {dtype} value{'' if count == 1 else 's'}"
+
+
+def _unfit(spec: FeatureSpec, feature: Feature | None) -> str:
+    """Return what is there in place of what a spec wants; nothing if it fits."""
     if feature is None:
-        found = "no such feature"
-    elif feature.dtype is None:
-        if spec.size is None:
-            return None
-        found = "a feature without a value"
-    else:
-        count = len(feature.values)
-        if feature.dtype is spec.dtype and spec.size in (None, count):
-            return None
-        found = f"{count} {feature.dtype.value} value{'' if count == 1 else 's'}"
-    return Misfit(name=spec.name, expected=_expected(spec), found=found)
+        return "no such feature"
+    if feature.dtype is None:
+        return "" if spec.size is None else "a feature without a value"
+    fits = feature.dtype is spec.dtype and spec.size in (None, len(feature.values))
+    return "" if fits else _values(len(feature.values), feature.dtype.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -19,7 +20,8 @@ _NOTATION = re.compile(
 )
 _FORM = "NAME:DTYPE[:SHAPE][=DEFAULT], such as label:int64=-1 or box:float32:[4]"
 _LARGEST_DEFAULT = 1 << 24
-_TYPES = {DType.STRING: bytes, DType.INT64: int, DType.FLOAT32: float}
+_LARGEST_SIZE = 1 << 31
+_TYPES: dict[DType, type] = {DType.STRING: bytes, DType.INT64: int, DType.FLOAT32: float}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +45,8 @@ class FeatureSpec:
 
     def __post_init__(self) -> None:
         take_words(self, dtype=DType)
-        if self.shape is not None and any(size < 0 for size in self.shape):
-            raise SchemaError(
-                f"the shape of {self.name!r} is impossible",
-                expected="sizes of at least 0",
-                found=list(self.shape),
-            )
+        if not all(0 <= size < _LARGEST_SIZE for size in self.shape or ()):
+            raise self._error("the shape of", "is impossible", "sizes of at least 0", self.shape)
         if self.is_list and self.size == 0:
             # tf.io.parse_single_sequence_example of TensorFlow 2.21 divides by it, and dies.
             raise SchemaError(f"{self.name!r} is a feature list whose steps have no values")
@@ -58,16 +56,16 @@ class FeatureSpec:
             what = "a feature list" if self.is_list else "any number of values"
             raise SchemaError(f"{self.name!r} takes no default, for it has {what}")
         if len(self.default) != self.size:
-            raise SchemaError(
-                f"the default of {self.name!r} does not fill its shape",
-                expected=f"{self.size} values",
-                found=len(self.default),
-            )
+            wanted, found = f"{self.size} values", len(self.default)
+            raise self._error("the default of", "does not fill its shape", wanted, found)
         for value in self.default:
             if type(value) is not _TYPES[self.dtype] or (
                 isinstance(value, int) and not -(2**63) <= value < 2**63
             ):
-                raise _no_default(self.name, self.dtype, value)
+                raise self._error("the default of", "is none", self.dtype.value, repr(value))
+
+    def _error(self, what: str, problem: str, expected: str, found: object) -> SchemaError:
+        return SchemaError(f"{what} {self.name!r} {problem}", expected=expected, found=found)
 
     @property
     def size(self) -> int | None:
@@ -84,14 +82,19 @@ class FeatureSpec:
         match = _NOTATION.fullmatch(notation)
         if match is None:
             raise SchemaError("not a feature", expected=_FORM, found=repr(notation))
-        name, dtype = match["name"], _dtype(match["name"], match["dtype"])
-        shape = _parse_shape(name, match["shape"])
-        default = match["default"]
+        name, dtype, shape, default = match.group("name", "dtype", "shape", "default")
+        data: dict[str, Any] = {"dtype": dtype}
+        if shape is not None and shape[1:-1].strip():
+            sizes = [size.strip() for size in shape[1:-1].split(",")]
+            data["shape"] = [int(size) if _is_size(size) else size for size in sizes]
         if default is not None:
-            # A scalar's text is taken whole, commas and all; one value fills a whole shape.
-            pieces = [default] if shape == () else default.split(",")
-            default = _filled(name, tuple(_parse_value(name, dtype, one) for one in pieces), shape)
-        return cls(name=name, dtype=dtype, shape=shape, default=default)
+            # A scalar's text is taken whole, commas and all.
+            pieces = default.split(",") if "shape" in data else [default]
+            read = {"int64": int, "float32": float}.get(dtype, str)
+            with contextlib.suppress(ValueError):  # what is left as it is, is refused below
+                pieces = [read(piece) for piece in pieces]
+            data["default"] = pieces
+        return cls.from_json(name, data)
 
     def __str__(self) -> str:
         text = f"{self.name}:{self.dtype.value}"
@@ -116,7 +119,7 @@ class FeatureSpec:
 
     @classmethod
     def from_json(cls, name: str, data: object) -> FeatureSpec:
-        """Read what `to_json` returns.
+        """Read what `to_json` returns; a default of one value fills a whole shape.
 
         Raises:
             SchemaError: it is something else.
@@ -126,18 +129,31 @@ class FeatureSpec:
         unknown = set(data) - {"dtype", "shape", "default", "list"}
         if unknown:
             raise SchemaError(f"{name!r} has keys that mean nothing", found=sorted(unknown))
+        try:
+            dtype = DType(data.get("dtype"))
+        except ValueError:
+            raise SchemaError(
+                f"{name!r} has no such dtype",
+                expected="string, int64 or float32",
+                found=data.get("dtype"),
+            ) from None
         shape = data.get("shape", [])
-        sizes = None if shape == ["*"] else shape
-        if sizes is not None:
-            if not isinstance(sizes, list) or not all(type(size) is int for size in sizes):
-                what = f"the shape of {name!r} is not one"
-                raise SchemaError(what, expected='a list of integers or ["*"]', found=shape)
-            sizes = tuple(sizes)
-        dtype = _dtype(name, data.get("dtype"))
+        if not isinstance(shape, list) or not (
+            shape == ["*"] or all(type(size) is int for size in shape)
+        ):
+            what = f"the shape of {name!r} is not one"
+            raise SchemaError(what, expected="[], [3], [2,2] or [*]", found=shape)
+        sizes = None if shape == ["*"] else tuple(shape)
         default = data.get("default")
         if default is not None:
             values = default if isinstance(default, list) else [default]
-            default = _filled(name, tuple(_from_plain(dtype, value) for value in values), sizes)
+            count = math.prod(sizes) if sizes and len(values) == 1 else 1
+            if count > _LARGEST_DEFAULT:
+                most = f"at most {_LARGEST_DEFAULT} values"
+                raise SchemaError(
+                    f"the default of {name!r} is too large", expected=most, found=count
+                )
+            default = tuple(_from_plain(dtype, value) for value in values) * count
         return cls(
             name=name, dtype=dtype, shape=sizes, default=default, is_list=bool(data.get("list"))
         )
@@ -246,58 +262,8 @@ def _keyed(description: dict[str, Any]) -> dict[Any, Any]:
     return {key: description[name] for name, key in keys.items()}
 
 
-def _dtype(name: str, text: object) -> DType:
-    try:
-        return DType(text)
-    except ValueError:
-        raise SchemaError(
-            f"{name!r} has no such dtype", expected="string, int64 or float32", found=text
-        ) from None
-
-
-def _parse_shape(name: str, text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return ()
-    inside = text[1:-1].strip()
-    if inside == "*":
-        return None
-    if not inside:
-        return ()
-    sizes = [size.strip() for size in inside.split(",")]
-    if not all(size.isascii() and size.isdigit() and len(size) < 10 for size in sizes):
-        raise SchemaError(
-            f"the shape of {name!r} is not one", expected="[], [3], [2,2] or [*]", found=text
-        )
-    return tuple(int(size) for size in sizes)
-
-
-def _filled(
-    name: str, values: tuple[Value, ...], shape: tuple[int, ...] | None
-) -> tuple[Value, ...]:
-    """Return a default's values; one alone fills a whole shape."""
-    if len(values) != 1 or shape is None:
-        return values
-    size = math.prod(shape)
-    if size > _LARGEST_DEFAULT:
-        raise SchemaError(
-            f"the default of {name!r} is too large",
-            expected=f"at most {_LARGEST_DEFAULT} values",
-            found=size,
-        )
-    return values * size
-
-
-def _parse_value(name: str, dtype: DType, text: str) -> Value:
-    if dtype is DType.STRING:
-        return text.encode("utf-8", "surrogateescape")
-    try:
-        return int(text) if dtype is DType.INT64 else float(text)
-    except ValueError:
-        raise _no_default(name, dtype, text) from None
-
-
-def _no_default(name: str, dtype: DType, value: object) -> SchemaError:
-    return SchemaError(f"the default of {name!r} is no {dtype.value}", found=repr(value))
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 12
 
 
 def _plain(value: Value) -> str | float:
