@@ -45,7 +45,7 @@ def test_table(shard: Path, capsys: Capture) -> None:
 
   feature  dtype   shape       present  values
   ids      int64   [*] 0 to 3  all      0, 1, 2
-  image    string  []          all      image/png, 8 bytes, 1 distinct
+  image    string  []          all      image/png, 1 distinct
   label    int64   []          all      0, 1
 """
     )

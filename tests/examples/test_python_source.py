@@ -69,7 +69,7 @@ import tensorflow as tf
 feature_description = {
     "box": tf.io.FixedLenFeature([2], tf.float32),  # 0, 0.5, 1, 2
     "ids": tf.io.VarLenFeature(tf.int64),  # in 1 of 3 records; 2 values; 7, 8
-    "image": tf.io.FixedLenFeature([], tf.string),  # image/png, 8 bytes, 1 distinct
+    "image": tf.io.FixedLenFeature([], tf.string),  # image/png, 1 distinct
     "label": tf.io.FixedLenFeature([], tf.int64),  # 0, 1
 }
 

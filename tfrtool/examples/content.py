@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from codecs import getincrementaldecoder
+from itertools import islice
 
-from tfrtool.examples.nested import describe_message
+from google.protobuf.message import DecodeError
+
+from tfrtool.examples.example import knows_all_fields
+from tfrtool.examples.long_values import hollowed
+from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.records.wire import read_fields, read_tensor
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -37,8 +44,8 @@ def describe_bytes(value: bytes) -> str:
     """Name the content of ``value``.
 
     Returns:
-        a media type; "text" (UTF-8); the name of a serialized message (`describe_message`);
-        "binary"; or "empty".
+        a media type; "text" (UTF-8); the name of a serialized message, "TensorProto" or
+        "tf.train.Example"; "binary"; or "empty".
     """
     if not value:
         return "empty"
@@ -48,7 +55,7 @@ def describe_bytes(value: bytes) -> str:
             return name
     if is_text(value):
         return "text"
-    return describe_message(value) or "binary"
+    return _describe_message(value) or "binary"
 
 
 def _describe_magic(head: bytes) -> str | None:
@@ -101,30 +108,91 @@ PixelForm = tuple[int, int]
 
 # PNG specification, 11.2.2: the colour types; a palette stands for RGB.
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
-# ITU-T T.81, table B.1: start of frame of any process; C4, C8 and CC are something else.
-_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-_SEGMENTS = 64
-"""Markers to look at before the frame; photographs have about ten."""
 
 
-def pixel_form(value: bytes) -> PixelForm | None:
-    """Return the form of an encoded image's pixels; None where the header doesn't say."""
-    if value.startswith(b"\xff\xd8\xff"):
-        return _jpeg_form(value)
+def png_form(value: bytes) -> PixelForm | None:
+    """Return the form of a PNG's pixels; None of anything else."""
     if len(value) < 26 or not value.startswith(b"\x89PNG\r\n\x1a\n"):
         return None
     channels = _PNG_CHANNELS.get(value[25])
     return None if channels is None else (channels, 16 if value[24] == 16 else 8)
 
 
-def _jpeg_form(value: bytes) -> PixelForm | None:
-    position = 2
-    for _ in range(_SEGMENTS):
-        while value[position : position + 2] == b"\xff\xff":  # fill bytes
-            position += 1
-        if position + 10 > len(value) or value[position] != 0xFF:
+# tensorflow/core/framework/types.proto: the number of a dtype, and the bytes of one value.
+_ITEM_BYTES = {
+    1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 8: 8, 9: 8, 10: 1, 11: 1, 12: 1, 13: 4, 14: 2, 15: 2,
+    16: 2, 17: 2, 18: 16, 19: 2, 22: 4, 23: 8,
+}  # fmt: skip
+_STRING = 7
+
+# tensorflow/core/framework/tensor.proto: tensor_content; string_val; and where
+# `tf.make_tensor_proto` keeps a few values: float_val, double_val, int_val, int64_val and bool_val.
+_CONTENT, _STRINGS, _NUMBERS = 4, 8, (5, 6, 7, 10, 11)
+
+
+def _describe_message(value: bytes) -> str | None:
+    """Name a serialized message, or return None.
+
+    Protobuf has no type names on the wire, and short bytes of any sort parse as some message by
+    luck. An Example or SequenceExample must have a feature, fill its bytes without a field that
+    the message type doesn't know, and have a name and a kind in each feature: at least eight
+    bytes that have to be as they are, and lengths that must agree at four levels. A TensorProto
+    must have as many bytes of values as its dtype and shape make. An ExampleListWithContext must
+    have nothing but such Examples.
+    """
+    try:
+        if value[:1] == b"\x08":
+            return "TensorProto" if _is_tensor(value) else None
+        if value[:1] not in (b"\n", b"\x12"):
             return None
-        if value[position + 1] in _FRAMES:
-            return value[position + 9], value[position + 4]
-        position += 2 + int.from_bytes(value[position + 2 : position + 4], "big")
-    return None
+        name = _describe_example(value)
+        return "ExampleListWithContext" if name is None and _is_example_list(value) else name
+    except (ValueError, DecodeError):
+        return None
+
+
+def _describe_example(value: bytes) -> str | None:
+    try:
+        message = pb.SequenceExample.FromString(hollowed(value))
+    except DecodeError:
+        return None
+    lists = message.feature_lists.feature_list
+    features = [(entry.key, entry.value) for entry in message.context.feature]
+    features += [(entry.key, step) for entry in lists for step in entry.value.feature]
+    if not features or not knows_all_fields(message):
+        return None
+    if not all(key and is_text(key) and feature.WhichOneof("kind") for key, feature in features):
+        return None
+    return "tf.train.SequenceExample" if lists else "tf.train.Example"
+
+
+def _is_example_list(value: bytes) -> bool:
+    # tensorflow_serving/apis/input.proto: examples = 1, context = 2, all of them tf.train.Example.
+    examples = 0
+    for number, example in read_fields(value):
+        if number not in (1, 2) or not isinstance(example, bytes):
+            return False
+        if example and _describe_example(example) != "tf.train.Example":
+            return False
+        examples += len(example) > 0
+    return examples > 0
+
+
+def _is_tensor(value: bytes) -> bool:
+    dtype, shape, fields = read_tensor(value)
+    count = math.prod(shape)
+    if dtype == _STRING:
+        for number, held in fields:
+            if number != _STRINGS or isinstance(held, int):
+                return False
+            count -= 1
+        return count == 0
+    rest = list(islice(fields, 2))
+    if dtype not in _ITEM_BYTES or len(rest) != 1:
+        return dtype in _ITEM_BYTES and not rest and count == 0
+    ((number, held),) = rest
+    if not isinstance(held, bytes):
+        return False
+    if number == _CONTENT:
+        return len(held) == count * _ITEM_BYTES[dtype]
+    return number in _NUMBERS and len(held) > 0

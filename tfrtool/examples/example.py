@@ -52,15 +52,9 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """One feature's values.
+    """One feature's values: bytes, ints or floats, all of them of one type."""
 
-    Attributes:
-        dtype: their type; None where the message sets no kind, which is one of the two ways in
-            which a value can be missing.
-        values: bytes, ints or floats, all of them of that type.
-    """
-
-    dtype: DType | None
+    dtype: DType | None  # None where the message sets no kind: a way in which a value is missing
     values: Sequence[Value]
 
     def __post_init__(self) -> None:
@@ -72,14 +66,9 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A tf.train.Example, or a tf.train.SequenceExample where there are feature lists.
+    """A tf.train.Example, or a tf.train.SequenceExample where there are feature lists."""
 
-    Attributes:
-        features: features by name; a SequenceExample's context.
-        feature_lists: a SequenceExample's lists of features by name.
-    """
-
-    features: Mapping[str, Feature]
+    features: Mapping[str, Feature]  # by name; a SequenceExample's context
     feature_lists: Mapping[str, Sequence[Feature]] = field(default_factory=dict)
 
     def values(self, name: str | None) -> Sequence[Value]:
@@ -88,11 +77,7 @@ class Example:
         return () if feature is None else feature.values
 
 
-DTYPES = {
-    "bytes_list": DType.STRING,
-    "float_list": DType.FLOAT32,
-    "int64_list": DType.INT64,
-}
+DTYPES = {"bytes_list": DType.STRING, "float_list": DType.FLOAT32, "int64_list": DType.INT64}
 _LISTS = {dtype: name for name, dtype in DTYPES.items()}
 _SORTS = {DType.STRING: bytes, DType.INT64: numbers.Integral, DType.FLOAT32: numbers.Real}
 
@@ -126,26 +111,19 @@ def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> E
     bytes are no such message.
     """
     kind = as_member(PayloadKind, kind, "kind of payload")
-    sequence = kind is PayloadKind.SEQUENCE_EXAMPLE
-    made: type[pb.SequenceExample | pb.Example] = pb.SequenceExample if sequence else pb.Example
     try:
-        message = made.FromString(hollowed(payload))
+        # An Example is a SequenceExample without feature lists, to the byte.
+        message = pb.SequenceExample.FromString(hollowed(payload))
     except DecodeError as error:
-        name = made.DESCRIPTOR.name
-        raise ValueError(f"its {len(payload)} bytes are no tf.train.{name}") from error
-    if isinstance(message, pb.SequenceExample):
-        return Example(
-            features=_features(message.context, payload),
-            feature_lists={
-                feature_name(entry.key): [_feature(step, payload) for step in entry.value.feature]
-                for entry in message.feature_lists.feature_list
-            },
-        )
-    return Example(features=_features(message.features, payload))
-
-
-def _features(message: pb.Features, payload: bytes) -> dict[str, Feature]:
-    return {feature_name(entry.key): _feature(entry.value, payload) for entry in message.feature}
+        raise ValueError(f"its {len(payload)} bytes are no {kind.title}") from error
+    context = {feature_name(e.key): _feature(e.value, payload) for e in message.context.feature}
+    if kind is not PayloadKind.SEQUENCE_EXAMPLE:
+        return Example(features=context)
+    lists = {
+        feature_name(entry.key): [_feature(step, payload) for step in entry.value.feature]
+        for entry in message.feature_lists.feature_list
+    }
+    return Example(features=context, feature_lists=lists)
 
 
 def _feature(message: pb.Feature, payload: bytes) -> Feature:
@@ -173,7 +151,7 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
     """
     message = pb.Example()
     message.features.SetInParent()
-    for name in sorted(features, key=_wire_order):
+    for name in sorted(features, key=lambda name: (*feature_key(name), 256)):
         entry = message.features.feature.add()
         entry.key = feature_key(name)
         entry.value.SetInParent()
@@ -194,13 +172,8 @@ def _as_feature(name: str, given: Any) -> Feature:
         if values and all(isinstance(value, kind) for value in values):
             made = map(int, values) if dtype is DType.INT64 else values  # of a bool, too
             return Feature(dtype=dtype, values=tuple(made))
-    raise UsageError(
-        f"{name!r} is no feature", expected="bytes, texts or numbers", found=type(given).__name__
-    )
-
-
-def _wire_order(name: str) -> tuple[int, ...]:
-    return (*feature_key(name), 256)
+    found = type(given).__name__
+    raise UsageError(f"{name!r} is no feature", expected="bytes, texts or numbers", found=found)
 
 
 def classify_payload(payload: bytes) -> PayloadKind:
@@ -213,7 +186,6 @@ def classify_payload(payload: bytes) -> PayloadKind:
     if not payload:
         return PayloadKind.EMPTY
     try:
-        # An Example is a SequenceExample without feature lists, to the byte.
         message = pb.SequenceExample.FromString(hollowed(payload))
     except DecodeError:
         message = None

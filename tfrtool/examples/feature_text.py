@@ -60,11 +60,8 @@ def lengths_text(feature: FeatureStatistics) -> str:
     return text
 
 
-def values_text(feature: FeatureStatistics, *, brief: bool = False) -> str:
-    """Return what bytes hold, and the distinct values if they are few, or their range.
-
-    In ``brief``, the number of distinct texts or the range, not both.
-    """
+def values_text(feature: FeatureStatistics) -> str:
+    """Return what bytes hold, and the distinct values if they are few, or their range."""
     found, strings = feature.range, feature.dtype is DType.STRING
     parts = [feature.described_content or ""]
     distinct = found.distinct
@@ -73,12 +70,10 @@ def values_text(feature: FeatureStatistics, *, brief: bool = False) -> str:
     if 0 < len(shown) <= _LISTED and all(len(text) <= _LONGEST_VALUE for text in shown):
         parts.append(", ".join(shown))
     else:
-        count = f"{len(distinct)} distinct" if distinct else ""
-        limits = ""
-        if found.minimum is not None and found.maximum is not None:
+        if found.minimum is not None and found.maximum is not None and not (distinct and strings):
             low, high = value_text(found.minimum), value_text(found.maximum)
-            limits = (low if low == high else f"{low} to {high}") + (" bytes" if strings else "")
-        parts += [count if count and strings else limits] if brief else [limits, count]
+            parts.append((low if low == high else f"{low} to {high}") + " bytes" * strings)
+        parts += [f"{len(distinct)} distinct" if distinct else ""]
     parts += [f"{found.nan:,} NaN" if found.nan else ""]
     parts += [f"{found.infinite:,} infinite" if found.infinite else ""]
     return ", ".join(filter(None, parts))

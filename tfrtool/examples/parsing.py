@@ -76,11 +76,9 @@ def parse_example(payload: bytes, schema: Schema | None = None) -> dict[str, Par
 def fit_example(example: Example, schema: Schema) -> Parsed:
     """Parse one record.
 
-    The rules are those of ``tf.io.parse_single_example``: a feature without a kind counts as
-    missing; a wrong dtype or number of values is an error even where there is a default. With
-    feature lists in the schema they are those of ``tf.io.parse_single_sequence_example``: a
-    default stands in for a missing feature only, not for one without a kind; a list with a fixed
-    shape must be there.
+    As ``tf.io.parse_single_example`` has it, a feature without a kind is missing, and a wrong dtype
+    or number of values an error even where there is a default. For a schema with feature lists,
+    ``tf.io.parse_single_sequence_example`` gives a default only for what is not there at all.
     """
     values: dict[str, ParsedValue] = {}
     misfits: list[Misfit] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tfrtool.errors import DatasetError
 from tfrtool.examples.content import decode_text, describe_bytes
@@ -26,19 +26,12 @@ _NO_CLASS = re.compile(
 """Numbers that count or measure something, and are no class."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roles:
-    """The names of the features that play a part in a dataset of images.
+class Roles(NamedTuple):
+    """The names of the features that play a part in a dataset of images; None if none does."""
 
-    Attributes:
-        image: the string feature that holds an encoded image or its pixels; None if none does.
-        label: the int64 or string feature that says the class; None if none does.
-        name: the string feature that says which file the image came from; None if none does.
-    """
-
-    image: str | None
-    label: str | None
-    name: str | None
+    image: str | None  # a string feature that holds an encoded image or its pixels
+    label: str | None  # an int64 or string feature that says the class
+    name: str | None  # a string feature that says which file the image came from
 
 
 def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None) -> Roles:
@@ -82,8 +75,7 @@ def _is_text(value: Value) -> bool:
     return isinstance(value, bytes) and len(value) <= 4096 and decode_text(value) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelNames:
+class LabelNames(NamedTuple):
     """The class names of a label feature, by class number; empty where none are known."""
 
     names: tuple[str, ...] = ()
@@ -91,11 +83,10 @@ class LabelNames:
     @classmethod
     def beside(cls, directory: Path | None, label: str | None) -> LabelNames:
         """Read the names that TFDS keeps beside the shards; unreadable files count as none."""
-        names = None
         if directory is not None and label is not None:
             with contextlib.suppress(DatasetError):
-                names = read_class_names(directory, label)
-        return cls(names=names or ())
+                return cls(read_class_names(directory, label) or ())
+        return cls()
 
     def text(self, values: Sequence[Value]) -> str | None:
         """Return a record's label as text: its class name, else its value; None without one."""
@@ -111,7 +102,6 @@ class LabelNames:
 
 def info_beside(directory: Path | None) -> DatasetInfo | None:
     """Return the TFDS metadata in a directory; None where there is none that can be read."""
-    try:
+    with contextlib.suppress(DatasetError):
         return None if directory is None else read_dataset_info(directory)
-    except DatasetError:
-        return None
+    return None

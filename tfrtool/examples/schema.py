@@ -18,6 +18,7 @@ from tfrtool.storage.words import take_words
 _NOTATION = re.compile(
     r"(?P<name>.+?):(?P<dtype>[a-z0-9]+)(?::(?P<shape>\[[^\]]*\]))?(?:=(?P<default>.*))?", re.DOTALL
 )
+_SIZE = re.compile("[0-9]{1,11}")
 _FORM = "NAME:DTYPE[:SHAPE][=DEFAULT], such as label:int64=-1 or box:float32:[4]"
 _LARGEST_DEFAULT = 1 << 24
 _LARGEST_SIZE = 1 << 31
@@ -45,27 +46,25 @@ class FeatureSpec:
 
     def __post_init__(self) -> None:
         take_words(self, dtype=DType)
+        name, size = repr(self.name), self.size
         if not all(0 <= size < _LARGEST_SIZE for size in self.shape or ()):
-            raise self._error("the shape of", "is impossible", "sizes of at least 0", self.shape)
-        if self.is_list and self.size == 0:
+            raise SchemaError(f"{name} has an impossible shape", found=self.shape)
+        if self.is_list and size == 0:
             # tf.io.parse_single_sequence_example of TensorFlow 2.21 divides by it, and dies.
-            raise SchemaError(f"{self.name!r} is a feature list whose steps have no values")
+            raise SchemaError(f"{name} is a feature list whose steps have no values")
         if self.default is None:
             return
-        if self.size is None or self.is_list:
+        if size is None or self.is_list:
             what = "a feature list" if self.is_list else "any number of values"
-            raise SchemaError(f"{self.name!r} takes no default, for it has {what}")
-        if len(self.default) != self.size:
-            wanted, found = f"{self.size} values", len(self.default)
-            raise self._error("the default of", "does not fill its shape", wanted, found)
+            raise SchemaError(f"{name} takes no default, for it has {what}")
+        if len(self.default) != size:
+            what = f"the default of {name} does not fill its shape"
+            raise SchemaError(what, expected=f"{size} values", found=len(self.default))
         for value in self.default:
-            if type(value) is not _TYPES[self.dtype] or (
-                isinstance(value, int) and not -(2**63) <= value < 2**63
-            ):
-                raise self._error("the default of", "is none", self.dtype.value, repr(value))
-
-    def _error(self, what: str, problem: str, expected: str, found: object) -> SchemaError:
-        return SchemaError(f"{what} {self.name!r} {problem}", expected=expected, found=found)
+            too_large = isinstance(value, int) and not -(2**63) <= value < 2**63
+            if too_large or type(value) is not _TYPES[self.dtype]:
+                what = f"the default of {name} is no {self.dtype.value}"
+                raise SchemaError(what, found=repr(value))
 
     @property
     def size(self) -> int | None:
@@ -86,7 +85,7 @@ class FeatureSpec:
         data: dict[str, Any] = {"dtype": dtype}
         if shape is not None and shape[1:-1].strip():
             sizes = [size.strip() for size in shape[1:-1].split(",")]
-            data["shape"] = [int(size) if _is_size(size) else size for size in sizes]
+            data["shape"] = [int(size) if _SIZE.fullmatch(size) else size for size in sizes]
         if default is not None:
             # A scalar's text is taken whole, commas and all.
             pieces = default.split(",") if "shape" in data else [default]
@@ -129,21 +128,18 @@ class FeatureSpec:
         unknown = set(data) - {"dtype", "shape", "default", "list"}
         if unknown:
             raise SchemaError(f"{name!r} has keys that mean nothing", found=sorted(unknown))
-        try:
-            dtype = DType(data.get("dtype"))
-        except ValueError:
-            raise SchemaError(
-                f"{name!r} has no such dtype",
-                expected="string, int64 or float32",
-                found=data.get("dtype"),
-            ) from None
+        word = data.get("dtype")
+        if word not in [dtype.value for dtype in DType]:
+            what = f"{name!r} has no such dtype"
+            raise SchemaError(what, expected="string, int64 or float32", found=word)
+        dtype = DType(word)
         shape = data.get("shape", [])
-        if not isinstance(shape, list) or not (
-            shape == ["*"] or all(type(size) is int for size in shape)
-        ):
-            what = f"the shape of {name!r} is not one"
-            raise SchemaError(what, expected="[], [3], [2,2] or [*]", found=shape)
-        sizes = None if shape == ["*"] else tuple(shape)
+        sizes = None if shape == ["*"] else shape
+        if sizes is not None:
+            if not isinstance(sizes, list) or not all(type(size) is int for size in sizes):
+                what = f"the shape of {name!r} is not one"
+                raise SchemaError(what, expected="[], [3], [2,2] or [*]", found=shape)
+            sizes = tuple(sizes)
         default = data.get("default")
         if default is not None:
             values = default if isinstance(default, list) else [default]
@@ -154,9 +150,8 @@ class FeatureSpec:
                     f"the default of {name!r} is too large", expected=most, found=count
                 )
             default = tuple(_from_plain(dtype, value) for value in values) * count
-        return cls(
-            name=name, dtype=dtype, shape=sizes, default=default, is_list=bool(data.get("list"))
-        )
+        is_list = bool(data.get("list"))
+        return cls(name=name, dtype=dtype, shape=sizes, default=default, is_list=is_list)
 
     def to_tf(self, tf: ModuleType) -> Any:
         """Return the spec as the value of a ``tf.io`` feature_description.
@@ -260,10 +255,6 @@ def _keyed(description: dict[str, Any]) -> dict[Any, Any]:
     if all(map(is_utf8, keys.values())):
         return description
     return {key: description[name] for name, key in keys.items()}
-
-
-def _is_size(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 12
 
 
 def _plain(value: Value) -> str | float:

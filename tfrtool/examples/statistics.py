@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from tfrtool.examples.content import PixelForm, describe_bytes, pixel_form
+from tfrtool.examples.content import PixelForm, describe_bytes, png_form
 from tfrtool.examples.example import DTYPES, DType, Value, feature_name
 from tfrtool.examples.long_values import LongNumbers
 from tfrtool.examples.schema import FeatureSpec
@@ -43,15 +43,8 @@ class ValueStatistics:
     maximum: int | float | None = None
     nan: int = 0
     infinite: int = 0
-    counts: dict[Value, int] | None = None  # how often each comes; None if too many or too long
-    pixels: set[PixelForm | None] = field(default_factory=set)  # of images; None of other strings
-
-    @property
-    def distinct(self) -> dict[Value, int] | None:
-        """The counts, in which 0.0 and -0.0 are one value: 0.0 and either of them make 0.0."""
-        if self.counts is None:
-            return None
-        return {v + 0.0 if isinstance(v, float) else v: n for v, n in self.counts.items()}
+    distinct: dict[Value, int] | None = None  # how often each comes; None if too many or too long
+    pixels: set[PixelForm | None] = field(default_factory=set)  # of PNGs; None of other strings
 
     def stretch(self, low: int, high: int) -> None:
         """Take in numbers of values that are below ``low`` or above ``high``."""
@@ -72,7 +65,7 @@ class ValueStatistics:
             return
         held = measures = list(values)
         if kind == "bytes_list":
-            self.pixels.update(map(pixel_form, held[:DESCRIBED]))
+            self.pixels.update(map(png_form, held[:DESCRIBED]))
             measures = [len(value) for value in held]
         # Float32 values are too small for the sum of a list to overflow: it is finite if they are.
         elif kind == "float_list" and not math.isfinite(sum(held)):
@@ -84,14 +77,14 @@ class ValueStatistics:
         if measures:
             self._widen(min(measures), max(measures))
         if kind == "bytes_list" and (self.maximum or 0) > DISTINCT_BYTES:
-            self.counts = None
-        counts = self.counts
+            self.distinct = None
+        counts = self.distinct
         if counts is None:
             return
         for value in held:
             counts[value] = counts.get(value, 0) + 1
             if len(counts) > DISTINCT_VALUES:
-                self.counts = None
+                self.distinct = None
                 return
 
     def _widen(self, low: float | None, high: float | None) -> None:
@@ -110,10 +103,10 @@ class ValueStatistics:
         self.infinite += other.infinite
         self.pixels |= other.pixels
         _add(self.content, other.content)
-        if self.counts is not None and other.counts is not None:
-            _add(self.counts, other.counts)
-        if other.counts is None or len(self.counts or ()) > DISTINCT_VALUES:
-            self.counts = None
+        if self.distinct is not None and other.distinct is not None:
+            _add(self.distinct, other.distinct)
+        if other.distinct is None or len(self.distinct or ()) > DISTINCT_VALUES:
+            self.distinct = None
 
 
 @dataclass(slots=True)
@@ -132,8 +125,8 @@ class FeatureStatistics:
 
     def start(self, kind: str, place: Place) -> ValueStatistics:
         """Begin with a kind that has not been seen before."""
-        counts: dict[Value, int] | None = {} if self.counted else None
-        held = self.kinds[kind] = ValueStatistics(first=place, counts=counts)
+        distinct: dict[Value, int] | None = {} if self.counted else None
+        held = self.kinds[kind] = ValueStatistics(first=place, distinct=distinct)
         return held
 
     def add_lists(self, lists: int, low: int, high: int) -> None:

@@ -86,14 +86,11 @@ def _image(feature: FeatureStatistics) -> Json | None:
     if not formats or None in formats:
         return None
     forms = feature.range.pixels
-    form = next(iter(forms)) if len(forms) == 1 else None
-    channels, bits = form or (3, 8)
-    png = formats == ["png"]
-    # decode_image makes 1, 3 or 4 channels, of a JPEG never 4.
-    channels = {1: 1, 2: 4, 4: 4}.get(channels, 3) if png else min(channels, 3)
+    channels, bits = (next(iter(forms)) if len(forms) == 1 else None) or (3, 8)
     content: Json = {
-        "dtype": "uint16" if png and bits == 16 else "uint8",
-        "shape": dimensions(-1, -1, channels),
+        "dtype": "uint16" if bits == 16 else "uint8",
+        # decode_image makes 1, 3 or 4 channels.
+        "shape": dimensions(-1, -1, 4 if channels == 2 else channels),
     }
     if len(formats) == 1:
         content["encodingFormat"] = formats[0]

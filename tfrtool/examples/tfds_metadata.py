@@ -29,17 +29,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitInfo:
-    """A split, as dataset_info.json describes it.
-
-    Attributes:
-        name: its name.
-        shard_lengths: how many records each of its shards has, in order.
-        bytes: the payloads' size in all, without frames.
-    """
+    """A split, as dataset_info.json describes it."""
 
     name: str
-    shard_lengths: tuple[int, ...]
-    bytes: int
+    shard_lengths: tuple[int, ...]  # records, by shard in order
+    bytes: int  # of the payloads, without frames
 
     def __post_init__(self) -> None:
         if any(length < 0 for length in self.shard_lengths) or self.bytes < 0:
@@ -53,21 +47,13 @@ class SplitInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetInfo:
-    """A dataset, as dataset_info.json describes it.
-
-    Attributes:
-        name: its name.
-        version: its version, X.Y.Z.
-        splits: its splits.
-        image_feature: the feature that is a model's input, by `supervisedKeys`; None if unsaid.
-        label_feature: the feature that is its target.
-    """
+    """A dataset, as dataset_info.json describes it."""
 
     name: str
-    version: str
+    version: str  # X.Y.Z
     splits: tuple[SplitInfo, ...]
-    image_feature: str | None = "image"
-    label_feature: str | None = "label"
+    image_feature: str | None = "image"  # a model's input, by `supervisedKeys`; None if unsaid
+    label_feature: str | None = "label"  # its target
 
     def shards_of(self, split: SplitInfo, sets: Sequence[ShardSet]) -> ShardSet | None:
         """Return the shards of a split among all that there are; None if it has none.

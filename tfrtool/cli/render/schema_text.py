@@ -13,8 +13,6 @@ from tfrtool.examples.feature_text import conflict_text, lengths_text, name_text
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.schema.shard_schema import InferredSchema, ShardLoss
 
-_LONGEST_VALUES = 36
-
 
 def schema_page(inferred: InferredSchema) -> Page:
     """Return what ``inspect schema --emit table`` shows."""
@@ -65,13 +63,12 @@ def _row(feature: FeatureStatistics, records: int) -> tuple[str, ...]:
         shape = lengths_text(feature)
     elif size is None and feature.present and len(set(feature.lengths)) > 1:
         shape = f"[*] {lengths_text(feature)}"
-    text = values_text(feature)
     return (
         name_text(feature.name),
         "mixed" if feature.conflict else dtype,
         shape,
         "all" if feature.present == records else f"{feature.present:,}",
-        text if len(text) <= _LONGEST_VALUES else values_text(feature, brief=True),
+        values_text(feature),
     )
 
 

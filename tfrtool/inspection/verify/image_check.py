@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfrtool.examples.content import describe_bytes
@@ -103,7 +103,7 @@ class ImageCheck:
             self._roles = find_roles(example.features, self._info)
             if self._roles.image is None:
                 image = find_roles(first_values(example), self._info).image
-                self._roles = replace(self._roles, image=image)
+                self._roles = self._roles._replace(image=image)
         role, absent = self._roles.image, True
         for name, place, value in string_values(example):
             absent = absent and name != role
