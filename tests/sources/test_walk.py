@@ -169,7 +169,7 @@ def test_a_folder_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
             raise PermissionError(13, "Permission denied", path)
         return scandir(path)
 
-    monkeypatch.setattr("tfrtool.sources.folders.walk.os.scandir", failing)
+    monkeypatch.setattr("tfrtool.sources.folders.listing.os.scandir", failing)
     with pytest.raises(SourceError) as caught:
         open_tree(tmp_path)
     assert caught.value.path == str(tmp_path / "dog")

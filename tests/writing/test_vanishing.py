@@ -15,7 +15,7 @@ import pytest
 import tfrtool
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.images.recipe import ImageRecipe
-from tfrtool.sources.folders.walk import file_entry
+from tfrtool.sources.folders.listing import file_entry
 from tfrtool.sources.items import DamagedItemError, Item, Source
 from tfrtool.storage.progress import Progress
 from tfrtool.writing.image_audit import Audit
@@ -229,6 +229,6 @@ def test_a_disk_that_fails_under_a_table(tmp_path: Path, monkeypatch: pytest.Mon
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return real(path, **options)
 
-    monkeypatch.setattr("tfrtool.sources.tables.table_paths.os.lstat", lstat)
+    monkeypatch.setattr("tfrtool.sources.tables.tables.os.lstat", lstat)
     path = _refused(_options(table, looked_at_first=False), lambda _: None)
     assert path == str(source / "dog" / "dog.1.jpg")

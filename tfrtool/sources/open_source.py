@@ -13,8 +13,7 @@ from tfrtool.records.compression import describe_content, is_text
 from tfrtool.sources.archives.tar_archive import is_tar, list_tar
 from tfrtool.sources.archives.zip_archive import list_zip
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
-from tfrtool.sources.folders.listing import Listing
-from tfrtool.sources.folders.walk import is_pattern, list_directory, list_matches
+from tfrtool.sources.folders.listing import Listing, is_pattern, list_directory, list_matches
 from tfrtool.sources.items import Source, Starting
 from tfrtool.storage.opening import open_regular
 

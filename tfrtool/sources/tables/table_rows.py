@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.sources.folders.listing import is_image_name
@@ -20,9 +20,7 @@ from tfrtool.sources.tables.table_columns import check_columns, find_columns
 from tfrtool.storage.limits import MAX_ROW_BYTES
 from tfrtool.storage.opening import open_regular
 
-PARQUET = b"PAR1"
-"""What a table in Parquet starts with."""
-
+PARQUET = b"PAR1"  # what a table in Parquet starts with
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _CSV_SUFFIXES = (".csv", ".tsv")
 _HEAD = 4096
@@ -226,14 +224,22 @@ def _read_parquet(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of a table, of which only the columns that count are read."""
     import pyarrow
     import pyarrow.parquet
+    import pyarrow.types as types
 
     try:
         metadata = pyarrow.parquet.read_metadata(file)
         schema = metadata.schema.to_arrow_schema()
         columns = check_columns(schema.names, table)
         wanted = [name for name in columns if name is not None]
-        for name in wanted:
-            _check_type(schema.field(name), table)
+        for name in wanted:  # others may hold images
+            kind = schema.field(name).type
+            kind = kind.value_type if types.is_dictionary(kind) else kind
+            if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
+                what, expected = (
+                    f"its column '{name}' can't be used",
+                    "strings, or integers as labels",
+                )
+                raise SourceError(what, path=table, expected=expected, found=kind)
         size = os.fstat(file.fileno()).st_size
         if metadata.num_rows > max(_FREE_ROWS, size):
             raise SourceError(f"{metadata.num_rows:,} rows in {size:,} bytes", path=table)
@@ -245,7 +251,7 @@ def _read_parquet(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
             for values in zip(*(batch.column(name) for name in wanted), strict=True):
                 number += 1
                 cells = [value.as_py() for value in values]
-                if max(len(cell) for cell in cells if isinstance(cell, str)) > MAX_ROW_BYTES:
+                if any(isinstance(cell, str) and len(cell) > MAX_ROW_BYTES for cell in cells):
                     yield number, f"longer than {MAX_ROW_BYTES:,} bytes"
                 else:
                     yield number, {**others, **dict(zip(wanted, cells, strict=True))}
@@ -257,17 +263,3 @@ def _read_parquet(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
         raise SourceError(
             "the Parquet table is cut or damaged", path=table, found=reason[:200]
         ) from error
-
-
-def _check_type(field: Any, table: Path) -> None:
-    """Raise a SourceError if a column holds neither texts nor integers: it may hold images."""
-    import pyarrow.types as types
-
-    kind = field.type.value_type if types.is_dictionary(field.type) else field.type
-    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
-        raise SourceError(
-            f"its column '{field.name}' can't be used",
-            path=table,
-            expected="strings, or integers as labels",
-            found=kind,
-        )

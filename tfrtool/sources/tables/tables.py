@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import posixpath
+import re
 import stat
-from collections.abc import Iterator, Sequence
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from urllib.parse import unquote
 
 from tfrtool.errors import SourceError, UsageError, os_reason, printable
 from tfrtool.records.shard_sets import check_split_name
@@ -21,14 +27,6 @@ from tfrtool.sources.tables.table_columns import (
     refused_label,
     sort_labels,
 )
-from tfrtool.sources.tables.table_paths import (
-    Bounds,
-    OutsideError,
-    RefusedRowError,
-    find_reader,
-    plain_path,
-    spellings,
-)
 from tfrtool.sources.tables.table_rows import Row, read_rows
 from tfrtool.storage.limits import MAX_PATH_LENGTH
 
@@ -36,6 +34,13 @@ _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.E
 """What the system says of a path that may be wrong; anything else means that a disk fails."""
 
 _MOST_COLUMNS = 1000
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_MOST_FOLDERS = 32
+"""Leading folders that are tried without; tables are moved with their images, not deep trees."""
+
+
+class _RefusedRowError(Exception):
+    """A row can't be an item; says why."""
 
 
 def read_table(table: Path, root: Path | None = None) -> Source:
@@ -52,11 +57,10 @@ def read_table(table: Path, root: Path | None = None) -> Source:
     """
     folder = os.path.abspath(table.parent)  # noqa: PTH100 - links stay
     other = None if root is None else os.path.abspath(root)  # noqa: PTH100
-    reader, bounds = find_reader(partial(read_rows, table), folder, other), Bounds(folder, other)
+    files = _Files(table, folder, other)
     items: list[Item] = []
     rejected: list[LeftOut] = []
     columns: dict[str, None] = {}
-    words: dict[str, str] = {}  # one text for each label and split
     unit = ""
     for row in read_rows(table):
         unit = row.unit
@@ -65,20 +69,17 @@ def read_table(table: Path, root: Path | None = None) -> Source:
         name = row.path[:MAX_PATH_LENGTH] or row.where
         try:
             if row.problem is not None:
-                raise RefusedRowError(row.problem)
-            name = plain_path(row.path)
-            key, size = _file(name, row, table, reader, bounds)
-            if not row.label:
-                raise RefusedRowError("no label")
+                raise _RefusedRowError(row.problem)
+            name = _plain_path(row.path)
+            key, size = files.find(name, row.where)
             if problem := label_problem(row.label):
-                raise RefusedRowError(f"its label {problem}")
-            label, split = row.label, _checked_split(row.split)
-        except RefusedRowError as refused:
+                raise _RefusedRowError(f"its label {problem}" if row.label else "no label")
+            # One text for each label and split; the row's number for what is said of it.
+            label, split = sys.intern(row.label), sys.intern(_split_name(row.split)) or None
+        except _RefusedRowError as refused:
             rejected.append(LeftOut(key=name, reason=f"{row.where}: {refused}"))
-            continue
-        label, split = words.setdefault(label, label), words.setdefault(split, split)
-        place = row.number  # for what is said of rows
-        items.append(Item(key=key, label=label, bytes=size, place=place, split=split or None))
+        else:
+            items.append(Item(key=key, label=label, bytes=size, place=row.number, split=split))
     _check_labels(items, unit, table)
     twice = list(_take_repeated(items, unit))
     if not items:
@@ -99,41 +100,148 @@ def read_table(table: Path, root: Path | None = None) -> Source:
     return Source(
         items=tuple(items),
         labels=labels,
-        reader=reader,
+        reader=files.reader,
         splits=tuple(sorted(splits, key=_split_rank)),
         rejected=tuple(sorted((*rejected, *twice), key=lambda entry: entry.key)),
         notices=tuple(filter(None, notices)),
     )
 
 
-def _file(
-    name: str, row: Row, table: Path, reader: FolderReader, bounds: Bounds
-) -> tuple[str, int]:
-    """Return the key of a file, and its size."""
-    problem = "no such file"
-    for key in spellings(name, reader):
-        path = reader.path_of(key)
-        try:
-            status = bounds.look(path)
-        except OutsideError as outside:
-            raise SourceError(
-                f"{row.where} names a file outside of the table's folder",
-                path=table,
-                found=printable(str(outside)),
-                hint="--root DIR lets it name the files below DIR",
-            ) from outside
-        except OSError as error:
-            if error.errno not in _NO_SUCH_FILE:
-                raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
-            if error.errno != errno.ENOENT:
-                problem = os_reason(error)
-        else:
-            if too_large := size_problem(status.st_size):
-                raise RefusedRowError(too_large)
-            if stat.S_ISREG(status.st_mode):
-                return key, status.st_size
-            problem = "not a file"
-    raise RefusedRowError(problem)
+class _Files:
+    """The files that a table names; links don't lead out of its folder or the root either.
+
+    A table comes with its images, and whoever wrote it may not know whose machine it is read on.
+    """
+
+    def __init__(self, table: Path, folder: str, root: str | None) -> None:
+        """Allow the table's own folder, and another one that the user gave; both are absolute."""
+        self._table = table
+        self.reader = _find_reader(partial(read_rows, table), folder, root)
+        self._bounds = tuple(_real_folder(place) for place in (folder, root) if place is not None)
+        self._outside: dict[str, bool] = {}  # by folder: there are fewer than files
+
+    def find(self, name: str, where: str) -> tuple[str, int]:
+        """Return the key of the file that a row names, and its size."""
+        problem = "no such file"
+        for key in _spellings(name, self.reader):
+            path = self.reader.path_of(key)
+            try:
+                status = self._look(path, where)
+            except OSError as error:
+                if error.errno not in _NO_SUCH_FILE:
+                    raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
+                if error.errno != errno.ENOENT:
+                    problem = os_reason(error)
+            else:
+                if too_large := size_problem(status.st_size):
+                    raise _RefusedRowError(too_large)
+                if stat.S_ISREG(status.st_mode):
+                    return key, status.st_size
+                problem = "not a file"
+        raise _RefusedRowError(problem)
+
+    def _look(self, path: str, where: str) -> os.stat_result:
+        """Return the status of a file; a SourceError if it is really out of bounds."""
+        folder = path[: max(path.rfind("/"), path.rfind(os.sep)) + 1]
+        if folder not in self._outside:
+            self._outside[folder] = not _real_folder(folder).startswith(self._bounds)
+        if not self._outside[folder]:
+            status = os.lstat(path)  # a Path costs twice as much
+            if not stat.S_ISLNK(status.st_mode):
+                return status
+            if os.path.realpath(path).startswith(self._bounds):
+                return os.stat(path)  # noqa: PTH116
+        raise SourceError(
+            f"{where} names a file outside of the table's folder",
+            path=self._table,
+            found=printable(os.path.realpath(path)),
+            hint="--root DIR lets it name the files below DIR",
+        )
+
+
+def _real_folder(folder: str) -> str:
+    return os.path.join(os.path.realpath(folder), "")  # noqa: PTH118 - with a slash at its end
+
+
+def _find_reader(
+    read: Callable[[], Iterable[Row]], folder: str, root: str | None = None
+) -> FolderReader:
+    """Find out what the relative paths of a table are relative to: its folder, or else ``root``.
+
+    If neither, it is the folder without the folders that all paths start with. The table is read
+    from its start twice at most, and seldom to its end.
+    """
+    beside, other = FolderReader(folder), FolderReader(root or folder)
+    from_root = False
+    common: str | None = None
+    for name in _relative_paths(read()):
+        if _is_there(name, beside):
+            return beside
+        from_root = from_root or _is_there(name, other)
+        common = name if common is None else os.path.commonprefix([common, name])  # noqa: RUF071
+    if from_root:
+        return other
+    common = common or ""
+    ends = [end for end, character in enumerate(common, start=1) if character == "/"]
+    moved = [FolderReader(folder, common[:end]) for end in ends[:_MOST_FOLDERS]]
+    found = (
+        reader for name in _relative_paths(read()) for reader in moved if _is_there(name, reader)
+    )
+    return next(found, beside)
+
+
+def _relative_paths(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        with contextlib.suppress(_RefusedRowError):
+            if not posixpath.isabs(name := _plain_path(row.path)):
+                yield name
+
+
+def _is_there(name: str, reader: FolderReader) -> bool:
+    return any(os.path.isfile(reader.path_of(key)) for key in _spellings(name, reader))  # noqa: PTH113
+
+
+def _spellings(name: str, reader: FolderReader) -> Iterator[str]:
+    """Yield the keys that a path may mean."""
+    if posixpath.isabs(name) and not reader.dropped:
+        # The same file has the same key, however the table is written and wherever it lies.
+        yield name.removeprefix(reader.root.rstrip("/") + "/")
+        return
+    yield name
+    if "\\" in name and os.sep == "/":  # the table was made on Windows
+        yield posixpath.normpath(name.replace("\\", "/"))
+
+
+def _plain_path(path: str) -> str:
+    """Return a path of a table in its simplest form; that of a local file may be a URI."""
+    if not path:
+        raise _RefusedRowError("no path")
+    if len(path) > MAX_PATH_LENGTH:
+        raise _RefusedRowError(f"its path is longer than {MAX_PATH_LENGTH:,} characters")
+    if match := _SCHEME.match(path):
+        if (scheme := match[1].lower()) != "file":
+            raise _RefusedRowError(f"{scheme}:// can't be read; download it first")
+        host, slash, below = path[match.end() :].partition("/")
+        if host not in ("", "localhost") or not slash:
+            raise _RefusedRowError("not the URI of a local file")
+        path = "/" + unquote(below, errors="surrogateescape")
+    if any(unicodedata.category(c) in ("Cc", "Cs") for c in path):
+        raise _RefusedRowError("its path can't be printed")
+    path = posixpath.normpath(path)
+    return "/" + path.lstrip("/") if path.startswith("//") else path
+
+
+def _split_name(split: str) -> str:
+    """Return a split as it is called here; "" where there is none."""
+    try:
+        return check_split_name(SPLIT_NAMES.get(split, split)) if split else ""
+    except UsageError:
+        name = printable(split[:TEXT_SHOWN])
+        raise _RefusedRowError(f"no split can be called '{name}'") from None
+
+
+def _split_rank(split: str) -> tuple[int, str]:
+    return SPLIT_ORDER.index(split) if split in SPLIT_ORDER else len(SPLIT_ORDER), split
 
 
 def _check_labels(items: Sequence[Item], unit: str, table: Path) -> None:
@@ -168,16 +276,3 @@ def _take_repeated(items: list[Item], unit: str) -> Iterator[LeftOut]:
         for item, why in refused:
             yield LeftOut(key=key, reason=f"{unit} {item.place}: {why}")
     items[:] = kept
-
-
-def _checked_split(split: str) -> str:
-    try:
-        return check_split_name(SPLIT_NAMES.get(split, split)) if split else ""
-    except UsageError:
-        name = printable(split[:TEXT_SHOWN])
-        raise RefusedRowError(f"no split can be called '{name}'") from None
-
-
-def _split_rank(split: str) -> tuple[int, str]:
-    usual = split in SPLIT_ORDER
-    return SPLIT_ORDER.index(split) if usual else len(SPLIT_ORDER), split

@@ -10,8 +10,13 @@ from typing import NamedTuple
 
 from tfrtool.errors import SourceError
 from tfrtool.records.shard_sets import natural_order
-from tfrtool.sources.folders.listing import Entry, is_clutter, is_image_name
-from tfrtool.sources.folders.walk import is_pattern, list_directory
+from tfrtool.sources.folders.listing import (
+    Entry,
+    is_clutter,
+    is_image_name,
+    is_pattern,
+    list_directory,
+)
 from tfrtool.storage.locations import check_no_url
 
 Locations = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]

@@ -17,8 +17,7 @@ from tfrtool.images.audit import audit_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Encode, ImageRecipe
-from tfrtool.sources.folders.listing import read_file
-from tfrtool.sources.folders.walk import file_entry
+from tfrtool.sources.folders.listing import file_entry, read_file
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.progress import OnProgress, Progress, silent
