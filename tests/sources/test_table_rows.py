@@ -122,7 +122,7 @@ def test_hostile_json_lines(folder: Path, line: str, reason: str) -> None:
     text = f'{{"path": "a.jpg", "label": "x"}}\n\n{line}\n{{"path": "sub/c.jpg", "label": "x"}}'
     source = read(folder, text.encode("utf-8", "surrogateescape"), "table.jsonl")
     assert found(source) == [("a.jpg", "x", None), ("sub/c.jpg", "x", None)]
-    assert reasons(source) == [f"line 3: {reason}"]
+    assert reasons(source) == [f"row 3: {reason}"]
 
 
 @pytest.mark.parametrize(

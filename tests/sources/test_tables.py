@@ -65,14 +65,14 @@ def test_rows_that_are_no_items(folder: Path, name: str) -> None:
     if name.endswith("csv"):
         out = io.StringIO()
         csv.writer(out).writerows([("path", "label"), *rows])
-        text, unit, first = out.getvalue(), "row", 2
+        text, first = out.getvalue(), 2
     else:
         text = "\n".join(json.dumps({"path": path, "label": label}) for path, label in rows)
-        unit, first = "line", 1
+        first = 1
     source = read(folder, text, name)
     assert found(source) == [("a.jpg", "cat", None)]
     assert sorted(reasons(source), key=lambda reason: int(reason.split()[1][:-1])) == [
-        f"{unit} {number}: {reason}"
+        f"row {number}: {reason}"
         for number, reason in enumerate(
             [
                 "no such file",
@@ -159,7 +159,7 @@ def test_paths_that_lead_out(folder: Path, tmp_path_factory: pytest.TempPathFact
     ):
         line = json.dumps({"path": path, "label": "x"})
         text = f'{{"path": "a.jpg", "label": "y"}}\n{line}\n'
-        with pytest.raises(SourceError, match="line 2 names a file outside") as caught:
+        with pytest.raises(SourceError, match="row 2 names a file outside") as caught:
             read(folder, text, "table.jsonl")
         assert caught.value.path == str(folder / "table.jsonl")
         assert "--root" in str(caught.value.hint)

@@ -104,8 +104,9 @@ def test_links_are_resolved(mode: str, tmp_path: Path) -> None:
         "dog/ahead.jpg": b"later",
         "dog/later.jpg": b"later",
     }
-    assert [entry.key for entry in source.rejected] == ["cow", "dog/out.jpg", "dog/round.jpg"]
-    assert [entry.key for entry in source.ignored] == ["notes", "notes.txt", "pipe.jpg"]
+    bad = ["cow", "dog/out.jpg", "dog/round.jpg", "pipe.jpg"]
+    assert [entry.key for entry in source.rejected] == bad
+    assert [entry.key for entry in source.ignored] == ["notes", "notes.txt"]
 
 
 def test_links_to_what_is_not_unpacked_are_rejected(tmp_path: Path) -> None:

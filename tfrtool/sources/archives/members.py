@@ -99,11 +99,6 @@ class Members:
         if key := self._free_key(name):
             self._reject(key, problem)
 
-    def ignore(self, name: str, reason: str) -> None:
-        """Add what isn't looked at any further."""
-        if self.wants(name):
-            self._others.append(LeftOut(key=name, reason=reason))
-
     @staticmethod
     def wants(name: str) -> bool:
         """Return whether a file of this name is neither hidden nor the system's own."""
@@ -137,7 +132,8 @@ class Members:
         elif key in self._files or key in self._links:
             self._files.pop(key, None)
             self._links.pop(key, None)
-            self.ignore(key, "replaced by a later member of the same name")
+            reason = "replaced by a later member of the same name"
+            self._others.append(LeftOut(key=key, reason=reason))
         return key
 
     def _reject(self, key: str, problem: str) -> None:

@@ -53,7 +53,7 @@ _UNPACKERS: tuple[tuple[bytes, Callable[[BinaryIO], Any]], ...] = (
     (b"\xfd7zXZ\x00", lzma.LZMAFile),
 )
 
-_SPARSE_NAME = "GNU.sparse.name"
+_COUNTING = ("path", "linkpath", "size", "GNU.sparse.name")
 
 
 class _TooMuchError(Exception):
@@ -176,17 +176,15 @@ def _records(data: bytes) -> Iterator[tuple[str, str]]:
             raise ValueError("an extended header makes no sense")
         data = data[length:]
         name = _text(key)
-        if name in ("path", "linkpath", "size", _SPARSE_NAME):
+        if name in _COUNTING:
             yield name, _text(value)
-        elif name.startswith("GNU.sparse."):
-            yield "GNU.sparse", "yes"
 
 
 def _complete(member: tarfile.TarInfo, said: dict[str, str]) -> None:
     """Give a member what its extended headers say of it."""
-    member.name = said.get(_SPARSE_NAME) or said.get("path") or member.name
+    member.name = said.get("GNU.sparse.name") or said.get("path") or member.name
     member.linkname = said.get("linkpath") or member.linkname
-    if "GNU.sparse" in said and member.isreg():
+    if "GNU.sparse.name" in said and member.isreg():
         member.type = tarfile.GNUTYPE_SPARSE
     if size := said.get("size"):
         if not (size.isascii() and size.isdigit() and len(size) < 19):
@@ -293,7 +291,7 @@ def _add(
     elif member.type == tarfile.GNUTYPE_SPARSE:
         members.add_problem(name, "it is stored with holes (a sparse file)")
     elif not member.isreg():
-        members.ignore(name, "neither a file nor a folder")
+        members.add_problem(name, "neither a file nor a folder")
     elif spool is None:
         members.add(name, member.size, member.offset_data)
     elif not is_image_name(name) or size_problem(member.size):

@@ -118,7 +118,7 @@ def _add(members: Members, info: zipfile.ZipInfo, path: str, problem: str | None
     elif kind in (0, stat.S_IFREG):
         members.add(name, info.file_size, _place(info))
     else:
-        members.ignore(name, "neither a file nor a folder")
+        members.add_problem(name, "neither a file nor a folder")
 
 
 def _name(info: zipfile.ZipInfo) -> str:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import enum
 import os.path
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 from tfrtool.errors import SourceError, printable
 from tfrtool.sources.folders.annotated import check_classes, check_masks
@@ -38,13 +37,6 @@ class LabelFrom(enum.Enum):
     before the first dot, hyphen or underscore: ``cat-asleep.jpg``."""
 
 
-class _Layout(NamedTuple):
-    """The folder that holds classes or splits, with its slash, and the splits that these are."""
-
-    prefix: str
-    splits: dict[str, str]
-
-
 def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
     """Give each image of a tree, which lies at ``where``, its label and its split.
 
@@ -52,10 +44,8 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
     ``PetImages/Dog/1.jpg`` has the classes Cat and Dog. A folder inside a class belongs to it.
     Where all of several folders have the names of splits, such as ``train`` and ``validation``,
     they are splits, and the classes are looked for in them; of a single one it isn't
-    said which part of the whole it is, and so it is looked through. The listing is used up.
-
-    Raises:
-        SourceError: no image has a label, or what would be classes are none.
+    said which part of the whole it is, and so it is looked through. The listing is used up. It is a
+    SourceError if no image has a label, or what would be classes are none.
     """
     entries = listing.entries
     entries.sort(key=attrgetter("key"))
@@ -64,7 +54,7 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
         for entry in entries
         if not isinstance(entry, LeftOut) and is_image_name(entry.key)
     ]
-    layout = _layout(images, label_from)
+    prefix, splits = _layout(images, label_from)
     labels: dict[str, str] = {}
     items: list[Item] = []
     rejected: list[LeftOut] = []
@@ -79,7 +69,7 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
         elif problem := entry.problem or size_problem(entry.bytes):
             rejected.append(LeftOut(key=entry.key, reason=problem))
         else:
-            label, split, reason = _meaning(entry.key, layout, label_from)
+            label, split, reason = _meaning(entry.key, prefix, splits, label_from)
             if label is None:
                 rejected.append(LeftOut(key=entry.key, reason=reason))
                 continue
@@ -120,8 +110,11 @@ def _without_class(items: Sequence[Item], others: Sequence[str], where: str) -> 
     return next((item.key for item in items if item.split in odd), None) if odd else None
 
 
-def _layout(images: Sequence[str], label_from: LabelFrom) -> _Layout:
-    """Tell a tree's layout from the sorted keys of its images."""
+def _layout(images: Sequence[str], label_from: LabelFrom) -> tuple[str, dict[str, str]]:
+    """Tell from the sorted keys of a tree's images which folder holds classes or splits, and these.
+
+    The folder comes with its slash.
+    """
     if label_from is LabelFrom.FOLDER:
         # Images beside the uppermost folders belong to no class, and say nothing of these.
         images = [key for key in images if "/" in key]
@@ -131,7 +124,7 @@ def _layout(images: Sequence[str], label_from: LabelFrom) -> _Layout:
     tops = {key[len(prefix) :].partition("/")[0] for key in images if "/" in key[len(prefix) :]}
     splits = _as_splits(tops) if len(tops) > 1 else {}
     if label_from is LabelFrom.NAME:
-        return _Layout(prefix, splits)
+        return prefix, splits
     if prefix and any("/" not in key[len(prefix) :] for key in images):
         # The images' folder is itself a class, not what holds the classes.
         outer, slash, _ = prefix[:-1].rpartition("/")
@@ -140,7 +133,7 @@ def _layout(images: Sequence[str], label_from: LabelFrom) -> _Layout:
         splits = {}
     if not splits and not any(key.count("/", len(prefix)) > 1 for key in images):
         splits = _as_splits(tops)  # no classes in them: nothing will have a label
-    return _Layout(prefix, splits)
+    return prefix, splits
 
 
 def _as_splits(folders: Iterable[str]) -> dict[str, str]:
@@ -150,14 +143,14 @@ def _as_splits(folders: Iterable[str]) -> dict[str, str]:
 
 
 def _meaning(
-    key: str, layout: _Layout, label_from: LabelFrom
+    key: str, prefix: str, splits: Mapping[str, str], label_from: LabelFrom
 ) -> tuple[str | None, str | None, str]:
     """Return an image's label and split, or why it has none."""
-    below = key[len(layout.prefix) :] if key.startswith(layout.prefix) else ""
+    below = key[len(prefix) :] if key.startswith(prefix) else ""
     split = None
-    if layout.splits:
+    if splits:
         top, slash, below = below.partition("/")
-        split = layout.splits.get(top) if slash else None
+        split = splits.get(top) if slash else None
         if split is None:
             return None, None, "not in the folder of a split"
     if label_from is LabelFrom.NAME:

@@ -33,8 +33,7 @@ _NUMBER = re.compile(
     r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf", re.IGNORECASE
 )
 
-_COLUMNS_SHOWN = 10
-_LABELS_SHOWN = 5
+_SHOWN = 10
 TEXT_SHOWN = 40
 """Characters of a cell that an error shows."""
 
@@ -50,12 +49,8 @@ class Columns(NamedTuple):
 def find_columns(names: Sequence[str]) -> Columns:
     """Find columns by their names, whatever the case."""
     known = {name.strip().lower(): name for name in reversed(names)}
-    return Columns(
-        *(
-            next((known[name] for name in usual if name in known), None)
-            for usual in (_PATHS, _LABELS, _SPLITS)
-        )
-    )
+    usual = (_PATHS, _LABELS, _SPLITS)
+    return Columns(*(next((known[one] for one in names if one in known), None) for names in usual))
 
 
 def check_columns(names: Sequence[str], table: Path) -> Columns:
@@ -88,11 +83,12 @@ def check_columns(names: Sequence[str], table: Path) -> Columns:
 
 def quoted(names: Sequence[str]) -> str:
     """Return names of columns as an error lists them."""
-    shown = ", ".join(
-        f"'{printable(name.strip()[:TEXT_SHOWN])}'" for name in names[:_COLUMNS_SHOWN]
-    )
-    more = f" and {len(names) - _COLUMNS_SHOWN:,} more" if len(names) > _COLUMNS_SHOWN else ""
-    return shown + more
+    return _some([f"'{printable(name.strip()[:TEXT_SHOWN])}'" for name in names])
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = len(texts) - _SHOWN
+    return ", ".join(texts[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def sort_labels(labels: Collection[str]) -> tuple[str, ...]:
@@ -106,15 +102,14 @@ def number_notice(labels: Sequence[str]) -> str | None:
     changed = [(label, number) for number, label in enumerate(labels) if label != str(number)]
     if not changed or not all(map(_INTEGER.fullmatch, labels)):
         return None
-    some = ", ".join(f"{label} becomes {number}" for label, number in changed[:_LABELS_SHOWN])
-    more = f" and {len(changed) - _LABELS_SHOWN:,} more" if len(changed) > _LABELS_SHOWN else ""
-    return f"labels are numbered from 0 in the order of their values: {some}{more}"
+    some = _some([f"{label} becomes {number}" for label, number in changed])
+    return f"labels are numbered from 0 in the order of their values: {some}"
 
 
 def refused_label(labels: Collection[str]) -> tuple[str, str, str] | None:
     """Return a label that shows that labels are no classes, what they are, and what to do."""
     fraction = next((label for label in labels if not _DIGITS.fullmatch(label)), None)
-    if fraction is not None and all(map(_NUMBER.fullmatch, labels)):
+    if fraction and all(map(_NUMBER.fullmatch, labels)):
         what = "its labels are numbers with fractions, not classes"
         return fraction, what, "a label is a name or an integer; 1.0 is written as 1"
     several = next((label for label in labels if _is_list(label)), None)

@@ -42,18 +42,12 @@ _Cells = Mapping[str, object] | str
 class Row(NamedTuple):
     """One row of a table."""
 
-    unit: str  # what is counted: "row", with the header and empty rows; "line" of JSON Lines
-    number: int  # from 1
+    number: int  # from 1, with the header and empty lines
     path: str = ""  # as it is written; "" where there is none, as with the others
     label: str = ""  # without blanks around it
     split: str = ""  # likewise, and in lower case
     problem: str | None = None  # why it is no row of this table
     others: Sequence[str] = ()  # the names of its other columns
-
-    @property
-    def where(self) -> str:
-        """Its number as a user would say it."""
-        return f"{self.unit} {self.number}"
 
 
 def read_rows(table: Path) -> Iterator[Row]:
@@ -67,15 +61,15 @@ def read_rows(table: Path) -> Iterator[Row]:
         head, suffix = file.read(_HEAD), table.suffix.lower()
         file.seek(0)
         braced = head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-        unit, read = "row", _read_csv
+        read = _read_csv
         if head.startswith(PARQUET):
             read = _read_parquet
         elif suffix in _JSON_SUFFIXES or (braced and suffix not in _CSV_SUFFIXES):
-            unit, read = "line", _read_json_lines
+            read = _read_json_lines
         names: list[str] = []
         for number, cells in read(file, table):
             if isinstance(cells, str):
-                yield Row(unit, number, problem=cells)
+                yield Row(number, problem=cells)
                 continue
             if names != list(cells):
                 names = list(cells)
@@ -87,13 +81,13 @@ def read_rows(table: Path) -> Iterator[Row]:
             if isinstance(label, int) and not isinstance(label, bool):
                 label = str(label)
             if not isinstance(label, str | None):
-                yield Row(unit, number, problem="its label is not a string or an integer")
+                yield Row(number, problem="its label is not a string or an integer")
             elif not isinstance(path, str | None) or not isinstance(split, str | None):
                 role = "split" if isinstance(path, str | None) else "path"
-                yield Row(unit, number, problem=f"its {role} is not a string")
+                yield Row(number, problem=f"its {role} is not a string")
             else:
                 label, split = (label or "").strip(), (split or "").strip().lower()
-                yield Row(unit, number, path or "", label, split, None, others)
+                yield Row(number, path or "", label, split, None, others)
 
 
 def _lines(file: BinaryIO, table: Path) -> Iterator[str]:

@@ -61,27 +61,25 @@ def read_table(table: Path, root: Path | None = None) -> Source:
     items: list[Item] = []
     rejected: list[LeftOut] = []
     columns: dict[str, None] = {}
-    unit = ""
     for row in read_rows(table):
-        unit = row.unit
         if len(columns) < _MOST_COLUMNS:
             columns.update(dict.fromkeys(row.others))
-        name = row.path[:MAX_PATH_LENGTH] or row.where
+        name = row.path[:MAX_PATH_LENGTH] or f"row {row.number}"
         try:
             if row.problem is not None:
                 raise _RefusedRowError(row.problem)
             name = _plain_path(row.path)
-            key, size = files.find(name, row.where)
+            key, size = files.find(name, row.number)
             if problem := label_problem(row.label):
                 raise _RefusedRowError(f"its label {problem}" if row.label else "no label")
             # One text for each label and split; the row's number for what is said of it.
             label, split = sys.intern(row.label), sys.intern(_split_name(row.split)) or None
         except _RefusedRowError as refused:
-            rejected.append(LeftOut(key=name, reason=f"{row.where}: {refused}"))
+            rejected.append(LeftOut(key=name, reason=f"row {row.number}: {refused}"))
         else:
             items.append(Item(key=key, label=label, bytes=size, place=row.number, split=split))
-    _check_labels(items, unit, table)
-    twice = list(_take_repeated(items, unit))
+    _check_labels(items, table)
+    twice = list(_take_repeated(items))
     if not items:
         first = next(iter(rejected), None)
         raise SourceError(
@@ -120,13 +118,13 @@ class _Files:
         self._bounds = tuple(_real_folder(place) for place in (folder, root) if place is not None)
         self._outside: dict[str, bool] = {}  # by folder: there are fewer than files
 
-    def find(self, name: str, where: str) -> tuple[str, int]:
+    def find(self, name: str, row: int) -> tuple[str, int]:
         """Return the key of the file that a row names, and its size."""
         problem = "no such file"
         for key in _spellings(name, self.reader):
             path = self.reader.path_of(key)
             try:
-                status = self._look(path, where)
+                status = self._look(path, row)
             except OSError as error:
                 if error.errno not in _NO_SUCH_FILE:
                     raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
@@ -140,7 +138,7 @@ class _Files:
                 problem = "not a file"
         raise _RefusedRowError(problem)
 
-    def _look(self, path: str, where: str) -> os.stat_result:
+    def _look(self, path: str, row: int) -> os.stat_result:
         """Return the status of a file; a SourceError if it is really out of bounds."""
         folder = path[: max(path.rfind("/"), path.rfind(os.sep)) + 1]
         if folder not in self._outside:
@@ -152,7 +150,7 @@ class _Files:
             if os.path.realpath(path).startswith(self._bounds):
                 return os.stat(path)  # noqa: PTH116
         raise SourceError(
-            f"{where} names a file outside of the table's folder",
+            f"row {row} names a file outside of the table's folder",
             path=self._table,
             found=printable(os.path.realpath(path)),
             hint="--root DIR lets it name the files below DIR",
@@ -244,16 +242,16 @@ def _split_rank(split: str) -> tuple[int, str]:
     return SPLIT_ORDER.index(split) if split in SPLIT_ORDER else len(SPLIT_ORDER), split
 
 
-def _check_labels(items: Sequence[Item], unit: str, table: Path) -> None:
+def _check_labels(items: Sequence[Item], table: Path) -> None:
     refused = refused_label(dict.fromkeys(item.label for item in items))
     if refused is not None:
         label, what, hint = refused
         row = next(item.place for item in items if item.label == label)
-        found = f"'{printable(label[:TEXT_SHOWN])}' in {unit} {row}"
+        found = f"'{printable(label[:TEXT_SHOWN])}' in row {row}"
         raise SourceError(what, path=table, found=found, hint=hint)
 
 
-def _take_repeated(items: list[Item], unit: str) -> Iterator[LeftOut]:
+def _take_repeated(items: list[Item]) -> Iterator[LeftOut]:
     """Sort items by key, take those out that repeat or contradict others, and yield why."""
     has_splits = any(item.split for item in items)
     items.sort(key=lambda item: item.key)
@@ -264,15 +262,15 @@ def _take_repeated(items: list[Item], unit: str) -> Iterator[LeftOut]:
         if other is not None:
             against = {True: other.place, False: first.place}
             refused = [
-                (item, f"its label is contradicted by {unit} {against[item.label == first.label]}")
+                (item, f"its label is contradicted by row {against[item.label == first.label]}")
                 for item in (first, *more)
             ]
         else:
-            refused = [(item, f"listed before, in {unit} {first.place}") for item in more]
+            refused = [(item, f"listed before, in row {first.place}") for item in more]
             if has_splits and first.split is None:
                 refused = [(item, "no split, while others have one") for item in (first, *more)]
             else:
                 kept.append(first)
         for item, why in refused:
-            yield LeftOut(key=key, reason=f"{unit} {item.place}: {why}")
+            yield LeftOut(key=key, reason=f"row {item.place}: {why}")
     items[:] = kept

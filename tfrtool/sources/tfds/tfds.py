@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -141,56 +141,43 @@ def _describe(builder: Any) -> _Dataset:
             hint="prepare it with TFDS' file_format='tfrecord'",
         )
     features = dict(info.features.items()) if hasattr(info.features, "items") else {}
-    keys = info.supervised_keys or ()
-    image = _choose(
-        (name for name, feature in features.items() if _is_image(feature, kinds)), keys[:1]
-    )
-    label = _choose(
-        (name for name, feature in features.items() if isinstance(feature, kinds.ClassLabel)),
-        keys[1:2],
-    )
-    if image is None or label is None:
-        raise SourceError(
-            f"which of its features is the {'image' if image is None else 'label'} can't be told",
-            path=directory,
-            expected="supervised keys, or one Image and one ClassLabel",
-            found=", ".join(f"{name}: {type(item).__name__}" for name, item in features.items()),
-        )
-    shards = tuple(_shards(info.splits))
+    chosen: list[str] = []
+    for at, (role, kind) in enumerate((("image", kinds.Image), ("label", kinds.ClassLabel))):
+        # Of images, TFDS stores the numbers of floats as the bytes of four channels.
+        names = [
+            name
+            for name, feature in features.items()
+            if isinstance(feature, kind)
+            and not isinstance(feature, kinds.LabeledImage)
+            and "float32" not in str(feature.np_dtype)
+        ]
+        supervised = [name for name in names if name in (info.supervised_keys or ())[at : at + 1]]
+        if len(names) != 1 and not supervised:
+            raise SourceError(
+                f"which of its features is the {role} can't be told",
+                path=directory,
+                expected="supervised keys, or one Image and one ClassLabel",
+                found=", ".join(f"{name}: {type(one).__name__}" for name, one in features.items()),
+            )
+        chosen += names if len(names) == 1 else supervised
+    image, label = chosen
+    shards: list[_TfdsShard] = []
+    for split, about in info.splits.items():
+        first = 0
+        for path, records in zip(about.filepaths, about.shard_lengths, strict=True):
+            shards.append(_TfdsShard(os.fspath(path), str(split), first, records))
+            first += records
     if not shards:
         raise SourceError(
             "holds no records", path=directory, expected="a dataset_info.json that names splits"
         )
-    names = (name for name in _NAMES if isinstance(features.get(name), kinds.Text))
+    named = (name for name in _NAMES if isinstance(features.get(name), kinds.Text))
     classes = tuple(map(features[label].int2str, range(features[label].num_classes or 0)))
     for name in classes:
         if problem := label_problem(name):
             found = f"'{printable(name)}'"
             raise SourceError(f"a class's name {problem}", path=directory, found=found)
-    return _Dataset(directory, shards, image, label, next(names, None), classes)
-
-
-def _is_image(feature: Any, kinds: Any) -> bool:
-    # TFDS stores the numbers of float32 images as the bytes of four channels.
-    return (
-        isinstance(feature, kinds.Image)
-        and not isinstance(feature, kinds.LabeledImage)
-        and "float32" not in str(feature.np_dtype)
-    )
-
-
-def _choose(candidates: Iterable[str], supervised: tuple[object, ...]) -> str | None:
-    found = list(candidates)
-    chosen = next((name for name in found if name in supervised), None)
-    return found[0] if len(found) == 1 else chosen
-
-
-def _shards(splits: Mapping[str, Any]) -> Iterator[_TfdsShard]:
-    for name, split in splits.items():
-        first = 0
-        for path, records in zip(split.filepaths, split.shard_lengths, strict=True):
-            yield _TfdsShard(path=os.fspath(path), split=str(name), first=first, records=records)
-            first += records
+    return _Dataset(directory, tuple(shards), image, label, next(named, None), classes)
 
 
 def _listed(

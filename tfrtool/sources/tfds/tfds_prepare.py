@@ -6,10 +6,9 @@ import contextlib
 import io
 import json
 import logging
+import os
 import socket
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ from tfrtool.errors import SourceError, printable
 from tfrtool.sources.items import Starting
 from tfrtool.storage.opening import read_bounded
 
-_PATIENCE = 5.0
+_PATIENCE = 3.0
 """Seconds for a host to answer; TFDS itself tries for three minutes, and behind a firewall that
 answers nothing for half an hour."""
 
-_MOST_HOSTS = 20
+_MOST_HOSTS = 3
 _PORTS = {"http": 80, "https": 443, "ftp": 21}
 _REASON_SHOWN = 300
 """Characters; TFDS' own messages go on for pages."""
@@ -74,45 +73,32 @@ def _reason(error: Exception) -> str:
 
 
 def missing_hosts(builder: Any) -> str | None:
-    """Return the hosts of a dataset's downloads, and why, if not one of them can be reached.
+    """Return the hosts of a dataset's downloads, and why, if none of the first can be reached.
 
     Not asked are those of what TFDS has downloaded before, or users download by hand, and proxies.
     """
     if builder.MANUAL_DOWNLOAD_INSTRUCTIONS or getproxies():
         return None
-    urls = set(builder.url_infos or ()) - set(_downloaded(Path(builder.data_dir_root)))
-    hosts: dict[str, int] = {}
-    for parts in map(urlsplit, sorted(urls)):
-        if parts.hostname and parts.scheme in _PORTS and len(hosts) < _MOST_HOSTS:
-            hosts[parts.hostname] = parts.port or _PORTS[parts.scheme]
-    reasons = dict.fromkeys(hosts, "no answer")
-
-    def knock(host: str, port: int) -> None:
-        try:
-            socket.create_connection((host, port), timeout=_PATIENCE).close()
-        except (OSError, ValueError) as error:  # a ValueError: no name that can be looked up
-            reasons[host] = str(getattr(error, "strerror", None) or error).lower()
-        else:
-            reasons[host] = ""
-
-    # Looking up a name can't be interrupted: threads that are left to themselves do it.
-    threads = [threading.Thread(target=knock, args=host, daemon=True) for host in hosts.items()]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + 2 * _PATIENCE
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    found = dict(reasons)
-    if not all(found.values()):
-        return None
-    return ", ".join(f"{host} ({reason})" for host, reason in found.items()) or None
+    reasons: dict[str, str] = {}
+    for parts in map(urlsplit, set(builder.url_infos or ()) - _downloaded(builder.data_dir_root)):
+        host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
+        if host and port and host not in reasons and len(reasons) < _MOST_HOSTS:
+            try:
+                socket.create_connection((host, port), timeout=_PATIENCE).close()
+            except (OSError, ValueError) as error:  # a ValueError: no name that can be looked up
+                reasons[host] = str(getattr(error, "strerror", None) or error).lower()
+            else:
+                return None
+    return ", ".join(f"{host} ({reason})" for host, reason in sorted(reasons.items())) or None
 
 
-def _downloaded(root: Path) -> Iterator[str]:
-    """Yield the URLs that TFDS has downloaded, as the notes beside its downloads say."""
-    for path in (root / "downloads").rglob("*.INFO"):
+def _downloaded(root: str | os.PathLike[str]) -> set[str]:
+    """Return the URLs that TFDS has downloaded, as the notes beside its downloads say."""
+    urls: set[str] = set()
+    for path in Path(root, "downloads").rglob("*.INFO"):
         with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
-            yield from map(str, json.loads(read_bounded(path)).get("urls", ()))
+            urls.update(map(str, json.loads(read_bounded(path)).get("urls", ())))
+    return urls
 
 
 @contextlib.contextmanager
