@@ -20,10 +20,6 @@ MAX_UNPACKED_RATIO = 100
 """Of the bytes that an archive's images unpack to and the archive's own. Photographs hardly shrink,
 and bitmaps of drawings to a tenth; a hundredth is what bombs are made of."""
 
-MAX_DEFLATE_RATIO = 1100
-"""Of all bytes that a compressed archive unpacks to, those that nobody keeps included, and its own.
-Deflate reaches 1,032 with zeros; bzip2 and LZMA a thousand times that, and take hours."""
-
 MAX_LZMA_MEMORY = 256 * 1024 * 1024
 """Of one unpacker of LZMA, in bytes; xz' highest preset has a dictionary of 64 MiB."""
 
@@ -115,6 +111,6 @@ MAX_SLOW_BYTES = 8 * 1024 * 1024
 Python, about a million bytes a second."""
 
 
-def unpacked_limit(packed: int, ratio: int = MAX_UNPACKED_RATIO) -> int:
+def unpacked_limit(packed: int) -> int:
     """Return how many bytes may come out of an archive of ``packed`` bytes."""
-    return max(FREE_UNPACKED_BYTES, ratio * packed)
+    return max(FREE_UNPACKED_BYTES, MAX_UNPACKED_RATIO * packed)

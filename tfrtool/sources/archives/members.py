@@ -20,7 +20,7 @@ UNPACK_HINT = "if you trust it, unpack it yourself, and write from the folder"
 _MOST_LINKS = 40
 """Links that are followed to one file, as in Linux' path lookup."""
 
-_LOST = "a link to no image in the archive (there, links to folders are not followed)"
+_LOST = "a link to no file in the archive (there, links to folders are not followed)"
 
 Stamp = tuple[int, int]
 """Size and time of a file, which tell that it is still the one that was listed."""
@@ -80,8 +80,8 @@ class Members:
         self._links: dict[str, str] = {}
         self._others: list[Entry | LeftOut] = []
 
-    def add(self, name: str, size: int, place: int | None) -> None:
-        """Add a file of ``size`` bytes; its place is None where these are not kept."""
+    def add(self, name: str, size: int, place: int) -> None:
+        """Add a file of ``size`` bytes, which its place tells a reader how to find."""
         if key := self._free_key(name):
             self._files[key] = Entry(key, size, place)
 
@@ -144,8 +144,7 @@ class Members:
         for _ in range(_MOST_LINKS):
             key = self._links.get(key, "")
             if file := self._files.get(key):
-                kept = file.place is not None or not is_image_name(link)
-                return file._replace(key=link, problem=None if kept else _LOST)
+                return file._replace(key=link)
         return Entry(link, problem=_LOST)
 
 

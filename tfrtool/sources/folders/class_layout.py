@@ -80,10 +80,8 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
                     shown = f"'{printable(label)}'"
                     raise SourceError(f"a class's name {problem}", path=path, found=shown)
             label = labels[label]  # one text for all
-            place = entry.place or 0
-            items.append(
-                Item(key=entry.key, label=label, bytes=entry.bytes, place=place, split=split)
-            )
+            place, size = entry.place, entry.bytes
+            items.append(Item(key=entry.key, label=label, bytes=size, place=place, split=split))
     check_masks(images, where)
     others = [entry.key for entry in ignored]
     if label_from is LabelFrom.FOLDER and (key := _without_class(items, others, where)):

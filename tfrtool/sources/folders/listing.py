@@ -55,7 +55,7 @@ class Entry(NamedTuple):
 
     key: str  # its path below the tree's root, with "/" between folders
     bytes: int = 0
-    place: int | None = 0  # where its bytes are, for the tree's reader; None if they are not kept
+    place: int = 0  # where its bytes are, for the tree's reader
     problem: str | None = None  # why it can't be read
 
 
