@@ -92,7 +92,7 @@ def test_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
     assert caught.value.hint is not None
 
 
-def test_what_is_no_file_is_ignored(tmp_path: Path) -> None:
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
     """A pipe called .jpg isn't opened, for nothing would ever come; nor a socket or a device."""
     write_class_folders(tmp_path, count=1)
     os.mkfifo(tmp_path / "cat" / "pipe.jpg")
@@ -100,8 +100,9 @@ def test_what_is_no_file_is_ignored(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(os.path.relpath(tmp_path / "cat" / "socket"))
         source = open_tree(tmp_path)
-    assert list(_reasons(source.ignored)) == ["cat/null.jpg", "cat/pipe.jpg", "cat/socket"]
-    assert set(_reasons(source.ignored).values()) == {"neither a file nor a folder"}
+    assert list(_reasons(source.ignored)) == ["cat/socket"]
+    assert list(_reasons(source.rejected)) == ["cat/null.jpg", "cat/pipe.jpg"]
+    assert set(_reasons(source.rejected).values()) == {"neither a file nor a folder"}
     assert len(source.items) == 2
 
 

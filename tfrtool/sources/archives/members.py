@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tfrtool.errors import SourceError, printable
 from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, is_image_name, size_problem
-from tfrtool.sources.items import Item, ItemReader, LeftOut
+from tfrtool.sources.items import Item, ItemReader
 from tfrtool.storage.limits import unpacked_limit
 from tfrtool.storage.opening import open_descriptor
 
@@ -78,38 +78,32 @@ class Members:
         """Start without members."""
         self._files: dict[str, Entry] = {}
         self._links: dict[str, str] = {}
-        self._others: list[Entry | LeftOut] = []
 
-    def add(self, name: str, size: int, place: int) -> None:
-        """Add a file of ``size`` bytes, which its place tells a reader how to find."""
-        if key := self._free_key(name):
-            self._files[key] = Entry(key, size, place)
+    def add(self, name: str, size: int = 0, place: int = 0, problem: str | None = None) -> str:
+        """Add a file of ``size`` bytes, which its place tells a reader how to find.
+
+        Returns its key; "" for what is hidden or the system's own.
+        """
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        if all(part == ".." for part in parts) or any(map(is_clutter, set(parts) - {".."})):
+            return ""
+        key = "/".join(parts)
+        if ".." in parts:
+            key, problem = name, "its name leads out of the archive"
+        self._files[key] = Entry(key, size, place, problem)
+        self._links.pop(key, None)
+        return key
 
     def add_link(self, name: str, target: str, *, from_root: bool) -> None:
         """Add a link to a name in the archive, seen from its root or from the link's folder."""
-        if key := self._free_key(name):
-            folder = "" if from_root else posixpath.dirname(key)
-            joined = posixpath.normpath(posixpath.join(folder, target))
-            outside = joined.startswith(("/", "../")) and not from_root
-            # An empty target is that of no file.
-            self._links[key] = "" if outside else _key(joined) or ""
-
-    def add_problem(self, name: str, problem: str) -> None:
-        """Add a file that can't be read."""
-        if key := self._free_key(name):
-            self._reject(key, problem)
-
-    @staticmethod
-    def wants(name: str) -> bool:
-        """Return whether a file of this name is neither hidden nor the system's own."""
-        parts = [part for part in name.split("/") if part not in ("", ".", "..")]
-        return bool(parts) and not any(map(is_clutter, parts))
+        if key := self.add(name):
+            path = posixpath.join("" if from_root else posixpath.dirname(key), target)
+            self._links[key] = posixpath.normpath(path.lstrip("/") if from_root else path)
 
     def listing(self, archive: str, size: int, reader: ItemReader) -> Listing:
         """Return all members of an archive of ``size`` bytes; a bomb is a SourceError."""
-        resolved = [self._resolve(key) for key in self._links]
-        files = [*self._files.values(), *resolved]
-        images = [entry for entry in files if is_image_name(entry.key)]
+        entries = [self._resolve(key) for key in self._files]
+        images = [entry for entry in entries if is_image_name(entry.key)]
         total = sum(entry.bytes for entry in images if not size_problem(entry.bytes))
         if total > unpacked_limit(size):
             largest = max(images, key=lambda entry: entry.bytes)
@@ -120,35 +114,16 @@ class Members:
                 expected=f"at most {unpacked_limit(size):,} from {size:,} bytes",
                 hint=UNPACK_HINT,
             )
-        return Listing(entries=[*files, *self._others], reader=reader)
+        return Listing(entries=entries, reader=reader)
 
-    def _free_key(self, name: str) -> str | None:
-        """Return the key for a name; None for clutter and where there is nothing to add."""
-        if not self.wants(name):
-            return None
-        key = _key(name)
-        if key is None:
-            self._reject(name, "its name leads out of the archive")
-        elif key in self._files or key in self._links:
-            self._files.pop(key, None)
-            self._links.pop(key, None)
-            reason = "replaced by a later member of the same name"
-            self._others.append(LeftOut(key=key, reason=reason))
-        return key
-
-    def _reject(self, key: str, problem: str) -> None:
-        self._others.append(Entry(key, problem=problem if is_image_name(key) else None))
-
-    def _resolve(self, link: str) -> Entry:
-        key = link
+    def _resolve(self, key: str) -> Entry:
+        target = key
         for _ in range(_MOST_LINKS):
-            key = self._links.get(key, "")
-            if file := self._files.get(key):
-                return file._replace(key=link)
-        return Entry(link, problem=_LOST)
-
-
-def _key(name: str) -> str | None:
-    """Return a member's path from the archive's root; None if it leads out of it."""
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    return None if ".." in parts else "/".join(parts)
+            if target not in self._links:
+                break
+            target = self._links[target]
+        file = self._files.get(target)
+        if file is None or target in self._links:
+            return Entry(key, problem=_LOST)
+        # What is no image by its name need not be read.
+        return file._replace(key=key) if file.problem is None or is_image_name(key) else Entry(key)

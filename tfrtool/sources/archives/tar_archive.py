@@ -250,8 +250,8 @@ def _add(members: Members, member: tarfile.TarInfo) -> None:
     if member.islnk() or member.issym():
         members.add_link(member.name, member.linkname, from_root=member.islnk())
     elif member.type == tarfile.GNUTYPE_SPARSE:
-        members.add_problem(member.name, "it is stored with holes (a sparse file)")
+        members.add(member.name, problem="it is stored with holes (a sparse file)")
     elif not member.isreg():
-        members.add_problem(member.name, "neither a file nor a folder")
+        members.add(member.name, problem="neither a file nor a folder")
     else:
         members.add(member.name, member.size, member.offset_data)

@@ -105,20 +105,20 @@ def _add(members: Members, info: zipfile.ZipInfo, path: str, problem: str | None
         return
     kind = stat.S_IFMT(info.external_attr >> 16) if info.create_system == _UNIX else 0
     if problem is not None:
-        members.add_problem(name, problem)
+        members.add(name, problem=problem)
     elif kind == stat.S_IFLNK:
         try:
             if info.file_size > MAX_PATH_LENGTH or info.compress_size > 2 * MAX_PATH_LENGTH:
                 raise ValueError
             target = _read_member(path, _place(info), info.file_size)
         except ValueError:
-            members.add_problem(name, "a link that can't be read")
+            members.add(name, problem="a link that can't be read")
         else:
             members.add_link(name, os.fsdecode(target), from_root=False)
     elif kind in (0, stat.S_IFREG):
         members.add(name, info.file_size, _place(info))
     else:
-        members.add_problem(name, "neither a file nor a folder")
+        members.add(name, problem="neither a file nor a folder")
 
 
 def _name(info: zipfile.ZipInfo) -> str:

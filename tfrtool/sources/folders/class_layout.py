@@ -49,11 +49,7 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
     """
     entries = listing.entries
     entries.sort(key=attrgetter("key"))
-    images = [
-        entry.key
-        for entry in entries
-        if not isinstance(entry, LeftOut) and is_image_name(entry.key)
-    ]
+    images = [entry.key for entry in entries if is_image_name(entry.key)]
     prefix, splits = _layout(images, label_from)
     labels: dict[str, str] = {}
     items: list[Item] = []
@@ -62,9 +58,7 @@ def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
     entries.reverse()
     while entries:
         entry = entries.pop()
-        if isinstance(entry, LeftOut):
-            ignored.append(entry)
-        elif entry.problem is None and not is_image_name(entry.key):
+        if entry.problem is None and not is_image_name(entry.key):
             ignored.append(LeftOut(key=entry.key, reason="no image by its name"))
         elif problem := entry.problem or size_problem(entry.bytes):
             rejected.append(LeftOut(key=entry.key, reason=problem))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, os_reason
-from tfrtool.sources.items import Item, ItemReader, LeftOut
+from tfrtool.sources.items import Item, ItemReader
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.opening import open_descriptor
 
@@ -60,12 +60,9 @@ class Entry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """All files of a tree but clutter, in no particular order.
+    """All files of a tree but clutter, in no order; keys of those without a problem are unique."""
 
-    Keys of files without a problem are unique; what is left out isn't looked at any further.
-    """
-
-    entries: list[Entry | LeftOut]
+    entries: list[Entry]
     reader: ItemReader  # of those without a problem
 
 
@@ -135,7 +132,7 @@ def list_directory(root: str) -> Listing:
     return Listing(entries=list(_walk(root, "", ())), reader=FolderReader(root))
 
 
-def _walk(root: str, prefix: str, pattern: _Pattern) -> Iterator[Entry | LeftOut]:
+def _walk(root: str, prefix: str, pattern: _Pattern) -> Iterator[Entry]:
     """Yield all files below a directory that match a pattern, or that lie in a folder which does.
 
     Keys start with the prefix. Depth is bounded by the longest path that the system takes, not by
@@ -207,7 +204,7 @@ def _with_none(places: set[int], pattern: _Pattern) -> set[int]:
     return places
 
 
-def file_entry(path: str, key: str) -> Entry | LeftOut:
+def file_entry(path: str, key: str) -> Entry:
     """Return what is listed for a path that is no folder; links may lead nowhere."""
     try:
         found = os.stat(path)  # noqa: PTH116
@@ -219,7 +216,7 @@ def file_entry(path: str, key: str) -> Entry | LeftOut:
         return Entry(key, problem=f"a link that can't be followed: {os_reason(error)}")
     if stat.S_ISREG(found.st_mode):
         return Entry(key, found.st_size)
-    return LeftOut(key=key, reason="neither a file nor a folder")
+    return Entry(key, problem="neither a file nor a folder" if is_image_name(key) else None)
 
 
 def is_pattern(path: str) -> bool:

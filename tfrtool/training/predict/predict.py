@@ -18,7 +18,6 @@ from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.folders.listing import file_entry, read_file
-from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.training.models.saved_model import SavedModel, load_model
@@ -164,8 +163,6 @@ def _read(image: ImageFile, size: int) -> Any:
         return image.problem
     try:
         entry = file_entry(image.path, image.path)
-        if isinstance(entry, LeftOut):
-            return entry.reason
         if entry.problem is not None:
             return entry.problem
         if entry.bytes > MAX_IMAGE_BYTES:
