@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.datasets import write_pets
 from tfrtool.cli import main
+from tfrtool.loading.bench.bench import StageRun
+from tfrtool.loading.dataset.dataset import Dataset
 
 pytestmark = pytest.mark.tf
 
@@ -22,18 +25,28 @@ def pets(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_pets(tmp_path_factory.mktemp("data")))
 
 
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let measurements run where the test does, which saves starting TensorFlow again."""
-    from tfrtool.loading.bench import bench, bench_measure
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let numbers stand for measurements, where only what is shown of them is tested."""
 
-    monkeypatch.setattr(bench, "measure", lambda work, *task: getattr(bench_measure, work)(*task))
+    def measure(work: str, dataset: Dataset, *task: Any) -> Any:
+        if work == "measure_parts":
+            return {"reading": 0.1, "parsing": 0.1, "decoding": 1.0, "resizing": 0.1}, None
+        epoch = {"images_per_second": 1234.0, "cpu_ms_per_image": 1.5}
+        images = dataset.split("train").records
+        return StageRun(images=images, labels=8, epochs=(epoch,) * task[2], memory=2**20)
+
+    monkeypatch.setattr("tfrtool.loading.bench.bench.measure", measure)
 
 
 def test_json_is_an_object_a_stage_and_a_verdict(
-    pets: str, capfd: pytest.CaptureFixture[str]
+    pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--json prints the stages in order, then what limits the loader; nothing else is on stdout."""
+    from tfrtool.loading.bench import bench, bench_measure
+
+    # Measuring where the test runs saves starting TensorFlow again.
+    monkeypatch.setattr(bench, "measure", lambda work, *task: getattr(bench_measure, work)(*task))
     assert main(["bench", pets, *FAST, "--split", "validation", "--json"]) == 0
     *stages, last = map(json.loads, capfd.readouterr().out.splitlines())
     assert [stage["stage"] for stage in stages] == STAGES
@@ -49,6 +62,7 @@ def test_json_is_an_object_a_stage_and_a_verdict(
     assert last["parts_cpu_ms_per_image"].keys() == {"reading", "parsing", "decoding", "resizing"}
 
 
+@pytest.mark.usefixtures("made_up")
 def test_text_is_a_table_and_a_sentence(pets: str, capfd: pytest.CaptureFixture[str]) -> None:
     """People read a line a stage, and what the bottleneck is."""
     assert main(["bench", pets, *FAST, "--limit", "1"]) == 0
@@ -62,6 +76,7 @@ def test_text_is_a_table_and_a_sentence(pets: str, capfd: pytest.CaptureFixture[
     assert max(map(len, out.splitlines())) <= 100
 
 
+@pytest.mark.usefixtures("made_up")
 def test_stage_that_is_left_out_is_said(
     pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

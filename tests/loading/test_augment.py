@@ -213,8 +213,10 @@ def test_same_result_in_any_pipeline() -> None:
         )  # fused in a graph, a half may go either way
 
 
-@pytest.mark.parametrize("text", [*EACH, EVERYTHING])
-@pytest.mark.parametrize("dtype", [tf.uint8, tf.float32])
+@pytest.mark.parametrize(
+    ("text", "dtype"),
+    [*((text, tf.uint8) for text in (*EACH, EVERYTHING)), (EVERYTHING, tf.float32)],
+)
 def test_shapes_stay_known(text: str, dtype: Any) -> None:
     """With an unknown number of images, height, width and channels are known after it, too."""
     spec = tf.TensorSpec([None, 24, 20, 3], dtype)
@@ -223,7 +225,7 @@ def test_shapes_stay_known(text: str, dtype: Any) -> None:
     )
     (output,) = traced.outputs
     assert (output.shape.as_list(), output.dtype) == ([None, 24, 20, 3], dtype)
-    for count in (0, 1, 3):
+    for count in (0, 3):
         images = tf.zeros([count, 24, 20, 3], dtype)
         assert traced(images, tf.constant([1, 2], tf.int64)).shape == (count, 24, 20, 3)
 

@@ -21,7 +21,7 @@ from tfrtool.loading.bench.bench import STAGES, BenchReport, Numbers, StageRun, 
 from tfrtool.loading.bench.bench_measure import measure_parts, measure_stage
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline import recipes
+from tfrtool.loading.pipeline import pipeline
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 from tfrtool.storage.progress import Progress
 
@@ -51,8 +51,8 @@ def dataset(directory: Path) -> Dataset:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """Return a dataset of 20 JPEGs that take long to decode."""
-    payload = image_payload(1, data=image_bytes(size=(1000, 1000)))
-    return open_dataset(write_foreign(tmp_path_factory.mktemp("large"), [[payload] * 20]))
+    payload = image_payload(1, data=image_bytes(size=(1200, 1200)))
+    return open_dataset(write_foreign(tmp_path_factory.mktemp("large"), [[payload] * 12]))
 
 
 def _made_up(
@@ -90,7 +90,7 @@ def test_stage_goes_through_all_images(
 ) -> None:
     """Each stage loads every image once an epoch; the published ones are cumulative."""
     built: list[set[str]] = []
-    real = recipes.load_published
+    real = pipeline.load_published
 
     def spy(*arguments: Any) -> Any:
         built.append(set(arguments[-1]))

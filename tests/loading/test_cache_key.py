@@ -68,7 +68,7 @@ def test_key_differs_with_anything_that_decides(shards: Dataset) -> None:
         _of(replace(shards, label_feature="other")),
     ]
     assert len({key.digest for key in keys}) == len(keys)
-    assert len({key.slot for key in keys}) == 3
+    assert len({key.part for key in keys}) == 3
 
 
 @pytest.mark.parametrize("change", ["touch", "grow"])

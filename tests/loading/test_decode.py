@@ -22,7 +22,6 @@ from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.decode import (
     decoder,
     features_decoder,
-    float_decoder,
     full_image,
     parser,
 )
@@ -82,7 +81,7 @@ def test_every_format_becomes_rgb(format_: str, mode: str, tmp_path: Path, tf: A
     full = tf.io.decode_image(data, channels=3, expand_animations=False)
     expected = tf.image.resize(full, (SIZE, SIZE)).numpy()
     assert np.abs(image.numpy() - expected).max() <= 0.5
-    exact, _ = float_decoder(dataset, SIZE)(payload)
+    exact, _ = decoder(dataset, SIZE, floats=True)(payload)
     np.testing.assert_array_equal(exact, expected)
 
 

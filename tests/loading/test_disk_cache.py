@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import sys
 from dataclasses import replace
@@ -18,7 +19,6 @@ from tfrtool.errors import DatasetError, WriteError
 from tfrtool.loading.cache.disk_cache import (
     CacheKey,
     DiskCache,
-    holds_disk_cache,
     open_disk_cache,
     write_disk_cache,
 )
@@ -31,7 +31,8 @@ SIZE, IMAGES = 5, 70
 
 
 def _key(images: int = IMAGES, size: int = SIZE, **facts: object) -> CacheKey:
-    return CacheKey(images=images, image_size=size, purpose={"split": "train"}, facts=facts)
+    digest = hashlib.md5(repr((images, size, facts)).encode()).hexdigest()
+    return CacheKey(images=images, image_size=size, part="0" * 16, digest=digest)
 
 
 def _pixels(images: int = IMAGES, seed: int = 0) -> tuple[Any, Any]:
@@ -93,7 +94,7 @@ def test_progress_is_told(tf: Any, tmp_path: Path) -> None:
 def test_stale_caches_of_the_same_purpose_go(tf: Any, tmp_path: Path) -> None:
     """A new cache takes the place of the stale one; those for other purposes stay."""
     decoded = _dataset(tf, _pixels())
-    other = replace(_key(), purpose={"split": "validation"})
+    other = replace(_key(), part="1" * 16)
     write_disk_cache(tmp_path, other, decoded)
     stale = write_disk_cache(tmp_path, _key(shards=["old"]), decoded).path
     (tmp_path / "notes.txt").write_text("the user's own")
@@ -173,7 +174,6 @@ def test_what_is_no_file_is_not_opened(tf: Any, tmp_path: Path, kind: str) -> No
         written.mkdir()
     else:
         written.symlink_to(elsewhere if kind == "link" else "/dev/zero")
-    assert not holds_disk_cache(directory, _key())
     assert open_disk_cache(directory, _key()) is None
     if kind == "folder":
         with pytest.raises(WriteError):
@@ -192,7 +192,6 @@ def test_another_users_file_is_not_believed(
     """What somebody else has put into the folder is no cache, though all of it fits."""
     write_disk_cache(tmp_path, _key(), _dataset(tf, _pixels()))
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert not holds_disk_cache(tmp_path, _key())
     assert open_disk_cache(tmp_path, _key()) is None
     with pytest.raises(WriteError, match="another user"):
         write_disk_cache(tmp_path, _key(), _dataset(tf, _pixels()))

@@ -37,7 +37,7 @@ def _order(images: int, **changes: Any) -> RowOrder:
     return RowOrder(images=images, **settings_)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     images=st.integers(1, 700),
     batch_size=st.integers(1, 50),
@@ -67,8 +67,8 @@ def test_epochs_and_seeds_differ() -> None:
         for epoch in (1, 2)
     ]
     assert len(set(orders)) == 4
-    many = {tuple(_step(_order(300), epoch, 0)) for epoch in range(1, 600)}
-    assert len(many) == 599
+    many = {tuple(_step(_order(300), epoch, 0)) for epoch in range(1, 200)}
+    assert len(many) == 199
     assert tuple(np.concatenate(_rows(_order(300, seed=1), 2))) == orders[3]
 
 

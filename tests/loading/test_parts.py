@@ -26,7 +26,7 @@ from tfrtool.training.run.training_data import find_training_data
 
 pytestmark = pytest.mark.tf
 
-LENGTHS = (130, 3, 110, 1, 156)
+LENGTHS = (65, 3, 55, 1, 76)
 TOTAL = sum(LENGTHS)
 CACHES = (Cache.NONE, Cache.MEMORY, Cache.DISK)
 HELD = Holdout(fraction=0.25, held_out=True)
@@ -66,19 +66,18 @@ def _labels(batches: Any) -> list[int]:
 def _in_epochs(dataset: Dataset, options: LoadOptions, context: Any = None) -> list[int]:
     """Return what each of several epochs has, which must be the same."""
     batches = load(dataset, options, context)
-    epochs = [sorted(_labels(batches)) for _ in range(3)]
-    assert all(epoch == epochs[0] for epoch in epochs)
-    return epochs[0]
+    first, second = (sorted(_labels(batches)) for _ in range(2))
+    assert first == second
+    return first
 
 
 @pytest.mark.parametrize("cache", CACHES)
 def test_held_out_images_are_never_trained_on(numbered: Dataset, cache: Cache) -> None:
     """In any order of reading, in every epoch and run, the two parts are disjoint and complete."""
-    for cycle in (2, 5):
-        held = _in_epochs(numbered, _options(holdout=HELD, cache=cache, cycle_length=cycle))
-        rest = _in_epochs(numbered, _options(holdout=REST, cache=cache, cycle_length=cycle))
-        assert sorted(held + rest) == list(range(TOTAL))
-        assert held == list(range(3, TOTAL, 4))
+    held = _in_epochs(numbered, _options(holdout=HELD, cache=cache, cycle_length=2))
+    rest = _in_epochs(numbered, _options(holdout=REST, cache=cache, cycle_length=5))
+    assert sorted(held + rest) == list(range(TOTAL))
+    assert held == list(range(3, TOTAL, 4))
 
 
 @pytest.mark.parametrize("recipe", Recipe)
@@ -88,8 +87,10 @@ def test_every_recipe_holds_out_the_same_images(numbered: Dataset, recipe: Recip
     assert sorted(_labels(batches)) == list(range(3, TOTAL, 4))
 
 
-@pytest.mark.parametrize("cache", CACHES)
-@pytest.mark.parametrize(("pipelines", "holdout"), [(2, None), (3, REST)])
+@pytest.mark.parametrize(
+    ("cache", "pipelines", "holdout"),
+    [(Cache.NONE, 2, None), (Cache.MEMORY, 3, REST), (Cache.DISK, 2, REST)],
+)
 def test_pipelines_share_without_overlap(
     numbered: Dataset, tf: Any, cache: Cache, pipelines: int, holdout: Holdout | None
 ) -> None:
@@ -120,9 +121,9 @@ def test_parts_of_what_is_left_of_damage(tmp_path: Path, tf: Any) -> None:
     directory = write_foreign(tmp_path / "d", shards)
     paths = sorted(directory.iterdir())
     size = len(shards[0][0]) + 16
-    for path, record in ((paths[0], 5), (paths[0], 90), (paths[4], 0)):
+    for path, record in ((paths[0], 5), (paths[0], 60), (paths[4], 0)):
         flip_bit(path, record * size + 40)
-    lost = {5, 90, sum(LENGTHS[:4])}
+    lost = {5, 60, sum(LENGTHS[:4])}
     dataset, _report = tfrtool.dataset(directory, "skip").drop_corrupt(tmp_path / "scratch")
     held = _in_epochs(dataset, _options(holdout=HELD))
     shares = [
@@ -133,7 +134,7 @@ def test_parts_of_what_is_left_of_damage(tmp_path: Path, tf: Any) -> None:
     assert tfrtool.dataset(directory, OnCorrupt.SKIP).split("train").records == TOTAL
 
 
-@settings(max_examples=10)
+@settings(max_examples=8)
 @given(
     lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5),
     fraction=st.floats(0, 1, exclude_min=True, exclude_max=True),
@@ -158,6 +159,8 @@ def test_parts_are_a_partition(
         lengths=tuple(lengths),
         compression=Compression.NONE,
     )
+    untuned = tf.data.Options()
+    untuned.autotune.enabled = False  # or the end of an iterator waits for the tuner's sleep
     found = []
     for held_out in (True, False):
         holdout = Holdout(fraction=fraction, held_out=held_out)
@@ -165,6 +168,7 @@ def test_parts_are_a_partition(
         for index in range(pipelines):
             shards = tf.data.Dataset.range(len(lengths))
             records = shards.flat_map(part_reader(None, split, holdout, (index, pipelines)))
+            records = records.with_options(untuned)
             part += [int(record) for record in records.as_numpy_iterator()]
         assert len(part) == holdout.count(sum(lengths))
         found += part

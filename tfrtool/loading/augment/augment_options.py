@@ -28,32 +28,19 @@ of TF-Slim's inception_preprocessing.distort_color, which trained the Inception 
 class Augment:
     """How images are changed at random; each image of each epoch anew, and in this order.
 
-    Every number is drawn evenly from its range. 0 leaves an operation out; at least one is in.
-
-    Attributes:
-        flip: left becomes right in half of the images.
-        flip_vertical: top becomes bottom in half of the images.
-        crop: the image is shifted by up to this many pixels both ways. What comes into view is its
-            reflection: the image is padded so, and cut to its size again.
-        rotate: the image is turned about its centre by up to this many degrees, left or right, with
-            bilinear interpolation; its corners are filled by its reflection.
-        brightness: up to this part of the full range is added or taken away.
-        contrast: distances from a channel's mean are multiplied by 1 plus or minus up to this.
-        saturation: the saturation, of hue, saturation and value, is multiplied in the same way.
-        hue: the hue is turned by up to this part of the full circle, either way.
-        cutout: a square of this many pixels a side becomes mid-grey. Its centre is anywhere in the
-            image, so that it may be cut off at an edge.
+    Every number is the most, and drawn evenly. 0 leaves an operation out. What comes into view
+    from beyond an image's edges is its reflection.
     """
 
-    flip: bool = False
+    flip: bool = False  # left becomes right in half of the images
     flip_vertical: bool = False
-    crop: int = 0
-    rotate: float = 0.0
-    brightness: float = 0.0
-    contrast: float = 0.0
-    saturation: float = 0.0
-    hue: float = 0.0
-    cutout: int = 0
+    crop: int = 0  # a shift by so many pixels both ways
+    rotate: float = 0.0  # about the centre by so many degrees, left or right; bilinear
+    brightness: float = 0.0  # this part of the full range is added or taken away
+    contrast: float = 0.0  # distances from a channel's mean are multiplied by 1 plus or minus this
+    saturation: float = 0.0  # (of hue, saturation and value) is multiplied in the same way
+    hue: float = 0.0  # is turned by this part of the full circle, either way
+    cutout: int = 0  # a grey square of so many pixels a side, which an edge may cut off
 
     def __str__(self) -> str:
         """Return what `parse_augment` makes this from."""

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError
-from tfrtool.loading.cache.cache_plan import CacheRequest, plan_cache
-from tfrtool.loading.cache.memory import available_memory
+from tfrtool.loading.cache.cache_plan import CacheRequest, available_memory, plan_cache
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions

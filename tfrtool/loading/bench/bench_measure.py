@@ -23,9 +23,8 @@ from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
 from tfrtool.loading.pipeline.decode import decoder, full_image, parser
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
-from tfrtool.loading.pipeline.pipeline import count_images, load
+from tfrtool.loading.pipeline.pipeline import count_images, load, load_published
 from tfrtool.loading.pipeline.reading import part_reader, split_records
-from tfrtool.loading.pipeline.recipes import load_published
 from tfrtool.loading.pipeline.tensors import Batch, TfDataset
 from tfrtool.storage.opening import open_regular
 

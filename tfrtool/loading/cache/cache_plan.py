@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 from tfrtool.errors import UsageError
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
+from tfrtool.storage.opening import open_regular
 
 _MEBIBYTE = 2**20
 _FLOAT = 4
@@ -26,6 +30,20 @@ _KINDS = {
     Cache.FEATURES: "of a frozen base's outputs",
     Cache.MEMORY: "of uint8 in memory",
     Cache.DISK: "of uint8 on disk",
+    Cache.NONE: "nothing",
+}
+
+_NO_LIMIT = 2**60
+"""Version 1 says "no limit" with the highest number of pages that there can be (2**63 - 4096)."""
+
+_LONGEST = 2**20
+"""As much as is read of a file of the system's; the longest ones are some tens of kB."""
+
+# The files of both versions of control groups: limits, usage, and what of it can be taken back.
+# What is above memory.high is taken back at once, so that it is a limit as well.
+_FILES: dict[int, tuple[tuple[str, ...], str, str]] = {
+    1: (("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file"),
+    2: (("memory.max", "memory.high"), "memory.current", "inactive_file"),
 }
 
 
@@ -73,39 +91,43 @@ def plan_cache(request: CacheRequest) -> CachePlan:
     because of what is trained, the reason says so. It is a `UsageError` if what was asked for, or
     what the recipe does, takes more than is free.
     """
-    if request.recipe is Recipe.NAIVE:
-        return CachePlan(cache=Cache.NONE, reason="the naive recipe has none")
-    if request.recipe is Recipe.NOTEBOOK:
-        size = request.bytes(Cache.MEMORY, _FLOAT) or 0
-        what = f"{_mib(size)} of float32 in memory, as published"
-        hint = "--recipe tfrtool keeps a quarter of that, or what fits, or nothing"
-        _require_room(what, size, request.free_memory, hint)
-        return CachePlan(cache=Cache.MEMORY, reason=what)
     asked, why, obstacle = request.asked, "", ""
     if not request.base_frozen:
         obstacle = "there is no frozen base whose outputs could be kept"
     elif request.augmented:
         obstacle = "augmented images differ every epoch, and so do a base's outputs"
+    if request.recipe is Recipe.NAIVE:
+        return CachePlan(cache=Cache.NONE, reason="the naive recipe has none")
+    if request.recipe is Recipe.NOTEBOOK:
+        hint = "--recipe tfrtool keeps a quarter of that, or what fits, or nothing"
+        what, size = "of float32 in memory, as published", request.bytes(Cache.MEMORY, _FLOAT)
+        return _as_asked(request, Cache.MEMORY, size, what, hint)
     if asked is Cache.FEATURES and obstacle:
         asked, why = None, f"not features, as {obstacle}; "
     if asked is not None:
-        return CachePlan(cache=asked, reason=_as_asked(request, asked))
+        hint = "--cache auto takes what fits; a smaller --image-size needs less"
+        what = f"{_KINDS[asked]}, as asked for"
+        return _as_asked(request, asked, request.bytes(asked), what, hint)
     cache, reason = _choose(request, obstacle)
     return CachePlan(cache=cache, reason=why + reason)
 
 
-def _as_asked(request: CacheRequest, asked: Cache) -> str:
-    """Return how much is kept where it was asked for; raise if there is no room for it."""
-    size = request.bytes(asked)
-    if asked is Cache.NONE or size is None:
-        return "as asked for"
-    what = f"{_mib(size)} {_KINDS[asked]}, as asked for"
-    if asked is Cache.DISK and request.on_disk:
-        return f"{what}, from an earlier run"
-    free = request.free_disk if asked is Cache.DISK else request.free_memory
-    hint = "--cache auto takes what fits; a smaller --image-size needs less"
-    _require_room(what, size, free, hint)
-    return f"{what}; {_free(free)}"
+def _as_asked(
+    request: CacheRequest, cache: Cache, size: int | None, what: str, hint: str
+) -> CachePlan:
+    """Keep images where it was asked for; raise if there is no room for them."""
+    if cache is Cache.NONE or size is None:
+        return CachePlan(cache=cache, reason="as asked for")
+    there = cache is Cache.DISK and request.on_disk
+    free = request.free_disk if cache is Cache.DISK else request.free_memory
+    if free is not None and size > free * _MOST and not there:
+        raise UsageError(
+            f"the cache does not fit: {_mib(size)} {what}",
+            expected=f"at most {_mib(int(free * _MOST))}, as {_free(free)}",
+            found=_mib(size),
+            hint=hint,
+        )
+    return CachePlan(cache=cache, reason=f"{_mib(size)} {what}; {_free(free)}")
 
 
 def _choose(request: CacheRequest, obstacle: str) -> tuple[Cache, str]:
@@ -131,16 +153,6 @@ def _choose(request: CacheRequest, obstacle: str) -> tuple[Cache, str]:
     return Cache.NONE, why.removesuffix("; ")
 
 
-def _require_room(what: str, size: int, free: int | None, hint: str) -> None:
-    if free is not None and size > free * _MOST:
-        raise UsageError(
-            f"the cache does not fit: {what}",
-            expected=f"at most {_mib(int(free * _MOST))}, as {_free(free)}",
-            found=_mib(size),
-            hint=hint,
-        )
-
-
 def _free(size: int | None) -> str:
     return "an unknown amount is free" if size is None else f"{_mib(size)} are free"
 
@@ -148,3 +160,69 @@ def _free(size: int | None) -> str:
 def _mib(size: int) -> str:
     digits = 0 if size >= 10 * _MEBIBYTE else 1
     return f"{size / _MEBIBYTE:,.{digits}f} MiB"
+
+
+def free_disk(directory: Path) -> int | None:
+    """Return how many bytes fit below a directory, which need not be there; None if unknown."""
+    with contextlib.suppress(OSError, StopIteration):
+        there = next(path for path in (directory, *directory.parents) if path.exists())
+        return shutil.disk_usage(there).free
+    return None
+
+
+def available_memory(root: Path = Path("/")) -> int | None:
+    """Return how much memory is free for this process, in bytes; None where that can't be told.
+
+    It is the least of these, as far as they are there: what Linux says can be used without
+    swapping (proc(5), MemAvailable); and what the limits of this process' control group leave, and
+    those of each group around it (cgroups(7), versions 1 and 2), which psutil does not know. The
+    directories ``proc`` and ``sys`` are in ``root``.
+    """
+    kibibytes = _number(root / "proc/meminfo", "MemAvailable:")
+    bounds = [None if kibibytes is None else kibibytes * 1024]
+    for line in _lines(root / "proc/self/cgroup"):  # number:controllers:path, by cgroups(7)
+        number, controllers, path = ([*line.split(":", 2), "", ""])[:3]
+        if number == "0" and not controllers:
+            top, files = root / "sys/fs/cgroup", _FILES[2]
+        elif "memory" in controllers.split(","):
+            top, files = root / "sys/fs/cgroup/memory", _FILES[1]
+        else:
+            continue
+        # In a container its own group may be at the top, and nothing at the path.
+        parts = [] if ".." in path else path.strip("/").split("/")
+        groups = (top.joinpath(*parts[:depth]) for depth in range(len(parts) + 1))
+        bounds += [_left(group, *files) for group in groups]
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _left(group: Path, limits: tuple[str, ...], usage: str, reclaimable: str) -> int | None:
+    """Return what the limit of a control group leaves; None where it has none."""
+    numbers = [_number(group / name) for name in limits]
+    limit = min((number for number in numbers if number is not None), default=_NO_LIMIT)
+    used = _number(group / usage)
+    if limit >= _NO_LIMIT or used is None:
+        return None
+    # Pages of files that nobody has used lately are given up as soon as memory is wanted.
+    idle = _number(group / "memory.stat", reclaimable) or 0
+    return max(limit - max(used - idle, 0), 0)
+
+
+def _number(path: Path, name: str = "") -> int | None:
+    """Return the number after a name in a file, or of a file that is one; None if it is none."""
+    for line in _lines(path):
+        if name and not line.startswith(f"{name} "):
+            continue
+        text = line.split(" ")[1] if name else line
+        # int() takes more than the system writes: signs, underscores, other scripts, many digits.
+        return int(text) if len(text) <= 20 and text.isascii() and text.isdigit() else None
+    return None
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a file, with single spaces; none where it can't be read."""
+    try:
+        with open_regular(path) as file:
+            text = file.read(_LONGEST).decode("utf-8", "surrogateescape")
+    except (OSError, ValueError):
+        return []
+    return [" ".join(line.split()) for line in text.splitlines()]

@@ -58,15 +58,15 @@ _ABANDONED = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheKey:
-    """All that decides which images a cache on disk holds, and in which order.
+    """Which images a cache on disk holds, and in which order.
 
-    There is one cache for a purpose, a part of a split of a dataset; one with other facts is stale.
+    There is one cache for each part of a split of a dataset; one with another digest is stale.
     """
 
     images: int
     image_size: int  # in pixels, both ways
-    purpose: Mapping[str, object]
-    facts: Mapping[str, object]  # all else, of JSON's types
+    part: str  # 16 hexadecimal digits that differ where the part of a split does
+    digest: str  # 32 that differ where anything does
 
     @classmethod
     def of(
@@ -83,44 +83,28 @@ class CacheKey:
             with os_errors_as(DatasetError, path, "can't be looked at"):
                 status = path.stat()
             shards.append((path.name, status.st_size, status.st_mtime_ns))
-        names = ("image_feature", "label_feature", "class_names")
-        return cls(
-            images=images,
-            image_size=options.image_size,
-            purpose={
-                "dataset": os.fspath(dataset.directory.resolve()),
-                "split": split.name,
-                "part": "all" if holdout is None else "held out" if holdout.held_out else "rest",
-            },
-            facts={
-                **{name: getattr(dataset, name) for name in names},
-                "shards": shards,
-                "image_form": repr(dataset.image_form),
-                "label_dtype": dataset.label_dtype.value,
-                "fraction": None if holdout is None else holdout.fraction,
-                "order": [options.cycle_length, options.block_length, share],
-                "decoding": [_DECODING, str(tf.__version__)],
-            },
-        )
-
-    @property
-    def slot(self) -> str:
-        """Hexadecimal digits that differ where the purpose does."""
-        return _digest(self.purpose)[:16]
-
-    @property
-    def digest(self) -> str:
-        """32 hexadecimal digits that differ where anything does."""
-        return _digest([self.purpose, self.facts, self.images, self.image_size])[:32]
+        held_out = None if holdout is None else holdout.held_out
+        part = [os.fspath(dataset.directory.resolve()), split.name, held_out]
+        facts = {
+            "shards": shards,
+            "images": [images, options.image_size, repr(dataset.image_form)],
+            "features": [dataset.image_feature, dataset.label_feature, dataset.label_dtype.value],
+            "class_names": dataset.class_names,  # labels may be names, to be numbered by these
+            "fraction": None if holdout is None else holdout.fraction,
+            "order": [options.cycle_length, options.block_length, share],
+            "decoding": [_DECODING, str(tf.__version__)],
+        }
+        digests = _digest(part)[:16], _digest([part, facts])[:32]
+        return cls(images=images, image_size=options.image_size, part=digests[0], digest=digests[1])
 
     @property
     def file_name(self) -> str:
         """The name of the cache's file."""
-        return f"{self.slot}-{self.digest}.images"
+        return f"{self.part}-{self.digest}.images"
 
 
 def _digest(facts: object) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode("ascii")).hexdigest()
+    return hashlib.sha256(json.dumps(facts).encode("ascii")).hexdigest()
 
 
 def default_cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -137,8 +121,7 @@ class DiskCache:
     def __init__(self, directory: Path, key: CacheKey) -> None:
         """Open the file of a key, and see whether it is whole; its pixels are not read.
 
-        It is an `OSError` if it can't be read or is no regular file, and a ValueError if it is
-        another user's, not whole, or not what its name says.
+        ValueError if it is another user's, or not what its name says.
         """
         self.path = directory / key.file_name
         self.image_size = key.image_size
@@ -162,16 +145,14 @@ class DiskCache:
     def check_pixels(self) -> None:
         """Read all pixels, before anybody else does; ValueError if they are not as written."""
         crc, left = 0, self._pixels
+        self._file.seek(0)
         while left and (block := self._file.read(min(_BLOCK, left))):
             crc, left = extend_crc32c(crc, block), left - len(block)
         if left or crc != self._crc:
             raise ValueError("has other pixels than were written")
 
     def read(self, rows: Tensor) -> Tensor:
-        """Return the images of some rows, uint8 [n, image_size, image_size, 3].
-
-        It is a ValueError if the file was cut since it was opened, or can't be read.
-        """
+        """Return the images of some rows, uint8 [n, image_size, image_size, 3]."""
         size = self.image_size**2 * _CHANNELS
         block = np.empty(len(rows) * size + _ALIGNED, np.uint8)
         memory = block[-block.ctypes.data % _ALIGNED :][: len(rows) * size]
@@ -184,14 +165,9 @@ class DiskCache:
 
     def _fill(self, view: memoryview, offset: int) -> None:
         while view:
-            if hasattr(os, "preadv"):
-                count = os.preadv(self._file.fileno(), [view], offset)
-            else:
-                with self._lock:
-                    self._file.seek(offset)
-                    block = self._file.read(len(view))
-                count = len(block)
-                view[:count] = block
+            with self._lock:
+                self._file.seek(offset)
+                count = self._file.readinto(view)  # type: ignore[attr-defined]  # it has no buffer
             if not count:
                 raise ValueError(
                     f"{self.path}: the cache was cut while in use; the next run makes another"
@@ -199,23 +175,16 @@ class DiskCache:
             view, offset = view[count:], offset + count
 
 
-def holds_disk_cache(directory: Path, key: CacheKey) -> bool:
-    """Tell whether an earlier run has written a whole cache for a key; its pixels are not read."""
-    try:
-        DiskCache(directory, key)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def open_disk_cache(directory: Path, key: CacheKey) -> DiskCache | None:
+def open_disk_cache(directory: Path, key: CacheKey, *, pixels: bool = True) -> DiskCache | None:
     """Return the cache that an earlier run has written for a key; None if there is none.
 
-    What has its name and is no whole cache of this user's is removed, if it can be.
+    With ``pixels`` they are checked, too. What has its name and is no whole cache of this user's
+    is removed, if it can be.
     """
     try:
         cache = DiskCache(directory, key)
-        cache.check_pixels()
+        if pixels:
+            cache.check_pixels()
     except OSError:
         return None
     except ValueError:
@@ -252,7 +221,7 @@ def write_disk_cache(
         directory.parent.mkdir(parents=True, exist_ok=True)
         private_folder(directory)
     abandoned = time.time() - _ABANDONED
-    for old in (*directory.glob(f"{key.slot}-*.images"), *directory.glob(f"{TEMPORARY}*.images")):
+    for old in (*directory.glob(f"{key.part}-*.images"), *directory.glob(f"{TEMPORARY}*.images")):
         with contextlib.suppress(OSError):
             left = old.name.startswith(TEMPORARY)
             if old.lstat().st_mtime < abandoned if left else old != path:
@@ -283,10 +252,10 @@ def write_disk_cache(
         with os_errors_as(WriteError, path, _FAILED):
             file.write(_end(key, labels.tobytes(), crc))
             stack.close()
-    try:
-        return DiskCache(directory, key)
-    except (OSError, ValueError) as error:
-        raise WriteError("the cache is gone as soon as it was written", path=path) from error
+    cache = open_disk_cache(directory, key, pixels=False)
+    if cache is None:
+        raise WriteError("the cache is gone as soon as it was written", path=path)
+    return cache
 
 
 def _end(key: CacheKey, labels: bytes, pixels: int) -> bytes:

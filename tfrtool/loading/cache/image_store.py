@@ -146,10 +146,9 @@ def _pages(shape: tuple[int, ...], dtype: type) -> Tensor:
     It comes in pages from the system. NumPy's own memory of this size would be asked for in huge
     pages, which the system takes longer to find than it takes to decode the images.
     """
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return np.frombuffer(mmap.mmap(-1, max(size, 1)), dtype, count=int(np.prod(shape))).reshape(
-        shape
-    )
+    count = int(np.prod(shape))
+    pages = mmap.mmap(-1, max(count * np.dtype(dtype).itemsize, 1))
+    return np.frombuffer(pages, dtype, count).reshape(shape)
 
 
 def _as_tensor(array: Tensor) -> Tensor:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason, printable
+from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason
 from tfrtool.examples.tfds_metadata import read_dataset_info
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import shard_lengths
-from tfrtool.loading.dataset.record_check import RecordCheck, read_items
+from tfrtool.loading.dataset.record_check import read_items, record_check
 from tfrtool.loading.pipeline.decode import full_image, parser
 from tfrtool.loading.pipeline.reading import TF_TYPES
 from tfrtool.loading.pipeline.tensors import Tensor
@@ -47,27 +47,23 @@ _GRAPH_NODE = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:\w+\].*", re.DOTALL)
 class DropReport:
     """What is left of a damaged dataset.
 
-    Attributes:
-        records: how many records can be used.
-        left_out: what can't, in the order of the shards. The kind is PARSE for whole records that
-            can't be trained on, COUNT for records that are missing without a trace.
-        n_left_out: how many records these are: exact where the metadata tells how many there
-            should be; else each fault counts as one.
+    The kind of a fault is PARSE for a whole record that can't be trained on, COUNT for records that
+    are missing without a trace. ``n_left_out`` is exact where the metadata tells how many records
+    there should be; else each fault counts as one.
     """
 
-    records: int
-    left_out: tuple[LocatedFault, ...]
+    records: int  # that can be used
+    left_out: tuple[LocatedFault, ...]  # in the order of the shards
     n_left_out: int
 
     @property
     def lines(self) -> tuple[str, ...]:
         """A line for people about each fault."""
-        found = []
-        for one in self.left_out:
-            record = "" if one.fault.record is None else f", record {one.fault.record}"
-            place = f"{printable(str(one.path))}{record}, offset {one.fault.offset}"
-            found.append(f"{place}: {one.fault.message}")
-        return tuple(found)
+        located = ((one.path, one.fault) for one in self.left_out)
+        return tuple(
+            str(DatasetError(one.message, path=path, record=one.record, offset=one.offset))
+            for path, one in located
+        )
 
 
 @contextmanager
@@ -174,12 +170,12 @@ def _check(
     dataset: Dataset, path: Path, compression: Compression
 ) -> tuple[list[Fault], array[int]]:
     """Return what is wrong with a shard before decoding, and where its other records start."""
-    check, faults, kept = RecordCheck(dataset), list[Fault](), array("q")
+    check, faults, kept = record_check(dataset), list[Fault](), array("q")
     for item in read_items(path, compression):
         if isinstance(item, Fault):
             if item.kind is not FaultKind.EMPTY:
                 faults.append(item)
-        elif (problem := check.problem(item.payload)) is not None:
+        elif (problem := check(item.payload)) is not None:
             faults.append(_fault(item, problem))
         else:
             kept.append(item.offset)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, islice, starmap
 from pathlib import Path
 
-from tfrtool.errors import CorruptShardError, DatasetError
+from tfrtool.errors import DatasetError
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.tfds_metadata import (
@@ -20,9 +20,9 @@ from tfrtool.examples.tfds_metadata import (
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.forms import find_image_form, read_described
 from tfrtool.loading.dataset.record_check import find_classes, read_items
-from tfrtool.records.count import count_records, count_shard, first_fault
+from tfrtool.records.count import as_error, count_shard, first_fault
 from tfrtool.records.dataset_folders import DatasetFolders, find_folders
-from tfrtool.records.framing import Record
+from tfrtool.records.framing import FaultKind, Record
 from tfrtool.records.shard_sets import ShardName, ShardSet, find_conflicts, group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.storage.publishing import reading
@@ -153,21 +153,17 @@ def _split(name: str, lengths: Mapping[Path, int | None], skip: bool) -> Split |
     """Count the records of a split; None if it has none."""
     records: dict[Path, int] = {}
     for path, expected in lengths.items():
-        if skip:
-            found = count_shard(path).records if path.is_file() else 0
-        else:
-            try:
-                found = count_records(path)
-            except CorruptShardError as error:
-                # Bytes too many or too few show in the header after them; CRCs tell where they are.
-                raise first_fault(path, in_dataset=True) or error from error
-            if expected is not None and found != expected:
-                raise DatasetError(
-                    f"the shard does not agree with {DATASET_INFO}",
-                    path=path,
-                    expected=f"{expected} records",
-                    found=found,
-                )
+        found, faults = count_shard(path) if path.is_file() else (0, ())
+        if not skip and any(fault.kind is not FaultKind.EMPTY for fault in faults):
+            # Bytes too many or too few show in the header after them; CRCs tell where they are.
+            raise first_fault(path, in_dataset=True) or as_error(path, faults[0], in_dataset=True)
+        if not skip and expected is not None and found != expected:
+            raise DatasetError(
+                f"the shard does not agree with {DATASET_INFO}",
+                path=path,
+                expected=f"{expected} records",
+                found=found,
+            )
         if found:
             records[path] = found
     if not records:

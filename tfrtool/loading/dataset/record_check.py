@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path
 
@@ -115,41 +115,22 @@ def _label_problem(label: str, value: Value | None, dtype: DType, classes: int) 
     return f"the feature {label!r} is no class: expected {expected}, found {found}"
 
 
-class RecordCheck:
-    """A function of payloads that knows what the decoder of a dataset will ask of them."""
+def record_check(dataset: Dataset) -> Callable[[bytes], str | None]:
+    """Return a function that tells why a record can't be used, as far as its decoder will ask.
 
-    def __init__(self, dataset: Dataset) -> None:
-        """Prepare for a dataset."""
-        self._dataset = dataset
-        self._image = feature_key(dataset.image_feature)
-        self._label = feature_key(dataset.label_feature)
-        form = dataset.image_form
-        names = (form.height_feature, form.width_feature)
-        self._sides = [feature_key(name) for name in names if name]
-        self._names = frozenset(name.encode() for name in dataset.class_names)
+    It is None if all is well but, perhaps, the image itself.
+    """
+    form, image_name, label_name = dataset.image_form, dataset.image_feature, dataset.label_feature
+    image_key, label_key = feature_key(image_name), feature_key(label_name)
+    said = [feature_key(name) for name in (form.height_feature, form.width_feature) if name]
+    classes = len(dataset.class_names)
+    names = frozenset(name.encode() for name in dataset.class_names)
 
-    def problem(self, payload: bytes) -> str | None:
-        """Return why a record can't be used; None if all is well but, perhaps, the image itself."""
-        values = _single_values(payload, (self._image, self._label, *self._sides))
-        if values is None:
-            return f"its {len(payload)} bytes are no tf.train.Example"
-        dataset = self._dataset
-        image, value = values.get(self._image), values.get(self._label)
-        if not isinstance(image, bytes):
-            return f"the feature {dataset.image_feature!r} is no image: expected one string value"
-        name, classes = dataset.label_feature, len(dataset.class_names)
-        problem = self._pixels(image, values)
-        problem = problem or _label_problem(name, value, dataset.label_dtype, classes)
-        if problem is None and dataset.label_dtype is DType.STRING and value not in self._names:
-            return f"the feature {name!r} is no class: expected one of {classes} names"
-        return problem
-
-    def _pixels(self, image: bytes, values: Mapping[bytes, Value | None]) -> str | None:
-        form, name = self._dataset.image_form, self._dataset.image_feature
+    def pixels_problem(image: bytes, values: Mapping[bytes, Value | None]) -> str | None:
         if form.encoding is ImageEncoding.ENCODED:
             problem = limit_problem(image)
-            return None if problem is None else f"the feature {name!r} does not decode: {problem}"
-        sides = [values.get(key) for key in self._sides] or [form.height, form.width]
+            return problem and f"the feature {image_name!r} does not decode: {problem}"
+        sides = [values.get(key) for key in said] or [form.height, form.width]
         height, width = (side if isinstance(side, int) else 0 for side in sides)
         if height < 1 or width < 1:
             return "it doesn't say how high and wide its image is"
@@ -157,12 +138,24 @@ class RecordCheck:
         packed = form.encoding is ImageEncoding.BASE64
         held = len(image.rstrip(b"=")) * 3 // 4 if packed else len(image)
         size = prod((height, width, form.channels or 0))
-        if held == size:
-            return None
-        return (
-            f"the feature {name!r} has a wrong size: expected {height} x {width} x "
-            f"{form.channels} = {size} bytes of pixels, found {held}"
-        )
+        expected = f"{height} x {width} x {form.channels} = {size} bytes of pixels, found {held}"
+        what = f"the feature {image_name!r} has a wrong size: expected {expected}"
+        return None if held == size else what
+
+    def problem(payload: bytes) -> str | None:
+        values = _single_values(payload, (image_key, label_key, *said))
+        if values is None:
+            return f"its {len(payload)} bytes are no tf.train.Example"
+        image, label = values.get(image_key), values.get(label_key)
+        if not isinstance(image, bytes):
+            return f"the feature {image_name!r} is no image: expected one string value"
+        found = pixels_problem(image, values)
+        found = found or _label_problem(label_name, label, dataset.label_dtype, classes)
+        if found is None and dataset.label_dtype is DType.STRING and label not in names:
+            return f"the feature {label_name!r} is no class: expected one of {classes} names"
+        return found
+
+    return problem
 
 
 def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> str | None:

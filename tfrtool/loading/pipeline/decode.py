@@ -14,36 +14,30 @@ from tfrtool.loading.pipeline.tensors import Batch, Decode, Tensor
 _RGB = 3
 
 
-def decoder(dataset: Dataset, image_size: int) -> Decode:
+def decoder(dataset: Dataset, image_size: int, *, floats: bool = False) -> Decode:
     """Return a function from a serialized record, string [], to an image and its class number.
 
     The image is uint8 [image_size, image_size, 3], the label int64 []. What the record holds must
     be right: a wrong label, too, is an ``InvalidArgumentError`` when the graph runs.
+
+    With ``floats`` images are float32, 0 to 255, and not rounded. This is what published pipelines
+    do, and costs four times the memory.
     """
-    parse, decode = parser(dataset), features_decoder(dataset, image_size)
+    parse, decode = parser(dataset), features_decoder(dataset, image_size, floats=floats)
     return lambda record: decode(parse(record))
 
 
-def float_decoder(dataset: Dataset, image_size: int) -> Decode:
-    """Return what `decoder` does, with images as float32, 0 to 255, that are not rounded.
-
-    This is what published pipelines do, and costs four times the memory.
-    """
-    parse = parser(dataset)
-
-    def decode(record: Tensor) -> Batch:
-        features = parse(record)
-        image = tf.image.resize(full_image(dataset, features), (image_size, image_size))
-        return _colored(tf.cast(image, tf.float32)), _label(dataset, features)
-
-    return decode
-
-
-def features_decoder(dataset: Dataset, image_size: int) -> Callable[[Mapping[str, Tensor]], Batch]:
+def features_decoder(
+    dataset: Dataset, image_size: int, *, floats: bool = False
+) -> Callable[[Mapping[str, Tensor]], Batch]:
     """Return the part of `decoder` that comes after parsing; it takes features by name."""
 
     def decode(features: Mapping[str, Tensor]) -> Batch:
-        image = _fitted(full_image(dataset, features), image_size)
+        image = full_image(dataset, features)
+        if floats:
+            image = tf.cast(tf.image.resize(image, (image_size, image_size)), tf.float32)
+        else:
+            image = _fitted(image, image_size)
         return _colored(image), _label(dataset, features)
 
     return decode

@@ -21,12 +21,7 @@ _LEAST = {"image_size": 1, "batch_size": 1, "epochs": 1, "first_epoch": 0, **_OU
 
 
 class Recipe(enum.Enum):
-    """Which pipeline is built; the values are those of the CLI.
-
-    TFRTOOL is ours. NOTEBOOK is the published one: interleave with cycle 4 and block 1, map on
-    all cores, float32 cache in memory, shuffle 1024, batch, prefetch. NAIVE has none of these:
-    one shard after the other, one record after the other.
-    """
+    """Which pipeline is built: ours, the published one, or a sequential one."""
 
     TFRTOOL = "tfrtool"
     NOTEBOOK = "notebook"

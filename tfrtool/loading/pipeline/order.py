@@ -48,7 +48,7 @@ class RowOrder:
         first = tf.gather(starts, block)
         end = tf.gather(tf.concat([starts[1:], [self.images]], 0), block)
         drawn = tf.random.stateless_uniform(
-            [3], tf.stack([_int64(self.seed), epoch]), None, None, tf.int64
+            [3], tf.stack([tf.constant(self.seed, tf.int64), epoch]), None, None, tf.int64
         )
         shuffled = tf.raw_ops.RandomIndexShuffle(
             index=places - first,
@@ -64,7 +64,9 @@ class RowOrder:
         if self.shuffled:
             starts = tf.concat([self._starts(epoch), [self.images]], 0)
             whole = starts[tf.searchsorted(starts, rows[None], side="right")[0] - 1]
-        return tf.where(whole >= self.images, _int64(self.steps), whole // self.batch_size)
+        return tf.where(
+            whole >= self.images, tf.constant(self.steps, tf.int64), whole // self.batch_size
+        )
 
     def _starts(self, epoch: Tensor) -> Tensor:
         """Return where the blocks of an epoch start, int64 [blocks]."""
@@ -78,7 +80,3 @@ class RowOrder:
             lambda: tf.constant(growing, tf.int64),
             lambda: tf.constant([0], tf.int64),
         )
-
-
-def _int64(value: int) -> Tensor:
-    return tf.constant(value, tf.int64)

@@ -13,24 +13,22 @@ from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.cache.disk_cache import (
     CacheKey,
     default_cache_directory,
-    holds_disk_cache,
     open_disk_cache,
     write_disk_cache,
 )
 from tfrtool.loading.cache.image_store import ImageStore
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.decode import decoder, features_decoder, parser
-from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
+from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.reading import part_reader, plain
-from tfrtool.loading.pipeline.recipes import STAGES_OF, load_published
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.storage.progress import OnProgress, silent
 
 _CORES = os.cpu_count() or 1
 _CYCLE = 4
-_SHUFFLE_UNCACHED = 1024
+_SHUFFLE = 1024
 _SHUFFLED_BYTES = 32 * 2**20
 """Of records in the shuffle buffer: 1,024 photographs of a usual size."""
 
@@ -40,6 +38,14 @@ _MANY = 100_000
 
 _FILES, _IMAGES = 0, 1
 """What a shuffle's seed is for: two shuffles with one seed would move things alike."""
+
+STAGES_OF: dict[Recipe, frozenset[str]] = {
+    Recipe.NAIVE: frozenset(),
+    Recipe.NOTEBOOK: frozenset({"interleave", "parallel map", "cache", "prefetch"}),
+}
+"""What the published pipelines do beyond reading, decoding and batching: interleave with cycle 4
+and block 1, map on all cores, float32 cache in memory, shuffle 1024, prefetch. The naive one has
+none of it: one shard after the other, one record after the other, again in every epoch."""
 
 
 def count_images(dataset: Dataset, options: LoadOptions) -> int:
@@ -55,7 +61,8 @@ def count_images(dataset: Dataset, options: LoadOptions) -> int:
 def has_disk_cache(dataset: Dataset, options: LoadOptions) -> bool:
     """Tell whether an earlier run has left a whole cache on disk for these options."""
     key = CacheKey.of(dataset, options, count_images(dataset, options))
-    return holds_disk_cache(options.cache_directory or default_cache_directory(), key)
+    directory = options.cache_directory or default_cache_directory()
+    return open_disk_cache(directory, key, pixels=False) is not None
 
 
 def load(
@@ -184,7 +191,7 @@ class _Loader:
         """Return batches of images that are decoded anew in every epoch."""
         options, augment, counter = self._options, self._augment, self._counter
         record_bytes = sum(path.stat().st_size for path in self._split.shards) / self._split.records
-        usual = max(1, min(_SHUFFLE_UNCACHED, int(_SHUFFLED_BYTES / max(record_bytes, 1))))
+        usual = max(1, min(_SHUFFLE, int(_SHUFFLED_BYTES / max(record_bytes, 1))))
         size = min(options.shuffle_buffer or usual, self.order.images)
 
         def one_epoch(epoch: Tensor) -> TfDataset:
@@ -212,3 +219,48 @@ class _Loader:
 
         next_epoch = plain(lambda _: counter.assign_add(1) - 1)
         return tf.data.Dataset.range(options.epochs).map(next_epoch).flat_map(plain(one_epoch))
+
+
+def load_published(
+    dataset: Dataset, options: LoadOptions, images: int, stages: frozenset[str]
+) -> TfDataset:
+    """Build one epoch of the published pipeline, or of a part of it: what ``stages`` has of it.
+
+    Its batches are of float32 [n, size, size, 3]. Of the options it has split, image size,
+    rescaling, batch size, seed and what is held out; and without any stages how images are
+    augmented.
+    """
+    split = dataset.split(options.split)
+    files = tf.data.Dataset.range(len(split.shards))
+    read = part_reader(dataset, split, options.holdout)
+    if "interleave" in stages:
+        records = files.interleave(read, cycle_length=_CYCLE, block_length=1)
+    else:
+        records = files.flat_map(read)
+    augment = epoch_augmenter(options)
+    rescale = rescaler(options.rescale or Rescale(scale=1.0, offset=0.0))
+    decode = decoder(dataset, options.image_size, floats=True)
+
+    def rescaled(images: Tensor, labels: Tensor) -> Batch:
+        return rescale(images), labels
+
+    def decoded_one(record: Tensor) -> Batch:
+        return decode(record) if augment else rescaled(*decode(record))
+
+    calls = _CORES if "parallel map" in stages else None
+    decoded = records.map(decoded_one, num_parallel_calls=calls)
+    if "cache" in stages:
+        decoded = decoded.cache()
+        # Drawing from what is not cached would decode no more, but the naive recipe doesn't.
+        if options.training:
+            decoded = decoded.shuffle(min(_SHUFFLE, images), seed=options.seed)
+    batches = decoded.batch(options.batch_size)
+    if augment is None:
+        return batches.prefetch(tf.data.AUTOTUNE) if "prefetch" in stages else batches
+    counter = epoch_counter(options)
+
+    def augmented(epoch: Tensor) -> TfDataset:
+        changed = batches.enumerate().map(lambda number, pair: augment(epoch, number, *pair))
+        return changed.map(rescaled)
+
+    return tf.data.Dataset.range(1).map(lambda _: counter.assign_add(1) - 1).flat_map(augmented)

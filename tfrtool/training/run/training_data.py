@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.cache.cache_plan import CachePlan, CacheRequest, plan_cache
+from tfrtool.loading.cache.cache_plan import (
+    CachePlan,
+    CacheRequest,
+    available_memory,
+    free_disk,
+    plan_cache,
+)
 from tfrtool.loading.cache.disk_cache import default_cache_directory
-from tfrtool.loading.cache.memory import available_memory, free_disk
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt
 from tfrtool.loading.dataset.drop_corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset.open_dataset import open_dataset
