@@ -205,7 +205,7 @@ train pets --model cnn --image-size 32 --epochs 2 --out run | 2
   > tfrtool train pets --model cnn --image-size 32 --epochs 2 --out run --resume
 train pets --model cnn --image-size 32 --seed 9 --epochs 1 --out run --resume | 2
   ? choose another directory for another run
-  > tfrtool train pets --model cnn --image-size 32 --seed 9 --epochs 1 --out another
+  > tfrtool train nosuch --model cnn --seed 9 --out another | 1
 $ rm -r run/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run | 2
   ? choose another directory

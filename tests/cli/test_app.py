@@ -14,9 +14,8 @@ from tests.conftest import MakeShard
 from tfrtool import __version__
 from tfrtool.cli import main
 from tfrtool.cli.app import cli
-from tfrtool.cli.native_stderr import starting_tensorflow
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.cli.output import Outcome, human_bytes, human_count
+from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import (
     CorruptShardError,
     DatasetError,

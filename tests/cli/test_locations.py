@@ -15,8 +15,8 @@ from tfrtool.cli.parameters import OUTPUT, Location
 Capture = pytest.CaptureFixture[str]
 
 ANYTHING = (click.types.StringParamType, click.Path, click.File)
-TEXTS = {"--augment", "--by", "--feature", "--label", "--model", "--name", "--split", "--trainable"}
-TEXTS |= {"--validation", "--version"}
+TEXTS = {"--augment", "--by", "--feature", "--label", "--model", "--name", "--resize", "--split"}
+TEXTS |= {"--shard-size", "--trainable", "--validation", "--version"}
 """Options that are neither paths nor of a type that says what they are."""
 
 

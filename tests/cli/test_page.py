@@ -50,12 +50,6 @@ def test_a_terminal_shows_the_same_words(colours: bool, monkeypatch: pytest.Monk
     assert ("\x1b[32m" in shown) is colours
 
 
-def test_a_row_must_fit_its_head() -> None:
-    """A table with a cell too many is refused when it is made."""
-    with pytest.raises(ValueError, match="as many cells"):
-        Table(head=("one",), rows=[("1", "2")])
-
-
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_long_cells_are_whole(width: int) -> None:
     """Names that begin alike are told apart: wrapped on a narrow terminal, whole in a pipe."""

@@ -22,9 +22,9 @@ from tfrtool.cli.commands.repair_command import repair_command
 from tfrtool.cli.commands.train_command import train_command
 from tfrtool.cli.commands.verify_command import verify_command
 from tfrtool.cli.commands.write_command import write_command
-from tfrtool.cli.outcome import Outcome
+from tfrtool.cli.output import Outcome
+from tfrtool.cli.parameters import DEBUG, debug_option
 from tfrtool.cli.process import Signals, report_interrupt
-from tfrtool.cli.shared_options import DEBUG, debug_option
 from tfrtool.errors import TfrtoolError, printable
 
 

@@ -1,7 +1,8 @@
-"""Printing: results on stdout, everything else on stderr."""
+"""Printing, results on stdout and everything else on stderr; and the exit codes."""
 
 from __future__ import annotations
 
+import enum
 import json
 import sys
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,7 @@ from tfrtool.cli.render.page import Page, plain, styled
 from tfrtool.errors import human_count
 
 __all__ = [
+    "Outcome",
     "emit",
     "emit_json",
     "emit_page",
@@ -22,6 +24,17 @@ __all__ = [
     "note",
     "warn",
 ]
+
+
+class Outcome(enum.IntEnum):
+    """How a command ended; the values are the exit codes of every command."""
+
+    FINE = 0
+    FAILED = 1
+    USAGE = 2
+    DAMAGE = 3
+    """Finished, but damage was found or something was left out."""
+    INTERRUPTED = 130
 
 
 def emit(text: str) -> None:

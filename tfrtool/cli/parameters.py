@@ -1,10 +1,9 @@
-"""Types of option values, and what the arguments for shards and datasets mean."""
+"""Paths of the command line, options that commands share, and what SHARDS and DATASET mean."""
 
 from __future__ import annotations
 
 import io
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,6 @@ import click
 from tfrtool.cli.output import note
 from tfrtool.errors import ShardError, UsageError, printable
 from tfrtool.storage.locations import as_path
-from tfrtool.storage.words import as_size
 
 if TYPE_CHECKING:
     from tfrtool.records.stream import Stream
@@ -45,45 +43,22 @@ class Location(click.Path):
 
 
 INPUT, OUTPUT = Location(), Location(written=True)
-FOLDER = Location(exists=True, file_okay=False, path_type=Path)
 
+DEBUG = "--debug"
+"""It may stand before or after the command's name; `tfrtool.cli.app.run` looks for it."""
 
-class _Size(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
-    """A number of bytes: 1000, 64KB (a thousand each), 128MiB (1024 each)."""
-
-    name = "SIZE"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Return the number of bytes."""
-        try:
-            return as_size(value if isinstance(value, int) else str(value))
-        except UsageError as error:
-            self.fail(error.what, param, ctx)
-
-
-SIZE = _Size()
-
-
-class _Resize(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
-    """A size of images: 224 for the shorter side, 224x160 for width and height."""
-
-    name = "N|WxH"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Return one number, or width and height."""
-        if isinstance(value, tuple):
-            return value
-        match = re.fullmatch(r"(\d{1,6})(?:[xX](\d{1,6}))?", str(value).strip(), re.ASCII)
-        if match is None:
-            self.fail(f"{value!r} is no size of images; 224 and 224x160 are", param, ctx)
-        return tuple(int(group) for group in match.groups() if group is not None)
-
-
-RESIZE = _Resize()
+debug_option = click.option(
+    DEBUG, is_flag=True, expose_value=False, help="Show a traceback with an error."
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON Lines on stdout, and nothing else."
+)
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many processes at most.  [default: the cores]",
+)
 
 
 def shards_of(arguments: Iterable[str]) -> tuple[Path, ...]:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
@@ -92,6 +93,35 @@ class Signals:
         """Let signals end the process without a word, now that there is nothing to clean up."""
         for number in self._handled:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def starting_tensorflow() -> Iterator[None]:
+    """Hold back the lines about devices that TensorFlow's libraries write when they are loaded.
+
+    TensorFlow 2.21 writes some before any log level counts, straight to file descriptor 2. They
+    are given out if the block fails.
+    """
+    import tempfile
+
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        said = b""
+        try:
+            yield
+        except Exception:
+            held.seek(0)
+            said = held.read()
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
+            with contextlib.suppress(OSError):  # stderr may be on a full disk
+                os.write(2, said)
 
 
 def report_interrupt(number: int) -> int:

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit_json, emit_page, human_bytes, human_count
-from tfrtool.cli.parameters import INPUT, dataset_of
+from tfrtool.cli.output import Outcome, emit_json, emit_page, human_bytes, human_count
+from tfrtool.cli.parameters import INPUT, dataset_of, debug_option, json_option
 from tfrtool.cli.render.page import Heading, Lines, Page, Table
-from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.storage.progress import Progress
 
 if TYPE_CHECKING:

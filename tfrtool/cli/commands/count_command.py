@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit, emit_json, warn
-from tfrtool.cli.parameters import INPUT, sources_of
+from tfrtool.cli.output import Outcome, emit, emit_json, warn
+from tfrtool.cli.parameters import INPUT, debug_option, json_option, sources_of
 from tfrtool.cli.process import nobody_reads
-from tfrtool.cli.shared_options import debug_option, json_option
 
 
 @click.command(

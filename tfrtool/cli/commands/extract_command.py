@@ -6,10 +6,8 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit_json, emit_page
-from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
-from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.cli.output import Outcome, emit_json, emit_page
+from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, shards_of
 from tfrtool.errors import UsageError
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from tfrtool.cli.output import emit, emit_json
-from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
-from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, shards_of
 
 
 @click.command(

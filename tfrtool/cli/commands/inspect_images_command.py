@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit_json, emit_page, human_count, warn
-from tfrtool.cli.parameters import INPUT, OUTPUT, shards_of
+from tfrtool.cli.output import Outcome, emit_json, emit_page, human_count, warn
+from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, shards_of
 from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned, findings
-from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import printable
 
 if TYPE_CHECKING:

@@ -7,10 +7,8 @@ import json
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit, emit_json, emit_page, human_count, warn
-from tfrtool.cli.parameters import INPUT, sources_of
-from tfrtool.cli.shared_options import debug_option, json_option, workers_option
+from tfrtool.cli.output import Outcome, emit, emit_json, emit_page, human_count, warn
+from tfrtool.cli.parameters import INPUT, debug_option, json_option, sources_of, workers_option
 from tfrtool.errors import ShardError, UsageError
 
 _TABLE = "table"

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit, emit_json, emit_page, emit_pieces
-from tfrtool.cli.parameters import INPUT, sources_of
+from tfrtool.cli.output import Outcome, emit, emit_json, emit_page, emit_pieces
+from tfrtool.cli.parameters import INPUT, debug_option, json_option, sources_of
 from tfrtool.cli.process import nobody_reads
-from tfrtool.cli.shared_options import debug_option, json_option
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
 
 if TYPE_CHECKING:

@@ -7,12 +7,9 @@ from collections.abc import Iterable
 
 import click
 
-from tfrtool.cli.native_stderr import starting_tensorflow
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit, emit_json, warn
-from tfrtool.cli.parameters import INPUT
-from tfrtool.cli.process import nobody_reads
-from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.cli.output import Outcome, emit, emit_json, warn
+from tfrtool.cli.parameters import INPUT, debug_option, json_option
+from tfrtool.cli.process import nobody_reads, starting_tensorflow
 from tfrtool.errors import SourceError, printable
 from tfrtool.storage.progress import silent
 

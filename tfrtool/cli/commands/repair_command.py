@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit_json, emit_page
-from tfrtool.cli.parameters import INPUT, OUTPUT, standard_input
-from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.cli.output import Outcome, emit_json, emit_page
+from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, standard_input
 
 
 @click.command(

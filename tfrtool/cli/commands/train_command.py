@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.commands.train_arguments import train_options
-from tfrtool.cli.native_stderr import starting_tensorflow
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit, emit_json, human_count, warn
-from tfrtool.cli.parameters import INPUT, dataset_of
-from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.cli.output import Outcome, emit, emit_json, human_count, warn
+from tfrtool.cli.parameters import INPUT, dataset_of, debug_option, json_option
+from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:

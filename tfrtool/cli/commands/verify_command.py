@@ -5,10 +5,8 @@ from __future__ import annotations
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit_json, emit_page
-from tfrtool.cli.parameters import INPUT, standard_input
-from tfrtool.cli.shared_options import debug_option, json_option, workers_option
+from tfrtool.cli.output import Outcome, emit_json, emit_page
+from tfrtool.cli.parameters import INPUT, debug_option, json_option, standard_input, workers_option
 from tfrtool.errors import ShardError
 
 

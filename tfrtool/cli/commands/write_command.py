@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.native_stderr import starting_tensorflow
-from tfrtool.cli.outcome import Outcome
-from tfrtool.cli.output import emit_json, emit_page, human_count, note, warn
-from tfrtool.cli.parameters import FOLDER, INPUT, OUTPUT, RESIZE, SIZE
-from tfrtool.cli.shared_options import debug_option, json_option
+from tfrtool.cli.output import Outcome, emit_json, emit_page, human_count, note, warn
+from tfrtool.cli.parameters import INPUT, OUTPUT, Location, debug_option, json_option
+from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import UsageError, printable
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ _SHOWN = 5
 
 @click.command(
     name="write",
+    context_settings={"show_default": True},
     epilog="\b\nExamples:\n"
     "  tfrtool write photos shards --split train=0.8 --split validation=0.2 --shards 4\n"
     "  tfrtool write kagglecatsanddogs_5340.zip ~/tensorflow_datasets/pets/1.0.0\n"
@@ -37,12 +37,11 @@ _SHOWN = 5
     "--label-from",
     type=click.Choice(["folder", "name"]),
     default="folder",
-    show_default=True,
     help="Take labels from folders (cat/1.jpg) or from names (cat.1.jpg).",
 )
 @click.option(
     "--root",
-    type=FOLDER,
+    type=Location(exists=True, file_okay=False),
     metavar="DIR",
     help="Let a table name files below DIR, and not only below its own folder.",
 )
@@ -57,16 +56,14 @@ _SHOWN = 5
 @click.option("--shards", type=click.IntRange(1, 99_999), metavar="N", help="Shards of each split.")
 @click.option(
     "--shard-size",
-    type=SIZE,
+    metavar="SIZE",
     default="128MiB",
-    show_default=True,
     help="Size of a shard before compression, to a tenth or one record; not beside --shards.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(-(2**63), 2**63 - 1, clamp=False),
     default=0,
-    show_default=True,
     metavar="N",
     help="Decides the splits and the order of records.",
 )
@@ -75,14 +72,12 @@ _SHOWN = 5
     "--compression",
     type=click.Choice(["none", "gzip", "zlib"]),
     default="none",
-    show_default=True,
     help="Compression of the shards. TFDS can read none only.",
 )
 @click.option(
     "--check",
     type=click.Choice(["decode", "header", "tfds"]),
     default="decode",
-    show_default=True,
     help="What makes an image bad: it does not fully decode; the header of a JPEG is wrong (fast; "
     "cut ones are kept); TFDS' own rule for cats_vs_dogs.",
 )
@@ -90,7 +85,6 @@ _SHOWN = 5
     "--on-bad",
     type=click.Choice(["skip", "fail"]),
     default="skip",
-    show_default=True,
     help="Leave out bad images and list them (exit code 3), or stop at the first.",
 )
 @click.option(
@@ -103,24 +97,23 @@ _SHOWN = 5
     "--encode",
     type=click.Choice(["keep", "jpeg", "png", "raw"]),
     default="keep",
-    show_default=True,
     help="Keep the bytes of good JPEGs and convert the rest; or encode all anew; raw: pixels.",
 )
 @click.option(
-    "--resize", type=RESIZE, help="Scale the shorter side to N, or the image to exactly W x H."
+    "--resize",
+    metavar="N|WxH",
+    help="Scale the shorter side to N, or the image to exactly W x H.",
 )
 @click.option(
     "--quality",
     type=click.IntRange(1, 100),
     default=95,
-    show_default=True,
     metavar="Q",
     help="Quality of the JPEGs that are made.",
 )
 @click.option(
     "--orient/--no-orient",
     default=True,
-    show_default=True,
     help="Turn images upright as their EXIF orientation says.",
 )
 @click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Threads; the cores.")
@@ -134,7 +127,7 @@ def write_command(
     dataset: str,
     splits: tuple[str, ...],
     no_shuffle: bool,
-    resize: tuple[int, ...] | None,
+    resize: str | None,
     resume: bool,
     overwrite: bool,
     as_json: bool,
@@ -161,7 +154,7 @@ def write_command(
             dataset,
             splits=_splits(splits),
             shuffle=not no_shuffle,
-            resize=resize[0] if resize and len(resize) == 1 else resize,  # type: ignore[arg-type]
+            resize=None if resize is None else _resize(resize),
             existing="resume" if resume else "overwrite" if overwrite else "refuse",
             on_progress=bars,
             starting=starting_tensorflow,
@@ -189,6 +182,14 @@ def _splits(notations: tuple[str, ...]) -> dict[str, float]:
                 "not a split", expected="NAME=FRACTION, such as train=0.8", found=repr(notation)
             ) from None
     return splits
+
+
+def _resize(text: str) -> int | tuple[int, int]:
+    """Read a size of images: 224 for the shorter side, 224x160 for width and height."""
+    match = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text.strip(), re.ASCII | re.IGNORECASE)
+    if match is None:
+        raise UsageError(f"{text!r} is no size of images; 224 and 224x160 are")
+    return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))
 
 
 def _warn_of(report: WriteReport) -> None:
