@@ -257,18 +257,6 @@ def test_compressed_shards_beside_metadata_are_noted(dataset: Path) -> None:
     assert any("compression_type='GZIP'" in note for note in report.notes)
 
 
-def test_types_that_differ_between_shards_are_noted(tmp_path: Path) -> None:
-    """Each shard agrees with itself, and no description parses both."""
-    write_shard(tmp_path / "x-00000-of-00002", 0)
-    other = encode_example({"n": Feature(dtype=DType.FLOAT32, values=(1.0,))})
-    (tmp_path / "x-00001-of-00002").write_bytes(frame(other))
-    report = verify([str(tmp_path)])
-    assert report.is_sound
-    (note,) = report.notes
-    where = "int64 in record 0 of x-00000-of-00002 and float32 in record 0 of x-00001-of-00002"
-    assert f"'n' is {where}" in note
-
-
 BROKEN = [
     b"{",
     b"[]",

@@ -15,7 +15,6 @@ from tests.datasets import flip_bit
 from tests.examples.strategies import float32, int64, string
 from tfrtool.examples.example import encode_example
 from tfrtool.inspection.summary.shard_summary import inspect_shard
-from tfrtool.inspection.verify.verify import verify
 from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shard
 from tfrtool.records.framing import FaultKind, frame
 from tfrtool.storage.plain import plain
@@ -96,18 +95,6 @@ def test_unknown_field(make_shard: MakeShard, place: int) -> None:
     payloads = [CAT] * 100
     payloads[place] = CAT + b"\x7a\x01x"  # field 15, of one byte
     assert assert_as_inspected(make_shard(payloads)).is_whole
-
-
-def test_conflicting_types_are_told_and_no_damage(make_shard: MakeShard) -> None:
-    """A feature whose type differs between records is named, with a record of each type."""
-    payloads = [CAT] * 100 + [encode_example({"label": float32(1.0)})]
-    report = verify(make_shard(payloads))
-    assert report.is_sound
-    assert report.notes == (
-        "feature 'label' is int64 in record 0 of a.tfrecord and float32 in record 100 of "
-        "a.tfrecord: no one description parses both",
-    )
-    assert verify(make_shard([CAT, encode_example({"label": int64()})])).notes == ()
 
 
 def test_faults_are_bounded_and_all_counted(

@@ -32,7 +32,6 @@ _SHARDS_SHOWN = 20
 _FAULTS_SHOWN = 5
 _GROUPS_SHOWN = 5
 _COPIES_SHOWN = 4
-_MENDABLE = frozenset(FaultKind) - {FaultKind.NOT_TFRECORD, FaultKind.EMPTY, FaultKind.PARSE}
 
 
 def verify_page(report: VerifyReport) -> Page:
@@ -56,8 +55,6 @@ def verify_page(report: VerifyReport) -> Page:
         lines = [line for note in report.notes for line in _wrapped(printable(note), "- ")]
         page += [Heading("notes"), Lines(lines)]
     page += [Heading(_verdict(report)), Facts(list(_sums(report)))]
-    if not report.is_sound:
-        page.append(Lines(_wrapped(_next_step(report))))
     return page
 
 
@@ -146,21 +143,6 @@ def _image_sum(found: Sequence[ImageFindings], *, any_duplicates: bool) -> str:
     parts += [f"{pixels:,} of bare pixels"] if pixels else []
     parts += [] if any_duplicates else ["no two are the same"]
     return ", ".join(parts)
-
-
-def _next_step(report: VerifyReport) -> str:
-    mendable = sum(
-        shard.records > 0 and any(fault.kind in _MENDABLE for fault in shard.faults)
-        for shard in report.shards
-    )
-    if not mendable:
-        return "tfrtool verify --json lists all faults for programs"
-    rest = "keep the records whose CRCs hold: tfrtool repair SHARD OUT"
-    if any(found.info is not None for found in report.directories):
-        # A repaired shard would not have the records that its metadata says.
-        rest = "train without what is damaged: tfrtool train DATASET --on-corrupt skip"
-    shards = human_count(mendable, "damaged shard")
-    return f"{shards}: copy again from where the data is whole, or {rest}"
 
 
 def _wrapped(text: str, first: str = "") -> list[str]:

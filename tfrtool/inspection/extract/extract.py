@@ -53,9 +53,9 @@ class LeftOutRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenamedFile:
-    """A file or a class folder that doesn't have the name that the record gives."""
+    """A file that doesn't have the name that the record gives."""
 
-    file: str  # below the directory; a folder's has a "/" at its end
+    file: str  # below the directory
     recorded: str  # fit to be printed
 
 
@@ -180,7 +180,6 @@ class _Extraction:
         self._left_out = FirstOf[LeftOutRecord](_LISTED)
         self._renamed = FirstOf[RenamedFile](_LISTED)
         self._faults = FirstOf[LocatedFault](_LISTED)
-        self._odd_classes: set[str] = set()
 
     def add(self, shard: Path, item: Record | Fault) -> None:
         if shard != self._shard:
@@ -254,9 +253,6 @@ class _Extraction:
         Letter case is no matter: TFDS writes the class "cat" of a file in "PetImages/Cat".
         """
         folder = safe_part(class_name)
-        if folder not in ("", class_name) and class_name not in self._odd_classes:
-            self._odd_classes.add(class_name)
-            self._renamed.add(RenamedFile(file=f"{folder}/", recorded=printable(class_name)))
         known = {"", *(part.casefold() for part in recorded)}
         return recorded if folder.casefold() in known else [folder, *recorded]
 

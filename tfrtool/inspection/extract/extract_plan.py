@@ -96,7 +96,21 @@ def plan_extract(
         alone = {key: head for key, head in seen.items() if key not in lists}
         feature = find_roles(alone, info).image or find_roles(seen, info).image
     if feature is None:
-        raise _no_image(shards[0], seen)
+        images = sorted(repr(key) for key, head in seen.items() if any(map(is_image, head.values)))
+        if images:
+            raise UsageError(
+                "several features hold images",
+                path=shards[0],
+                found=", ".join(images),
+                hint="--feature chooses one of them",
+            )
+        strings = any(head.dtype is DType.STRING for head in seen.values())
+        raise ShardError(
+            "no image in the records",
+            path=shards[0],
+            found=_listed(seen),
+            hint="--feature takes out another string feature" if strings else None,
+        )
     beside = "a string feature beside the one that is taken out"
     checks = ((name, "name the files", beside), (feature, "become files", "string"))
     for asked, part, expected in checks:
@@ -113,24 +127,6 @@ def plan_extract(
         feature=feature,
         by=by if by != feature else None,
         name=name if name != feature else None,
-    )
-
-
-def _no_image(shard: Path, seen: Mapping[str, Feature]) -> UsageError | ShardError:
-    images = sorted(repr(key) for key, head in seen.items() if any(map(is_image, head.values)))
-    if images:
-        return UsageError(
-            "several features hold images",
-            path=shard,
-            found=", ".join(images),
-            hint="--feature chooses one of them",
-        )
-    strings = any(head.dtype is DType.STRING for head in seen.values())
-    return ShardError(
-        "no image in the records",
-        path=shard,
-        found=_listed(seen),
-        hint="--feature takes out another string feature" if strings else None,
     )
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import (
-    DTYPES,
-    DType,
     PayloadKind,
     classify_payload,
-    feature_name,
     holds_features,
 )
 from tfrtool.examples.long_values import hollowed
@@ -24,7 +20,7 @@ _PROBATION = 64
 """Records after which a shard's payload kind is settled."""
 
 _FEATURES_KEPT = 10_000
-"""Features whose types are remembered: a hostile shard may name new ones in each record."""
+"""Features that are remembered: a hostile shard may name new ones in each record."""
 
 NO_EXAMPLE = "no tf.train.Example or SequenceExample"
 
@@ -83,9 +79,8 @@ class PayloadVote:
 class PayloadCheck:
     """A fold over the records of one shard; it finds those that are no Examples among Examples.
 
-    It finds those, too, that TensorFlow's parser refuses or reads otherwise. A record's features
-    are walked once for their names and types, and nothing is asked of their values, so that this
-    costs a fraction of what a schema over all records costs.
+    It finds those, too, that TensorFlow's parser refuses or reads otherwise. Nothing is asked of
+    values, so that this costs a fraction of what a schema over all records costs.
     """
 
     def __init__(self) -> None:
@@ -93,12 +88,10 @@ class PayloadCheck:
         self._voting = True
         self.others = False  # whether it is settled that the shard holds no examples
         self._sequences = False
-        self._last: list[tuple[bytes, str | None]] | None = None  # names and types of a record
-        self._complete = False  # whether all of these have a type
-        self._seen: set[tuple[bytes, str | None]] = set()
-        self._types: dict[str, dict[DType, int]] = {}
+        self._known: set[tuple[bytes, str | None]] = set()  # names and types of features
+        self._last: list[tuple[bytes, str | None]] | None = None  # those of a record, all known
 
-    def problem(self, payload: bytes, index: int) -> str | None:
+    def problem(self, payload: bytes) -> str | None:
         """Take in a record; return why it can't be trained on as an Example, or None.
 
         Before it is known what the shard holds, the answer counts only if it turns out to hold
@@ -111,18 +104,23 @@ class PayloadCheck:
             return None
         try:
             parsed = hollowed(payload)
-            message = _parse(parsed)
+            message = pb.SequenceExample.FromString(parsed)  # or an Example, to the byte
         except DecodeError:
             return NO_EXAMPLE
         # The hot path: nothing is asked of features whose names and types have been met before.
         shape = [(entry.key, entry.value.WhichOneof("kind")) for entry in message.context.feature]
-        if shape != self._last:
-            if not shape or not self._seen.issuperset(shape):
-                return self._learn(payload, parsed, message, index)
-            self._last, self._complete = shape, all(kind for _, kind in shape)
-        if message.HasField("feature_lists"):
-            return self._learn(payload, parsed, message, index)
-        return parser_problem(payload, parsed, message, complete=self._complete)
+        known = shape == self._last
+        if not known and shape and self._known.issuperset(shape):
+            self._last, known = shape, True
+        if known and not message.HasField("feature_lists"):
+            return parser_problem(payload, parsed, message, complete=True)
+        if not holds_features(message):
+            return NO_EXAMPLE
+        self._sequences |= message.HasField("feature_lists")
+        problem = parser_problem(payload, parsed, message)
+        if problem is None and len(self._known) < _FEATURES_KEPT:
+            self._known.update(pair for pair in shape if all(pair))
+        return problem
 
     @property
     def holds_examples(self) -> bool:
@@ -133,36 +131,3 @@ class PayloadCheck:
     def payload(self) -> PayloadKind:
         """What the payloads are."""
         return self._vote.kind(sequences=self._sequences)
-
-    @property
-    def types(self) -> Mapping[str, Mapping[DType, int]]:
-        """By feature, the types that its values have had, and the first record with each."""
-        return self._types if self.holds_examples else {}
-
-    def _learn(
-        self, payload: bytes, parsed: bytes, message: pb.SequenceExample, index: int
-    ) -> str | None:
-        """Look at a message in full, and remember the features of one that is an Example."""
-        if not holds_features(message):
-            return NO_EXAMPLE
-        self._sequences |= message.HasField("feature_lists")
-        problem = parser_problem(payload, parsed, message)
-        if problem is not None:
-            return problem
-        # Of a key that comes twice the last value counts, as for every protobuf map.
-        context = {entry.key: entry.value for entry in message.context.feature}
-        lists = {entry.key: entry.value for entry in message.feature_lists.feature_list}
-        for key, value in context.items():
-            if key and len(self._seen) < _FEATURES_KEPT:
-                self._seen.add((key, value.WhichOneof("kind")))
-            self._note_type(key, value, index)
-        for key, steps in lists.items():
-            for step in steps.feature:
-                self._note_type(key, step, index)
-        return None
-
-    def _note_type(self, key: bytes, feature: pb.Feature, index: int) -> None:
-        dtype = DTYPES.get(feature.WhichOneof("kind"))
-        name = feature_name(key)
-        if dtype is not None and (name in self._types or len(self._types) < _FEATURES_KEPT):
-            self._types.setdefault(name, {}).setdefault(dtype, index)

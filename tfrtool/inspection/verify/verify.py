@@ -133,7 +133,6 @@ def verify(
     notes = (
         (one for one in same if isinstance(one, str)),
         _image_notes(verdicts),
-        _conflicts(verdicts, set_of),
         _compressed(verdicts),
     )
     return VerifyReport(
@@ -218,22 +217,6 @@ def _image_notes(verdicts: Sequence[ShardVerdict]) -> Iterator[str]:
         if images is not None and images.absent:
             records = human_count(images.absent, "record")
             yield f"{shard.path.name}: {records} without {images.roles.image!r}"
-
-
-def _conflicts(verdicts: Sequence[ShardVerdict], set_of: Mapping[Path, ShardSet]) -> Iterator[str]:
-    """Tell features whose type differs between records of a shard or a set of shards."""
-    sets: dict[int, dict[str, dict[str, str]]] = {}  # where each type of a feature is, at first
-    for verdict in verdicts:
-        types = sets.setdefault(id(set_of.get(verdict.path, verdict)), {})
-        for name, seen in verdict.types.items():
-            for dtype, record in seen.items():
-                place = f"record {record} of {verdict.path.name}"
-                types.setdefault(name, {}).setdefault(dtype.value, place)
-    for types in sets.values():
-        for name, places in types.items():
-            if len(places) > 1:
-                where = " and ".join(f"{dtype} in {place}" for dtype, place in places.items())
-                yield f"feature {name!r} is {where}: no one description parses both"
 
 
 def _compressed(verdicts: Sequence[ShardVerdict]) -> Iterator[str]:

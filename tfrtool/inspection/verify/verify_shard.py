@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import ShardError, printable
-from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.first_of import FirstOf
 from tfrtool.inspection.verify.causes import Causes
 from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
@@ -55,8 +55,6 @@ class ShardVerdict:
     sha256: str | None = None  # of the file, where it is whole and something says what it should be
     faults: tuple[Fault, ...] = ()  # the first `MAX_FAULTS` in the order of the file, with causes
     n_faults: int = 0  # in all
-    types: Mapping[str, Mapping[DType, int]] = field(default_factory=dict)
-    """By feature, the types that its values have, and the first record with each."""
     images: ImageFindings | None = None  # None where they were not looked at
 
     @property
@@ -128,7 +126,7 @@ def verify_shard(
                 if len(crcs) == _CRCS_HELD:
                     digest.update(crcs.tobytes())
                     del crcs[:]
-                problem = payloads.problem(item.payload, item.index)
+                problem = payloads.problem(item.payload)
                 if problem is not None:
                     misfits.add(unparseable(item, problem))
                 elif image_check is not None and not payloads.others:
@@ -163,7 +161,6 @@ def verify_shard(
             for fault in sorted(faults, key=lambda fault: fault.offset)[:MAX_FAULTS]
         ),
         n_faults=count,
-        types=payloads.types,
         images=findings,
     )
 
