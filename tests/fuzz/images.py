@@ -14,9 +14,8 @@ from PIL import Image
 from tests.fuzz.target import Scramble, Target, fixture_files
 from tests.photos import image_bytes
 from tfrtool.examples.content import describe_bytes, png_form
-from tfrtool.images.audit import ImageVerdict, audit_image
-from tfrtool.images.decoder import quiet_pillow
-from tfrtool.images.encode import render_image
+from tfrtool.images.audit import ImageVerdict, audit_image, render_image
+from tfrtool.images.decoder import RefusedImageError, open_image, quiet_pillow
 from tfrtool.images.pixels import Sides, decode_numbers, decode_picture, read_tensor
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.crc import crc32c
@@ -71,7 +70,7 @@ def check(data: bytes) -> None:
     assert tensor is None or tensor[1]
     seed = crc32c(data)
     sides = (seed % 16, seed // 16 % 16)
-    if verdict.width * verdict.height <= _CONVERTED:
+    if _pixels(data) <= _CONVERTED:
         for said in (None, sides):
             _check_picture(data, verdict, said)
     if data:
@@ -79,6 +78,15 @@ def check(data: bytes) -> None:
         for values in (numbers, data):
             picture = decode_numbers(values, _BOX, sides)
             assert (picture.problem is None) == (picture.image is not None)
+
+
+def _pixels(data: bytes) -> int:
+    try:
+        with quiet_pillow(), open_image(data) as image:
+            width, height = image.size
+    except RefusedImageError as error:
+        width, height = error.size
+    return int(width * height)
 
 
 def _check_recipe(data: bytes, recipe: ImageRecipe) -> None:
@@ -90,8 +98,8 @@ def _check_recipe(data: bytes, recipe: ImageRecipe) -> None:
         assert verdict.conversion is None
         return
     assert verdict.format is not None
-    assert 0 < verdict.width * verdict.height <= MAX_IMAGE_PIXELS
-    if verdict.width * verdict.height > _CONVERTED:
+    assert 0 < _pixels(data) <= MAX_IMAGE_PIXELS
+    if _pixels(data) > _CONVERTED:
         return
     if verdict.conversion is None and not recipe.always:
         return
@@ -102,7 +110,7 @@ def _check_recipe(data: bytes, recipe: ImageRecipe) -> None:
             return
         made = audit_image(image.data, ImageRecipe(orient=recipe.orient))
     assert made.problem is None
-    assert (made.width, made.height) == (image.width, image.height)
+    assert _pixels(image.data) == image.width * image.height
     assert (made.conversion is None) == (recipe.encode is not Encode.PNG)
 
 

@@ -14,9 +14,8 @@ from PIL import Image, ImageChops, ImageStat
 
 from tests.photos import image_bytes
 from tfrtool.errors import SourceError
-from tfrtool.images.audit import audit_image
+from tfrtool.images.audit import RenderedImage, audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
-from tfrtool.images.encode import RenderedImage, render_image
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 
 RAW = ImageRecipe(encode=Encode.RAW)
@@ -255,7 +254,7 @@ def test_scaled_sizes(
     assert render_image(data, recipe) == rendered
 
 
-@pytest.mark.parametrize("shorter", [20, 50, 90, 224])
+@pytest.mark.parametrize("shorter", [20, 224])
 def test_shrunken_jpegs_are_right(shorter: int, shared_data: Path) -> None:
     """Decoding at a part of the size gives nearly what scaling all pixels gives."""
     folder = shared_data / "catsdogs_iitis"

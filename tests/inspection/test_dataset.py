@@ -157,7 +157,7 @@ def test_metadata_that_is_broken(copy: Path, text: str) -> None:
     (copy / "dataset_info.json").write_text(text)
     found = inspect(copy)
     assert faults(found) == [("parse", "dataset_info.json")]
-    assert not found.described
+    assert found.version is None
     assert list(found.splits) == ["train", "validation"]
     assert all(split.records for split in found.splits.values())
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import MakeShard
@@ -128,6 +128,7 @@ def test_misfits_and_hidden(make_shard: MakeShard) -> None:
     assert summary["hidden_by_default"] == [{"name": "a", "records": [0]}]
 
 
+@settings(max_examples=30)
 @given(features=feature_maps)
 def test_any_example_is_json(tmp_path_factory: Any, features: dict[str, Feature]) -> None:
     """Whatever an Example holds, its JSON is strict JSON in ASCII, and reads back the same."""

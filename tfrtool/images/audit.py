@@ -1,11 +1,14 @@
-"""Whether an image can be used, and whether its bytes can be kept."""
+"""Whether an image can be used, whether its bytes can be kept, and encoding it anew if not."""
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from PIL import Image
 
+from tfrtool.errors import SourceError
 from tfrtool.images.decoder import (
     RefusedImageError,
     decode_jpeg,
@@ -21,15 +24,39 @@ from tfrtool.images.header import (
     is_jpeg,
     read_jpeg_header,
 )
-from tfrtool.images.recipe import DEFAULT_RECIPE, Check, Encode, ImageRecipe
+from tfrtool.images.recipe import Check, Encode, ImageRecipe
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
 _TFDS_WINDOW = 512
 """What ``peek(10)`` gives on a member of a .zip, which is how TFDS reads cats_vs_dogs; on a plain
 file it would be 4,096 bytes."""
 
+_DEFAULT = ImageRecipe()
 _UPRIGHT = 1
 _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N", "I")
+
+UPRIGHTING = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What undoes each EXIF orientation (Exif 2.32, table 6)."""
+
+SIDEWAYS = 5
+"""From this orientation on, width and height change places."""
+
+_GAP = 3.0
+"""How many times larger than wanted pixels are kept until the last step of shrinking.
+
+Pillow calls 3 nearly the same as resampling in one step; its thumbnails take 2.
+"""
+
+_JPEGS = ("JPEG", "MPO")
+_PNG_EFFORT = 6  # zlib's default level, named so that another Pillow can't change the bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +64,11 @@ class ImageVerdict:
     """What was found about one image."""
 
     format: str | None = None  # the true one, by Pillow's name ("JPEG"); None where it has none
-    width: int = 0  # in pixels, as stored; 0 where it could not be opened
-    height: int = 0
     problem: str | None = None  # why it can't be used
     conversion: str | None = None  # why its bytes can't be kept, where the recipe would keep them
 
 
-def audit_image(data: bytes, recipe: ImageRecipe = DEFAULT_RECIPE) -> ImageVerdict:
+def audit_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> ImageVerdict:
     """Tell what is wrong with an image, and whether its bytes can be kept.
 
     They are kept exactly where ``tf.io.decode_jpeg(channels=3)`` reads them right: a JPEG of any
@@ -71,7 +96,7 @@ def audit_image(data: bytes, recipe: ImageRecipe = DEFAULT_RECIPE) -> ImageVerdi
         and not recipe.always
         and not (recipe.orient and header.turned and _is_turned(data))
     ):
-        return ImageVerdict(format="JPEG", width=header.width, height=header.height)
+        return ImageVerdict(format="JPEG")
     return _decoded(data, header, recipe)
 
 
@@ -89,12 +114,11 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
         else:
             image, scans = open_jpeg(data, header)
     except RefusedImageError as error:
-        width, height = error.size
-        return ImageVerdict(format=error.format, width=width, height=height, problem=str(error))
+        return ImageVerdict(format=error.format, problem=str(error))
     with image:
-        width, height = image.size
+        encoded = header is None or recipe.always
+        problem = _oversized(*image.size, recipe) if encoded else None
         conversion = None
-        problem = _oversized((width, height), recipe if header is None or recipe.always else None)
         if problem is None:
             try:
                 if header is not None:
@@ -110,20 +134,11 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
                 problem = "its pixels are floating-point numbers"
             elif not recipe.always:
                 conversion = _conversion(image, header, scans.end, recipe)
-        return ImageVerdict(
-            format=image.format,
-            width=width,
-            height=height,
-            problem=problem,
-            conversion=conversion,
-        )
+        return ImageVerdict(format=image.format, problem=problem, conversion=conversion)
 
 
-def _oversized(size: tuple[int, int], recipe: ImageRecipe | None) -> str | None:
-    """Return why an image is too large to encode, if there is a recipe for that."""
-    width, height = size
-    if recipe is None:
-        return None
+def _oversized(width: int, height: int, recipe: ImageRecipe) -> str | None:
+    """Return why an image is too large to encode."""
     if recipe.resize is not None:
         width, height = recipe.resize.fit(width, height)
     if width * height > MAX_IMAGE_PIXELS:
@@ -183,3 +198,80 @@ def opaque(image: Image.Image) -> Image.Image:
     canvas = Image.new("RGB", rgba.size, "white")
     canvas.paste(rgba, mask=rgba.getchannel("A"))
     return canvas
+
+
+class RenderedImage(NamedTuple):
+    """An image that was encoded anew, or uint8 pixels row by row; of 1 (grey) or 3 channels."""
+
+    data: bytes
+    height: int
+    width: int
+    channels: int
+
+
+def render_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> RenderedImage:
+    """Encode a usable image anew; the same bytes and recipe always give the same bytes.
+
+    Of an animation the first frame counts; what is transparent becomes white; 16 bits become 8;
+    metadata and colour profiles are left out. ``Encode.KEEP`` makes a JPEG, as ``JPEG`` does:
+    baseline, of one channel if the image is grey, else of three.
+
+    Pixels are turned upright before they are scaled if ``recipe.orient``. If not, they stay as
+    they are stored, and the new file has the EXIF orientation of the old one. (A TIFF is turned
+    in any case: Pillow does that by itself.) An exact size stretches the image.
+
+    It is a `SourceError` if the image can't be decoded after all; `audit_image` finds no problem
+    with it under the same recipe.
+    """
+    try:
+        with open_image(data) as stored:
+            orientation, image = _pixels(stored, recipe)
+    except Exception as error:  # decoders raise anything on hostile bytes
+        reason = decoder_reason(error)
+        raise SourceError("an image can't be encoded anew", found=reason) from error
+    if recipe.orient and orientation in UPRIGHTING:
+        image, orientation = image.transpose(UPRIGHTING[orientation]), 1
+    return _encoded(image, orientation, recipe)
+
+
+def _pixels(stored: Image.Image, recipe: ImageRecipe) -> tuple[int, Image.Image]:
+    """Return the EXIF orientation, and pixels of the size asked for that are not yet turned."""
+    is_jpeg = stored.format in _JPEGS
+    if not is_jpeg:
+        # Before EXIF is asked for: a TIFF is turned while it loads.
+        stored.load()
+    orientation = orientation_of(stored)
+    size = box = None
+    if recipe.resize is not None:
+        size = recipe.resize.fit(*stored.size)
+        if recipe.orient and orientation >= SIDEWAYS:
+            size = recipe.resize.fit(*stored.size[::-1])[::-1]
+    if is_jpeg:
+        if size is not None:
+            # libjpeg decodes at a half, a quarter or an eighth of the size, which costs less.
+            drafted = stored.draft(None, (int(size[0] * _GAP), int(size[1] * _GAP)))
+            box = None if drafted is None else drafted[1]
+        stored.load()
+    image = opaque(stored)
+    if size is not None and (size != image.size or box not in (None, (0, 0, *image.size))):
+        image = image.resize(size, Image.Resampling.LANCZOS, box, reducing_gap=_GAP)
+    return orientation, image
+
+
+def _encoded(image: Image.Image, orientation: int, recipe: ImageRecipe) -> RenderedImage:
+    if recipe.encode is Encode.RAW:
+        image = image.convert("RGB")
+        data = image.tobytes()
+    else:
+        png = recipe.encode is Encode.PNG
+        options: dict[str, Any]
+        options = {"compress_level": _PNG_EFFORT} if png else {"quality": recipe.quality}
+        if orientation in UPRIGHTING:
+            options["exif"] = Image.Exif()
+            options["exif"][ORIENTATION] = orientation
+        # What Pillow would carry over: comments, profiles, resolution, transparency.
+        image.info = {}
+        output = io.BytesIO()
+        image.save(output, "PNG" if png else "JPEG", **options)
+        data = output.getvalue()
+    return RenderedImage(data, image.height, image.width, len(image.getbands()))

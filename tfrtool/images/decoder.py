@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image, ImageFile, UnidentifiedImageError
@@ -30,25 +31,14 @@ _LOOKAHEAD = b"\xff\x00" * 8
 """64 bits to read behind a scan, as far as libjpeg looks ahead. They are no Huffman codes."""
 
 
+@dataclass(eq=False)
 class RefusedImageError(Exception):
-    """An image that can't be opened, or must not be; the text is a clause that says why.
+    """An image that can't be opened, or must not be; the text is a clause that says why."""
 
-    ``known`` says whether it is in a known format, ``format`` which, by Pillow's name; the size is
-    0 where it is not known.
-    """
-
-    def __init__(
-        self,
-        problem: str,
-        *,
-        known: bool = True,
-        format: str | None = None,  # noqa: A002 - it is Pillow's word
-        size: tuple[int, int] = (0, 0),
-    ) -> None:
-        super().__init__(problem)
-        self.known = known
-        self.format = format
-        self.size = size
+    problem: str
+    known: bool = True  # whether it is in a known format
+    format: str | None = None  # which, by Pillow's name
+    size: tuple[int, int] = (0, 0)  # in pixels; 0 where it is not known
 
 
 @contextmanager

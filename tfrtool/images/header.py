@@ -19,8 +19,6 @@ from tfrtool.storage.limits import (
 MAX_SIDE = 65_500
 """The longest side of a JPEG that libjpeg reads or writes: its JPEG_MAX_DIMENSION."""
 
-_MAGIC = b"\xff\xd8\xff"
-
 # Markers, from ITU-T T.81, table B.1.
 _SOF0, _SOF1, _SOF2, _DHT, _JPG, _DAC, _EOI, _SOS, _APP1 = (
     *(0xC0, 0xC1, 0xC2, 0xC4, 0xC8, 0xCC),
@@ -59,7 +57,7 @@ class JpegHeader(NamedTuple):
 
 def is_jpeg(data: bytes) -> bool:
     """Tell a JPEG by its first three bytes, as Pillow and TensorFlow do."""
-    return data.startswith(_MAGIC)
+    return data.startswith(b"\xff\xd8\xff")
 
 
 def read_jpeg_header(data: bytes) -> JpegHeader:

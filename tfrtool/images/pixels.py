@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from tfrtool.images.audit import opaque, orientation_of
+from tfrtool.images.audit import SIDEWAYS, UPRIGHTING, opaque, orientation_of
 from tfrtool.images.decoder import RefusedImageError, decoder_reason, open_image, quiet_pillow
-from tfrtool.images.encode import SIDEWAYS, UPRIGHTING
 from tfrtool.records import wire
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
@@ -32,10 +31,7 @@ _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 
 # tensorflow/core/framework/tensor.proto and types.proto
 _CONTENT = 4
-_FORMATS: dict[int, Any] = {
-    **{1: "f", 2: "d", 3: "i", 4: "B", 5: "h", 6: "b"},
-    **{9: "q", 10: "?", 17: "H", 19: "e"},
-}
+_FORMATS = {1: "f", 2: "d", 3: "i", 4: "B", 5: "h", 6: "b", 9: "q", 10: "?", 17: "H", 19: "e"}
 
 Sides = tuple[int, int]
 """The height and width that a record says its image has; not to be trusted."""
@@ -53,8 +49,7 @@ class Picture(NamedTuple):
     @property
     def size(self) -> str:
         """The size for people: "28 x 28", with a question mark where it was guessed."""
-        mark = "?" if self.guessed else ""
-        return f"{self.width} x {self.height}{mark}" if self.width else ""
+        return f"{self.width} x {self.height}{'?' * self.guessed}" if self.width else ""
 
 
 def decode_picture(data: bytes, box: int, sides: Sides | None = None) -> Picture:
@@ -187,7 +182,7 @@ def read_tensor(data: bytes) -> tuple[tuple[int, ...], Sequence[float]] | None:
     try:
         dtype, shape, fields = wire.read_tensor(data)
         ((number, content),) = islice(fields, 2)
-        code = _FORMATS.get(dtype)
+        code: Any = _FORMATS.get(dtype)
         if code is None or number != _CONTENT or not isinstance(content, bytes) or not content:
             return None
         values: Sequence[float] = content

@@ -83,7 +83,3 @@ class ImageRecipe:
     def always(self) -> bool:
         """Whether every image is encoded anew."""
         return self.encode is not Encode.KEEP or self.resize is not None
-
-
-DEFAULT_RECIPE = ImageRecipe()
-"""Decode in full, keep good JPEGs, make JPEGs of quality 95 from the rest."""

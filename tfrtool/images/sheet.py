@@ -103,10 +103,15 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
     side, (room, _) = layout.thumb, layout.cell
     for index, (picture, label, number) in enumerate(tiles):
         left, top = layout.corner(index)
+        square = Image.new("RGB", (side, side), _MAT)
         if picture.image is None:
-            sheet.paste(_problem(picture.problem or "no image", side, font), (left, top))
+            square = _problem(picture.problem or "no image", side, font)
         else:
-            sheet.paste(_matted(picture.image, side), (left, top))
+            factor = max(side // max(picture.image.size), 1)
+            width, height = picture.image.width * factor, picture.image.height * factor
+            enlarged = picture.image.resize((width, height), Image.Resampling.NEAREST)
+            square.paste(enlarged, ((side - width) // 2, (side - height) // 2))
+        sheet.paste(square, (left, top))
         left, top = left - (room - side) // 2, top + side + 5
         draw.text((left, top), _cut(label, font, room), _INK, font)
         top += layout.letters + 4
@@ -120,18 +125,6 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
 def save_sheet(sheet: Image.Image, file: IO[bytes], suffix: str) -> None:
     """Write a sheet in the format that one of the `SUFFIXES` stands for."""
     sheet.save(file, Image.registered_extensions()[suffix.lower()], quality=92)
-
-
-def _matted(image: Image.Image, side: int) -> Image.Image:
-    """Return a picture in the middle of a square, as many whole times larger as fits into it."""
-    factor = max(side // max(image.size), 1)
-    width, height = image.width * factor, image.height * factor
-    square = Image.new("RGB", (side, side), _MAT)
-    square.paste(
-        image.resize((width, height), Image.Resampling.NEAREST),
-        ((side - width) // 2, (side - height) // 2),
-    )
-    return square
 
 
 def _problem(problem: str, side: int, font: _Font) -> Image.Image:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tfrtool.engines.threads import run_in_order
 from tfrtool.errors import WriteError, os_errors_as
+from tfrtool.images.audit import render_image
 from tfrtool.images.decoder import quiet_pillow
-from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Encode
 from tfrtool.records.framing import FRAME_SIZE, Record
 from tfrtool.records.reader import read_records

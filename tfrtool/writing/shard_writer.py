@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 from tfrtool.engines.threads import run_in_order
 from tfrtool.errors import WriteError
 from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.images.audit import render_image
 from tfrtool.images.decoder import decoder_reason, quiet_pillow
-from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Check, Encode
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault

@@ -22,7 +22,7 @@ def dataset_page(summary: DatasetSummary) -> Page:
     """Return what ``inspect dataset`` shows of a dataset."""
     page: list[Block] = [Heading(printable(str(summary.dataset))), Facts(list(_head(summary)))]
     if summary.faults:
-        page.append(findings(list(map(_fault, summary.faults)), summary.more_faults))
+        page.append(findings(list(map(_fault, summary.faults))))
     if summary.splits:
         page.append(_splits(summary))
         if any(split.labels for split in summary.splits.values()):
@@ -44,7 +44,7 @@ def _head(summary: DatasetSummary) -> Iterator[tuple[str, str]]:
     yield from _wrapped("label", _label(summary))
     checked = "see the faults" if summary.faults else "agrees with all counts and shards"
     unchecked = "none; counts and shards can't be checked against it"
-    yield "metadata", checked if summary.described else unchecked
+    yield "metadata", unchecked if summary.version is None else checked
     for note in summary.notes:
         yield from _wrapped("taken", note)
 
@@ -74,30 +74,28 @@ def _fault(located: LocatedFault) -> tuple[str, str]:
 def _splits(summary: DatasetSummary) -> Table:
     rows = []
     for name, split in summary.splits.items():
-        sizes = sorted(shard.records for shard in split.shards)
-        missing = f" of {len(sizes) + split.missing_shards:,}" if split.missing_shards else ""
+        shards, missing = len(split.shards), split.missing_shards
         rows.append(
             (
                 printable(name),
                 f"{split.records:,}",
                 f"{split.records / summary.records:.1%}" if summary.records else "-",
-                f"{len(sizes):,}{missing}",
-                " to ".join(dict.fromkeys(f"{size:,}" for size in sizes[:1] + sizes[-1:])) or "-",
+                f"{shards:,}" + (f" of {shards + missing:,}" if missing else ""),
                 human_bytes(split.bytes),
                 ", ".join(sorted({shard.shard.compression.value for shard in split.shards})),
             )
         )
-    head = ("split", "records", "share", "shards", "in a shard", "size", "compressed")
-    return Table(head=head, rows=rows, right=frozenset((1, 2, 3, 4, 5)))
+    head = ("split", "records", "share", "shards", "size", "compressed")
+    return Table(head=head, rows=rows, right=frozenset((1, 2, 3, 4)))
 
 
 def _labels(splits: Mapping[str, SplitSummary]) -> Table:
     """Show the labels' counts, a column for each split as long as there is room."""
     names = list(next(iter(splits.values())).labels)
     more = len(names) - _LABELS_SHOWN
-    if more > 0:  # the most frequent and the rarest
+    if more > 0:  # the most frequent
         names.sort(key=lambda name: -sum(split.labels[name] for split in splits.values()))
-        names = names[: _LABELS_SHOWN // 2] + names[-_LABELS_SHOWN // 2 :]
+        names = names[:_LABELS_SHOWN]
     counts = [*names, None] if any(split.unlabelled for split in splits.values()) else names
     columns = [["(none)" if name is None else printable(name) for name in counts]]
     head = ["label"]
@@ -115,7 +113,7 @@ def _labels(splits: Mapping[str, SplitSummary]) -> Table:
         columns.append(cells)
     rows = list(zip(*columns, strict=True))
     if more > 0:
-        rows.insert(_LABELS_SHOWN // 2, (f"... {more:,} more", *("" for _ in head[1:])))
+        rows.append((f"... {more:,} more", *("" for _ in head[1:])))
     return Table(head=head, rows=rows, right=frozenset(range(1, len(head))))
 
 
@@ -123,13 +121,9 @@ def _order(found: ShuffleQuality) -> Facts:
     verdict, *advice = found.shuffle.split("; ")
     tone = Tone.GOOD if found.order is Order.SHUFFLED else Tone.BAD
     spread = f"{found.batch_spread:.2f} times as much as by chance"
-    return Facts(
-        [
-            ("order", Toned(verdict, tone)),
-            *(("", line) for line in advice),
-            ("batches", f"of {found.batch}: mixes of labels vary {spread}"),
-        ]
-    )
+    batches = f"of {found.batch}: mixes of labels vary {spread}"
+    lines = [("", line) for line in advice]
+    return Facts([("order", Toned(verdict, tone)), *lines, ("batches", batches)])
 
 
 def _shards(split: SplitSummary) -> Table:

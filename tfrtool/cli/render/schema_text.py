@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from tfrtool.cli.output import human_count
 from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table
 from tfrtool.errors import printable
-from tfrtool.examples.example import is_utf8
 from tfrtool.examples.feature_text import conflict_text, lengths_text, name_text, values_text
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.schema.shard_schema import InferredSchema, ShardLoss
@@ -46,7 +45,7 @@ def notes_of(inferred: InferredSchema) -> list[str]:
 def loss_text(loss: ShardLoss) -> str:
     """Return what of a shard is not in the schema."""
     path = printable(str(loss.path))
-    if loss.whole:
+    if loss.content is not None:
         return f"{path}: left out, for it holds {printable(loss.content)}"
     first = loss.faults[0]
     return (
@@ -78,10 +77,6 @@ def _notes(inferred: InferredSchema) -> Iterator[str]:
         if feature.duplicates:
             count = human_count(feature.duplicates, "record")
             parts.append(f"more than once in {count}, where the last one counts")
-        if not is_utf8(feature.key):
-            parts.append(
-                "the name is no UTF-8: tf.io takes it as bytes, tf.train.Example refuses the record"
-            )
         if text := "; ".join(filter(None, parts)):
             yield f"{name_text(feature.name)}: {text}"
     unset = [f"{name_text(item.name)} {item.unset:,}" for item in inferred.features if item.unset]

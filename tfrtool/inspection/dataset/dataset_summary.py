@@ -48,7 +48,6 @@ class DatasetShard:
 
     shard: Shard
     records: int
-    expected_records: int | None  # what the metadata says; None where it says nothing
     labels: Mapping[str, int]  # how many records of each label that occurs in it
     unlabelled: int
 
@@ -76,7 +75,6 @@ class DatasetSummary:
         dataset: the directory of the dataset.
         name: its name, by its metadata or else by its directory.
         version: its version; None where no metadata says one.
-        described: whether there is metadata to hold its counts against.
         payload: what the records are, by the first one.
         label: the feature that is the label; None where there is none, or it is not clear which.
         label_candidates: the features that could be it, where it is not clear.
@@ -84,14 +82,12 @@ class DatasetSummary:
         records: how many whole records it has.
         splits: its splits, by name.
         notes: what was decided on the way, a clause each.
-        faults: all that is wrong with it, file by file.
-        more_faults: how many faults there are beyond those, in files with very many.
+        faults: what is wrong with it, file by file; of a file with very many the first ones.
     """
 
     dataset: Path
     name: str
     version: str | None
-    described: bool
     payload: PayloadKind
     label: str | None
     label_candidates: tuple[str, ...]
@@ -100,7 +96,6 @@ class DatasetSummary:
     splits: Mapping[str, SplitSummary]
     notes: tuple[str, ...]
     faults: tuple[LocatedFault, ...]
-    more_faults: int
 
 
 class _SplitFiles(NamedTuple):
@@ -184,7 +179,6 @@ def inspect_dataset(
         dataset=root,
         name=root.resolve().name if info is None else info.name,
         version=None if info is None else info.version,
-        described=info is not None,
         payload=first.payload,
         label=first.label if labelled else None,
         label_candidates=() if labelled else first.candidates,
@@ -193,7 +187,6 @@ def inspect_dataset(
         splits=splits,
         notes=folders.notes,
         faults=tuple(_faults(root, files.values(), verdicts)),
-        more_faults=sum(verdict.n_faults - len(verdict.faults) for verdict in verdicts),
     )
 
 
@@ -205,13 +198,12 @@ def _find_splits(
         by_name: dict[str, list[ShardSet]] = {}
         for one in sets:
             by_name.setdefault(one.split_below(root) or _UNSPLIT, []).append(one)
-        return {name: _by_names(by_name[name], by_name[name]) for name in sorted(by_name)}
+        return {name: _by_names(by_name[name]) for name in sorted(by_name)}
     splits = {}
     for split in info.splits:
         chosen, lengths = info.shards_of(split, sets), split.shard_lengths
-        of_split = [one for one in sets if one.split == split.name]
         if chosen is not None and not lengths:  # as in an old dataset_info.json
-            splits[split.name] = _by_names([chosen], of_split)
+            splits[split.name] = _by_names([chosen])
             continue
         there = {} if chosen is None else chosen.shards
         shards = {path: lengths[index] for index, path in there.items() if index < len(lengths)}
@@ -219,20 +211,20 @@ def _find_splits(
             shards=shards,
             expected=sum(lengths),
             missing=len(lengths) - len(shards),
-            extra=sum(len(one.paths) for one in of_split) - len(shards),
+            extra=sum(len(one.paths) for one in sets if one.split == split.name) - len(shards),
         )
     return splits
 
 
-def _by_names(chosen: Sequence[ShardSet], of_split: Sequence[ShardSet]) -> _SplitFiles:
-    """Return the files of the sets that were chosen, up to the numbers that their names say."""
-    extra = {path for one in chosen for path in one.extra}
-    paths = [path for one in chosen for path in one.shards.values() if path not in extra]
+def _by_names(sets: Sequence[ShardSet]) -> _SplitFiles:
+    """Return the files of sets, up to the numbers that their names say."""
+    extra = {path for one in sets for path in one.extra}
+    paths = [path for one in sets for path in one.shards.values() if path not in extra]
     return _SplitFiles(
         shards=dict.fromkeys(paths),
         expected=None,
-        missing=sum(one.n_missing for one in chosen),
-        extra=sum(len(one.paths) for one in of_split) - len(paths),
+        missing=sum(one.n_missing for one in sets),
+        extra=sum(len(one.paths) for one in sets) - len(paths),
     )
 
 
@@ -256,7 +248,7 @@ def _summary(
     by_code = {code: text for text, code in texts.items()}
     whole: Counter[int] = Counter()
     shards = []
-    for path, expected in split.shards.items():
+    for path in split.shards:
         found = read[path]
         part = Counter(found.codes)
         whole.update(part)
@@ -264,7 +256,6 @@ def _summary(
             DatasetShard(
                 shard=found.shard,
                 records=found.verdict.records,
-                expected_records=expected,
                 labels={by_code[code]: part[code] for code in sorted(part)},
                 unlabelled=found.unlabelled,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -96,9 +96,7 @@ class ShardLabels:
     overflowed: bool  # more labels than `MAX_LABELS`; then `codes` and `labels` are empty
 
 
-def read_labels(
-    path: Path, label: str | None, hashed: frozenset[Path] = frozenset()
-) -> ShardLabels:
+def read_labels(path: Path, label: str | None, hashed: Collection[Path] = ()) -> ShardLabels:
     """Read a shard to its end, and find the label of each of its records.
 
     Without a ``label``, records are counted and their CRCs checked, but not parsed. ``hashed`` are

@@ -39,24 +39,16 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleQuality:
-    """What the order of a split's labels is like.
+    """What the order of a split's labels is like."""
 
-    Attributes:
-        shuffle: what it is like and what to do about it, in words.
-        order: the same in one word.
-        longest_run: the most records of one label in a row.
-        batch: the size of the batches that are looked at; `BATCH`, or less in small splits.
-        batch_spread: the variance of the mixes of such batches in file order, over that of random
-            batches. 1 is chance, `batch` is one label a batch.
-        shuffle_buffer: records that ``shuffle`` of tf.data must hold; 1 where the order is good.
-    """
-
-    shuffle: str
-    order: Order
-    longest_run: int
-    batch: int
+    shuffle: str  # that, and what to do about it, in words
+    order: Order  # the same in one word
+    longest_run: int  # the most records of one label in a row
+    batch: int  # the size of the batches that are looked at: `BATCH`, or less in small splits
     batch_spread: float
-    shuffle_buffer: int
+    """The variance of the mixes of such batches in file order, over that of random batches: 1 is
+    chance, `batch` is one label a batch."""
+    shuffle_buffer: int  # records that ``shuffle`` of tf.data must hold; 1 where the order is good
 
 
 def measure_order(shards: Sequence[Sequence[int]]) -> ShuffleQuality | None:

@@ -12,7 +12,7 @@ from tfrtool.errors import ShardError, UsageError, WriteError, os_errors_as, pri
 from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import SUFFIXES, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.inspection.pictures.pictures import Casting, cast_shard, pictures_of
-from tfrtool.records.framing import Fault, FaultKind, LocatedFault
+from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
@@ -20,10 +20,9 @@ from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
-_OF_RECORDS = {
-    *(FaultKind.LENGTH_CRC, FaultKind.PAYLOAD_CRC),
-    *(FaultKind.TRUNCATED, FaultKind.OVERSIZED_LENGTH),
-}
+_OF_FILES = {"empty", "not-tfrecord", "decompression", "trailing-bytes"}
+"""Kinds of faults for which there is no tile."""
+
 _FEATURES_NAMED = 8
 
 
@@ -114,17 +113,18 @@ def contact_sheet(
             for tile, why in islice(_tiles(path, casting, thumb, mark, faults), share):
                 tiles.append(tile)
                 broken += [] if why is None else [why]
-                done = len(tiles)
-                on_progress(Progress(what="drawing", done=done, total=limit, unit="images"))
-        images = len(tiles) - before
-        found.append(SheetShard(path=path, images=images, feature=casting.image))
-    without = {
-        path: casting
-        for path, casting in castings.items()
-        if casting.image is None and (casting.features or not casting.faults)
-    }
+                on_progress(Progress(what="drawing", done=len(tiles), total=limit, unit="images"))
+        found.append(SheetShard(path=path, images=len(tiles) - before, feature=casting.image))
     if not tiles:
-        raise _no_image(without or castings, faults, feature)
+        path, casting = next(iter(castings.items()))
+        what = "no feature holds an image" if feature is None else f"no feature {feature!r}"
+        if casting.faults and not casting.features:
+            what = f"no image can be read: {casting.faults[0].message}"
+        names, hint = "no tf.train.Example", None
+        if casting.features:
+            names = f"the features {_listed(casting.features)}"
+            hint = "--feature names the one that holds pixels"
+        raise ShardError(what, path=path, found=names, hint=hint)
     features = dict.fromkeys(
         name for one in castings.values() for name in one.features if name != one.image
     )
@@ -151,7 +151,11 @@ def contact_sheet(
         guessed=sum(tile.picture.guessed for tile in tiles),
         shards=tuple(found),
         other_features=tuple(name for name in others if name not in drawn),
-        without=tuple(without),
+        without=tuple(
+            path
+            for path, casting in castings.items()
+            if casting.image is None and (casting.features or not casting.faults)
+        ),
         faults=tuple(faults),
     )
 
@@ -168,13 +172,13 @@ def _tiles(
             if not isinstance(item, Fault):
                 index: int | None = item.index
                 found = pictures_of(item.payload, casting, thumb)
-            elif item.kind in _OF_RECORDS:
+            elif item.kind.value in _OF_FILES:
+                faults.append(LocatedFault(path=path, fault=item))
+                continue
+            else:
                 index = item.record
                 problem = f"{item.kind.value}: {item.message}"
                 found = iter([("damaged record", "", Picture(problem=problem))])
-            else:
-                faults.append(LocatedFault(path=path, fault=item))
-                continue
             for label, place, picture in found:
                 number = f"{mark}{'?' if index is None else index}{place}"
                 why = None
@@ -182,21 +186,6 @@ def _tiles(
                     reason = f"feature {casting.image!r}{place}: {reason}" if place else reason
                     why = BrokenImage(path=path, record=index, offset=item.offset, reason=reason)
                 yield Tile(picture, label, number), why
-
-
-def _no_image(
-    castings: dict[Path, Casting], faults: Sequence[LocatedFault], feature: str | None
-) -> ShardError:
-    path, casting = next(iter(castings.items()))
-    if faults and casting.faults and not casting.features:
-        return ShardError(f"no image can be read: {faults[0].fault.message}", path=faults[0].path)
-    listed = _listed(casting.features)
-    return ShardError(
-        "no feature holds an image" if feature is None else f"no feature {feature!r}",
-        path=path,
-        found=f"the features {listed}" if listed else "no tf.train.Example",
-        hint="--feature names the one that holds pixels" if listed else None,
-    )
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -177,11 +177,9 @@ def _said(
 
 
 def _label(features: Mapping[str, Feature], casting: Casting) -> str:
-    item = features.get(casting.label or "")
-    if item is not None and len(item.values):
-        texts = [casting.label_names.text([value]) or "?" for value in item.values[:_LABELS_SHOWN]]
-        return ", ".join(texts + ["..."] * (len(item.values) > _LABELS_SHOWN))
-    item = features.get(casting.name or "")
-    if item is not None and len(item.values):
-        return LabelNames().text(item.values[:1]) or ""
+    for name, names in ((casting.label, casting.label_names), (casting.name, LabelNames())):
+        item = features.get(name or "")
+        if item is not None and len(item.values):
+            texts = [names.text([value]) or "?" for value in item.values[:_LABELS_SHOWN]]
+            return ", ".join(texts + ["..."] * (len(item.values) > _LABELS_SHOWN))
     return ""

@@ -34,26 +34,12 @@ _WORTH_A_PROCESS = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardLoss:
-    """What is missing of a shard in the schema.
-
-    Attributes:
-        path: the shard.
-        payload: what its payloads are; where they are no examples, none of them is in.
-        content: the same in words.
-        count: the number of its faults, records that are no examples among them.
-        faults: the first of them.
-    """
+    """What is missing of a shard in the schema."""
 
     path: Path
-    payload: PayloadKind
-    content: str
-    count: int
-    faults: tuple[Fault, ...]
-
-    @property
-    def whole(self) -> bool:
-        """Whether nothing of the shard is in."""
-        return self.payload not in EXAMPLES
+    content: str | None  # what its payloads are, where they are no examples and none of them is in
+    count: int  # of its faults, records that are no examples among them
+    faults: tuple[Fault, ...]  # the first of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,13 +123,12 @@ def infer_schema(
     if not paths:
         raise ShardError("no shards")
     if not total.records:
-        first = losses[0]
-        others = f" (and so for {len(losses) - 1} more)" if len(losses) > 1 else ""
+        path, content = losses[0].path, losses[0].content
         raise ShardError(
-            f"holds no tf.train.Example or SequenceExample{others}",
-            path=first.path,
-            found=first.content,
-            hint=f"tfrtool inspect shard {shlex.quote(str(first.path))} shows what is there",
+            "holds no tf.train.Example or SequenceExample",
+            path=path,
+            found=content,
+            hint=f"tfrtool inspect shard {shlex.quote(str(path))} shows what is there",
         )
     return InferredSchema(
         shards=len(paths),
@@ -177,21 +162,18 @@ def _fold_shard(
                 records += 1
                 payloads.add(item)
     kind, schema = payloads.kind, payloads.schema
-    content = kind.value
+    content = None
     if kind in EXAMPLES:
         for fault in payloads.unparseable:
             faults.add(fault)
         if not faults.count:
             return schema, None, cut
     else:
-        schema = SchemaFold(values=True)
-    if kind is PayloadKind.EVENT:
-        content = "TensorBoard events"
-    elif kind is PayloadKind.UNKNOWN:
+        schema, content = SchemaFold(values=True), kind.title
+    if kind is PayloadKind.UNKNOWN:
         ((name, _),) = payloads.described.most_common(1)
         content = f"{name} payloads"
     elif kind is PayloadKind.EMPTY:
         content = faults.kept[0].message if faults.kept else "records without a byte"
     kept = tuple(sorted(faults.kept, key=lambda fault: fault.offset))
-    loss = ShardLoss(path=path, payload=kind, content=content, count=faults.count, faults=kept)
-    return schema, loss, cut
+    return schema, ShardLoss(path=path, content=content, count=faults.count, faults=kept), cut

@@ -33,8 +33,7 @@ class PayloadFold:
     Attributes:
         schema: the fold over the payloads that are Examples or SequenceExamples.
         unparseable: the records that are neither, among a majority that is.
-        described: what the first records that are neither hold (`describe_bytes`), and how many
-            of them.
+        described: what the first records that are neither hold, by `describe_bytes`.
     """
 
     def __init__(self, schema: SchemaFold) -> None:

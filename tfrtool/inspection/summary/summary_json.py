@@ -7,9 +7,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from tfrtool.errors import printable
 from tfrtool.examples.content import decode_text, describe_bytes
-from tfrtool.examples.example import is_utf8
 from tfrtool.examples.parsing import ParsedValue
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.storage.plain import plain
@@ -36,34 +34,26 @@ def feature_json(feature: FeatureStatistics) -> dict[str, Any]:
 
 
 def values_json(feature: FeatureStatistics) -> dict[str, Any]:
-    """Return what a feature's values are."""
+    """Return what a feature's values are; how often each comes, unless there are too many."""
     found, distinct = feature.range, feature.range.distinct
-    data: dict[str, Any] = {
-        "min": None if found.minimum is None else value_json(found.minimum),
-        "max": None if found.maximum is None else value_json(found.maximum),
+    data = {
+        "min": value_json(found.minimum),
+        "max": value_json(found.maximum),
         "nan": found.nan,
         "infinite": found.infinite,
-        "distinct": None if distinct is None else len(distinct),
-        "values": None
-        if distinct is None
-        else [{"value": value_json(v), "count": distinct[v]} for v in sorted(distinct)],
+        "distinct": None,
+        "values": None,
     }
-    if feature.conflict:
-        data["first"] = {
-            dtype.value: {"path": printable(kind.first[0]), "record": kind.first[1]}
-            for dtype, kind in feature.values.items()
-        }
-    if not is_utf8(feature.key):
-        data["name_hex"] = feature.key.hex()
+    if distinct is not None:
+        counts = [{"value": value_json(v), "count": distinct[v]} for v in sorted(distinct)]
+        data |= {"distinct": len(distinct), "values": counts}
     return data
 
 
-def value_json(value: ParsedValue) -> Any:
-    """Return a parsed value as JSON values.
+def value_json(value: ParsedValue | None) -> Any:
+    """Return a parsed value as JSON values: of bytes their number and content, and text as such.
 
-    Bytes become an object that tells their number and content, and their text if they are text.
-    Floats are the shortest decimals that give the same float32; those that JSON has no number
-    for become "NaN", "Infinity" and "-Infinity".
+    Floats are the shortest decimals of the same float32; "NaN", "Infinity" where JSON has none.
     """
     if isinstance(value, bytes):
         data: dict[str, Any] = {"bytes": len(value), "content": describe_bytes(value)}

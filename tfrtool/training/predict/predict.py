@@ -13,9 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import SourceError, UsageError, os_reason
-from tfrtool.images.audit import audit_image
+from tfrtool.images.audit import audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
-from tfrtool.images.encode import render_image
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.folders.listing import file_entry, read_file
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
