@@ -25,7 +25,7 @@ from tfrtool.cli.commands.write_command import write_command
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import DEBUG, debug_option
 from tfrtool.cli.process import Signals, report_interrupt
-from tfrtool.errors import TfrtoolError, printable
+from tfrtool.errors import TfrtoolError, os_reason, printable
 
 
 @click.group(
@@ -87,42 +87,30 @@ def _report_error(error: BaseException, debug: bool) -> int:
     if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
         error = error.__cause__  # click takes it for the end of what a user types
     if isinstance(error, click.ClickException):
-        _report_usage(error)
-        return int(Outcome.USAGE)
-    if isinstance(error, click.Abort | KeyboardInterrupt):
+        context = getattr(error, "ctx", None)
+        # Click has this class from 8.2 on; before, it shows the help of a group by itself.
+        help_instead = getattr(click.exceptions, "NoArgsIsHelpError", ())
+        if context is None or isinstance(error, help_instead):
+            error.show()
+            return int(Outcome.USAGE)
+        message = " ".join(error.format_message().split()).rstrip(".")
+        message += f"; {context.command_path} --help shows the usage"
+        debug, code = False, int(Outcome.USAGE)
+    elif isinstance(error, click.Abort | KeyboardInterrupt):
         return report_interrupt(signal.SIGINT)
-    if isinstance(error, TfrtoolError):
-        _report(str(error), debug)
-        return error.exit_code
-    if isinstance(error, OSError | MemoryError):
-        _report(_system_message(error), debug)
+    elif isinstance(error, TfrtoolError):
+        message, code = str(error), error.exit_code
+    elif isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename is not None else ""
+        message, code = name + os_reason(error), int(Outcome.FAILED)
+    elif isinstance(error, MemoryError):
+        message, code = "out of memory", int(Outcome.FAILED)
     elif isinstance(error, Exception):  # a bug: one line for the user, the rest on demand
-        _report(f"unexpected {type(error).__name__}: {error} (--debug shows where)", debug)
+        message = f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+        code = int(Outcome.FAILED)
     else:
         raise error
-    return int(Outcome.FAILED)
-
-
-def _report(message: str, debug: bool) -> None:
     if debug:
         traceback.print_exc()
     click.echo(f"tfrtool: error: {printable(' '.join(message.split()))}", err=True)
-
-
-def _report_usage(error: click.ClickException) -> None:
-    """Say in one line what is wrong with a call; a group alone shows its help instead."""
-    context = getattr(error, "ctx", None)
-    # Click has this class from 8.2 on; before, it shows the help by itself.
-    help_instead = getattr(click.exceptions, "NoArgsIsHelpError", ())
-    if context is None or isinstance(error, help_instead):
-        error.show()
-        return
-    message = " ".join(error.format_message().split()).rstrip(".")
-    _report(f"{message}; {context.command_path} --help shows the usage", debug=False)
-
-
-def _system_message(error: OSError | MemoryError) -> str:
-    if isinstance(error, MemoryError):
-        return "out of memory"
-    name = f"{error.filename}: " if error.filename is not None else ""
-    return f"{name}{(error.strerror or str(error)).lower()}"
+    return code

@@ -177,15 +177,20 @@ def staging_folder(options: WriteOptions) -> Iterator[Staging]:
     made = [path for path in (dataset, *dataset.parents) if not path.exists()]
     try:
         with contextlib.ExitStack() as stack:
-            with _errors_of("can't be written to", dataset):
+            with os_errors_as(WriteError, dataset, "can't be written to"):
                 dataset.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locked(dataset))
-            hint = f"deleting {PUBLISHING} gives up what it holds"
-            with _errors_of("an interrupted write can't be ended", folder, hint):
+            try:
                 if finish_publishing(folder, _is_ours):  # it lacked nothing but the final names
                     shutil.rmtree(folder, ignore_errors=True)
+            except OSError as error:
+                raise WriteError(
+                    f"an interrupted write can't be ended: {os_reason(error)}",
+                    path=error.filename or folder,
+                    hint=f"deleting {PUBLISHING} gives up what it holds",
+                ) from error
             resumed = _check_target(options)
-            with _errors_of("can't be used", folder):
+            with os_errors_as(WriteError, folder, "can't be used"):
                 if not resumed and folder.is_dir() and not folder.is_symlink():
                     shutil.rmtree(folder)
                 private_folder(folder)
@@ -204,17 +209,6 @@ def staging_folder(options: WriteOptions) -> Iterator[Staging]:
         for path in made:
             with contextlib.suppress(OSError):
                 path.rmdir()
-
-
-@contextlib.contextmanager
-def _errors_of(what: str, path: Path, hint: str | None = None) -> Iterator[None]:
-    """Raise what the system says as a WriteError, which names the very file where it is known."""
-    try:
-        yield
-    except OSError as error:
-        raise WriteError(
-            f"{what}: {os_reason(error)}", path=error.filename or path, hint=hint
-        ) from error
 
 
 def _is_ours(name: str) -> bool:

@@ -154,7 +154,7 @@ def write(
         return _planned(options, on_progress, starting)
     with staging_folder(options) as staging:
         audit = _opened(options, staging.folder, starting)
-        return _Write(options, staging, audit, on_progress, starting, start).run()
+        return _Write(options, staging, audit, on_progress, starting).run(start)
 
 
 def _planned(options: WriteOptions, on_progress: OnProgress, starting: Starting) -> WriteReport:
@@ -223,10 +223,9 @@ class _Write:
     audit: Audit
     on_progress: OnProgress
     starting: Starting
-    start: float
     resumed: int = 0
 
-    def run(self) -> WriteReport:
+    def run(self, start: float) -> WriteReport:
         """Plan, write and publish.
 
         Images are looked at while they are written, so that each is read once, unless the plan
@@ -237,51 +236,38 @@ class _Write:
         sizes = None if options.shards else record_sizes(audit, options.workers)
         estimates = None if sizes is None else sizes.records
         resume, draws = options.existing is Existing.RESUME, not audit.source.splits
-        first = resume or options.dedupe or (draws and len(options.splits) > 1) or audit.problems
-        if first:
+        if resume or options.dedupe or (draws and len(options.splits) > 1) or audit.problems:
             _look(audit, options, self.on_progress)
         planned = plan_shards(audit, options, estimates)
+        done = None
         if resume:
             plan = plan_digest(planned, options.version)
-            complete = complete_shards(plan, options, interrupted=staging.resumed)
-            if complete is not None:
-                return self._report(planned, complete, plan, complete=True)
+            done = complete_shards(plan, options, interrupted=staging.resumed)
         try:
-            shards = self._written(planned)
+            shards = self._written(planned) if done is None else done
         except BadImage:  # it takes no place of others: all is planned anew without it
             _look(audit, options, self.on_progress)
             planned = plan_shards(audit, options, estimates)
             shards = self._written(planned)
         plan = plan_digest(planned, options.version)
-        if not _known(sizes, audit):
+        if done is None and not _known(sizes, audit):
             shards = self._evened(planned, shards)
-        if not resume:
-            self.resumed = 0  # what is whole was written by this very run
-        report = self._report(planned, shards, plan)
-        names = [shard.path for shard in shards]
-        publish(options.dataset, staging.folder, names, metadata_texts(report, audit))
-        return report
-
-    def _report(
-        self,
-        planned: Sequence[PlannedShard],
-        shards: Sequence[ShardReport],
-        plan: str,
-        *,
-        complete: bool = False,
-    ) -> WriteReport:
-        resumed = len(shards) if complete else self.resumed
-        return report_on(
-            self.audit,
-            self.options,
+        resumed = self.resumed if done is None else len(done)
+        report = report_on(
+            audit,
+            options,
             planned,
             shards,
-            resumed=resumed,
-            complete=complete,
-            seconds=round(time.perf_counter() - self.start, 3),
+            resumed=resumed if resume else 0,  # else they were written by this very run
+            complete=done is not None,
+            seconds=round(time.perf_counter() - start, 3),
             plan=plan,
-            warnings=(_UNUSED,) if self.staging.left and not resumed else (),
+            warnings=(_UNUSED,) if staging.left and not resumed else (),
         )
+        if done is None:
+            names = [shard.path for shard in shards]
+            publish(options.dataset, staging.folder, names, metadata_texts(report, audit))
+        return report
 
     def _written(self, planned: Sequence[PlannedShard]) -> list[ShardReport]:
         """Write the shards that are not there yet."""
