@@ -54,8 +54,7 @@ def _in_turn(batches: Any) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("in_turn", [_in_threads, _in_turn])
-@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize(("in_turn", "deterministic"), [(_in_threads, False), (_in_turn, True)])
 def test_iterators_that_fill_one_store(
     numbered: tfrtool.Dataset, in_turn: Callable[[Any], list[list[int]]], deterministic: bool
 ) -> None:

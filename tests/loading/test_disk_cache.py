@@ -61,7 +61,7 @@ def test_what_went_in_comes_out(tf: Any, tmp_path: Path) -> None:
     assert (images.dtype, labels.dtype) == (np.uint8, np.int64)
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(labels=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=40))
 def test_round_trip(tf: Any, tmp_path_factory: pytest.TempPathFactory, labels: list[int]) -> None:
     """Whatever the labels, each image comes back with its own."""
@@ -129,7 +129,7 @@ def test_no_descriptor_is_left_open(tf: Any, tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_damaged_file_is_not_used(
     tf: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

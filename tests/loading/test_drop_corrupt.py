@@ -299,7 +299,7 @@ def test_classes_are_told_from_what_is_whole(tmp_path: Path, tf: Any) -> None:
 
 
 @settings(
-    max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 @given(st.integers(0, len(CLEAN) * 8 - 1))
 def test_any_flipped_bit_costs_one_record(tmp_path: Path, tf: Any, bit: int) -> None:

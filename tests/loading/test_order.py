@@ -37,7 +37,7 @@ def _order(images: int, **changes: Any) -> RowOrder:
     return RowOrder(images=images, **settings_)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     images=st.integers(1, 700),
     batch_size=st.integers(1, 50),

@@ -134,7 +134,7 @@ def test_parts_of_what_is_left_of_damage(tmp_path: Path, tf: Any) -> None:
     assert tfrtool.dataset(directory, OnCorrupt.SKIP).split("train").records == TOTAL
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(
     lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5),
     fraction=st.floats(0, 1, exclude_min=True, exclude_max=True),

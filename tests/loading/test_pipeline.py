@@ -149,9 +149,9 @@ def test_pipelines_share_an_epoch(shades: Dataset, tf: Any) -> None:
 
 def test_more_pipelines_than_images_is_an_error(shades: Dataset, tf: Any) -> None:
     """A worker that would have nothing to do is an error, and no empty pipeline."""
-    with pytest.raises(DatasetError):
+    with pytest.raises(UsageError, match="31 images or more"):
         load(shades, _options(), tf.distribute.InputContext(31, 0, 1))
-    with pytest.raises(UsageError, match="batch size"):
+    with pytest.raises(UsageError, match="a batch size for 3 replicas"):
         load(shades, _options(), tf.distribute.InputContext(3, 0, 3))
 
 
@@ -317,6 +317,15 @@ def test_loading_takes_words_and_numbers(shades: Dataset) -> None:
         shades.load(image_size=SIZE, cache="nowhere")
     with pytest.raises(UsageError, match="one of tfrtool, notebook, naive"):
         shades.load(image_size=SIZE, recipe="ours")
+
+
+def test_a_misspelt_option_is_an_error(shades: Dataset) -> None:
+    """It names the option, and lists those that there are."""
+    known = r"no such option 'cach': expected one of .*, cache,"
+    with pytest.raises(UsageError, match=known):
+        shades.load(image_size=SIZE, cach="memory")
+    with pytest.raises(UsageError, match=known):
+        tfrtool.train(shades, cach="memory")
 
 
 def test_a_dataset_is_a_path(tmp_path: Path) -> None:

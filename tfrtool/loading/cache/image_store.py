@@ -35,9 +35,9 @@ class ImageStore:
 
     def __init__(self, images: int, image_size: int) -> None:
         """Make room for some images."""
-        self._images = _pages((images, image_size, image_size, 3), np.uint8)
-        self._labels = _pages((images,), np.int64)
-        self._tensors = _as_tensor(self._images), _as_tensor(self._labels)
+        self._images, pixels = _memory((images, image_size, image_size, 3), np.uint8)
+        self._labels, labels = _memory((images,), np.int64)
+        self._tensors = pixels, labels
         self._count = images
         self._full = False
         self._cache: DiskCache | None = None
@@ -60,15 +60,10 @@ class ImageStore:
     def steps(self, decoded: TfDataset, order: RowOrder, epochs: int, counter: Tensor) -> TfDataset:
         """Return the numbers of the steps to take, as soon as their rows are there.
 
-        Steps, int64 [], are counted through all epochs, from epoch 0.
-
-        Args:
-            decoded: a ``tf.data.Dataset`` of pairs of an image, uint8 [size, size, 3], and a
-                label, int64 []; in every iteration the same in the same order, or nothing where
-                nothing is missing.
-            order: which rows a step takes.
-            epochs: how many an iterator goes through.
-            counter: a variable, the number of the first of them.
+        Steps, int64 [], are counted through all epochs, from epoch 0. An iterator goes through so
+        many ``epochs``, of which the ``counter``, a variable, has the first one's number.
+        ``decoded`` gives pairs of an image, uint8 [size, size, 3], and a label, int64 []: in every
+        iteration the same in the same order, or nothing where nothing is missing.
         """
         store = plain(lambda number, chunk: _call(self._store, (number, *chunk), tf.int64, []))
         chunks = decoded.batch(_CHUNK).enumerate().map(store)
@@ -140,18 +135,14 @@ def _call(
     return tf.ensure_shape(tf.numpy_function(call, inputs, dtype), shape)
 
 
-def _pages(shape: tuple[int, ...], dtype: type) -> Tensor:
-    """Return an array of memory that is not touched yet, where TensorFlow can use it as it is.
+def _memory(shape: tuple[int, ...], dtype: type) -> tuple[Tensor, Tensor]:
+    """Return memory that is not touched yet, as an array and as a tensor of the same.
 
     It comes in pages from the system. NumPy's own memory of this size would be asked for in huge
     pages, which the system takes longer to find than it takes to decode the images.
     """
     count = int(np.prod(shape))
     pages = mmap.mmap(-1, max(count * np.dtype(dtype).itemsize, 1))
-    return np.frombuffer(pages, dtype, count).reshape(shape)
-
-
-def _as_tensor(array: Tensor) -> Tensor:
-    """Return a tensor of the memory of an array."""
+    array: Tensor = np.frombuffer(pages, dtype, count).reshape(shape)
     with tf.device("CPU:0"):
-        return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+        return array, tf.experimental.dlpack.from_dlpack(array.__dlpack__())

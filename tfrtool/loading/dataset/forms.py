@@ -9,7 +9,6 @@ from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tfrtool.errors import DatasetError, os_reason
 from tfrtool.examples.content import describe_bytes
@@ -27,15 +26,11 @@ _FEW = (1, 2, 3, 4)
 
 
 class ImageEncoding(enum.Enum):
-    """What the bytes of an image feature are.
+    """What the bytes of an image feature are."""
 
-    ENCODED is a file of any format that ``tf.io.decode_image`` takes. RAW is uint8 pixels, row by
-    row, channels last. BASE64 is RAW as base64 with ``-`` and ``_``, as tensorflow-recorder does.
-    """
-
-    ENCODED = "encoded"
-    RAW = "raw"
-    BASE64 = "base64"
+    ENCODED = "encoded"  # a file of any format that ``tf.io.decode_image`` takes
+    RAW = "raw"  # uint8 pixels, row by row, channels last
+    BASE64 = "base64"  # the same as base64 with ``-`` and ``_``, as tensorflow-recorder does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,26 +72,23 @@ def read_described(directory: Path, image: str, label: str) -> Described:
         raise DatasetError(f"no JSON that can be read: {error}", path=path) from error
     try:
         features = content["featuresDict"]["features"]
-        described = _described(features.get(image, {}), features.get(label, {}))
+        held = features.get(image, {})
+        pixels = held.get("image") or held.get("tensor") or {}
+        shape = pixels.get("shape", {}).get("dimensions", ())
+        classes = features.get(label, {}).get("classLabel", {}).get("numClasses")
+        described = Described(
+            connector=text_of(held.get("pythonClassName", "")).rpartition(".")[2] or None,
+            dtype=text_of(pixels.get("dtype", "uint8")),
+            encoding=text_of(pixels.get("encoding", "none")),
+            shape=tuple(-1 if size in ("-1", -1) else whole_number(size) for size in shape),
+            classes=None if classes is None else whole_number(classes),
+        )
     except (KeyError, TypeError, ValueError, AttributeError):
         return Described()
     if described.classes is not None and described.classes > MAX_CLASSES:
-        classes = f"{described.classes:,} classes, and at most {MAX_CLASSES:,} are read"
-        raise DatasetError(f"the label {label!r} has {classes}", path=path)
+        many = f"{described.classes:,} classes, and at most {MAX_CLASSES:,} are read"
+        raise DatasetError(f"the label {label!r} has {many}", path=path)
     return described
-
-
-def _described(image: Mapping[str, Any], label: Mapping[str, Any]) -> Described:
-    held = image.get("image") or image.get("tensor") or {}
-    shape = held.get("shape", {}).get("dimensions", ())
-    classes = label.get("classLabel", {}).get("numClasses")
-    return Described(
-        connector=text_of(image.get("pythonClassName", "")).rpartition(".")[2] or None,
-        dtype=text_of(held.get("dtype", "uint8")),
-        encoding=text_of(held.get("encoding", "none")),
-        shape=tuple(-1 if size in ("-1", -1) else whole_number(size) for size in shape),
-        classes=None if classes is None else whole_number(classes),
-    )
 
 
 def find_image_form(
@@ -169,11 +161,8 @@ def _base64_size(data: bytes) -> int:
 def _said(features: Mapping[str, Feature], image: str, endings: tuple[str, ...]) -> str | None:
     """Return the feature of one number, of such a name, that is most like the image's."""
     found = [name for name in features if name.lower().endswith(endings) and _value(features, name)]
-
-    def likeness(name: str) -> tuple[int, int]:
-        return len(os.path.commonprefix((name, image))), -len(name)  # noqa: RUF071 - no paths
-
-    return max(found, key=likeness, default=None)
+    alike = {name: len(os.path.commonprefix((name, image))) for name in found}  # noqa: RUF071
+    return max(found, key=lambda name: (alike[name], -len(name)), default=None)
 
 
 def _value(features: Mapping[str, Feature], name: str) -> int:

@@ -170,10 +170,10 @@ def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> s
     for item in read_items(shard, compression, verify=False):
         if isinstance(item, Record):
             values = _single_values(item.payload, (key,))
-            if values is None:  # TensorFlow may find an image in it all the same
-                return f"{shard.name}, record {item.index}: it is no tf.train.Example"
-            image = values.get(key)
+            image = None if values is None else values.get(key)
             problem = limit_problem(image) if isinstance(image, bytes) else None
+            if values is None:  # TensorFlow may find an image in it all the same
+                problem = "it is no tf.train.Example"
             if problem is not None:
                 return f"{shard.name}, record {item.index}: {problem}"
     return None

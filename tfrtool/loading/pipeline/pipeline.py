@@ -106,16 +106,12 @@ class _Loader:
         batch_size = options.batch_size
         if context is not None:
             self._share = _, count = context.input_pipeline_id, context.num_input_pipelines
-            if images < count:
-                raise DatasetError(
-                    "has too few records to share out", expected=f"at least {count}", found=images
-                )
             replicas = context.num_replicas_in_sync
-            if batch_size % replicas:
+            if images < count or batch_size % replicas:
                 raise UsageError(
-                    "the batch size can't be shared out evenly",
-                    expected=f"a multiple of {replicas}",
-                    found=batch_size,
+                    "images and batches can't be shared out",
+                    expected=f"{count} images or more, and a batch size for {replicas} replicas",
+                    found=f"{images} and {batch_size}",
                 )
             batch_size //= replicas
         self._dataset, self._options = dataset, options

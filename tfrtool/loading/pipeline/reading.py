@@ -53,7 +53,11 @@ def part_reader(
 
     if holdout is None and share == (0, 1):
         return cast(Callable[[Tensor], TfDataset], plain(whole))
-    belongs = tf.constant(_belongs(split.records, holdout, share))
+    mine = np.ones(split.records, np.bool_)
+    if holdout is not None:
+        held = np.arange(split.records + 1) * holdout.count_held(split.records) // split.records
+        mine = (held[1:] > held[:-1]) == holdout.held_out
+    belongs = tf.constant(mine & ((np.cumsum(mine) - 1) % share[1] == share[0]))
     ends = tf.constant(np.cumsum((0, *split.lengths)))
     return cast(Callable[[Tensor], TfDataset], plain(part))
 
@@ -75,13 +79,3 @@ def _paths(dataset: Dataset | None, split: Split) -> Callable[[Tensor], Tensor]:
         return os.fsencode(path)
 
     return lambda number: tf.ensure_shape(tf.numpy_function(check, [number], tf.string), [])
-
-
-def _belongs(total: int, holdout: Holdout | None, share: tuple[int, int]) -> Tensor:
-    """Return for each record of a split whether it belongs to a part, bool [total]."""
-    belongs = np.ones(total, np.bool_)
-    if holdout is not None:
-        held = np.arange(total + 1) * holdout.count_held(total) // total
-        belongs = (held[1:] > held[:-1]) == holdout.held_out
-    index, count = share
-    return belongs & ((np.cumsum(belongs) - 1) % count == index)

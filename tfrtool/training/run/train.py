@@ -14,6 +14,7 @@ from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.words import make_options
 from tfrtool.training.features.precision import Precision
 from tfrtool.training.run.train_options import KNOBS, TrainOptions
 from tfrtool.training.run.train_report import TrainReport
@@ -85,7 +86,7 @@ def train(
     opened = dataset if isinstance(dataset, Dataset) else None
     location = dataset.directory if isinstance(dataset, Dataset) else dataset
     return train_by_options(
-        TrainOptions(dataset=as_path(location), **options),
+        make_options(TrainOptions, dataset=as_path(location), **options),
         compare=compare,
         dataset=opened,
         callbacks=callbacks,
