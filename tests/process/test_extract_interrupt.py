@@ -53,7 +53,7 @@ def wait_for_files(process: subprocess.Popen[str], out: Path) -> None:
         time.sleep(0.001)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_nothing(large: Path, tmp_path: Path, number: signal.Signals) -> None:
     """Ended by a signal while files come out, it leaves neither DIR nor DIR.jsonl."""
     process = start(large, tmp_path / "out")

@@ -93,17 +93,6 @@ def test_python_m_is_the_command() -> None:
 
 
 @pytest.mark.slow
-def test_progress_is_for_terminals_only(tmp_path: Path) -> None:
-    """Where stderr is a pipe, nothing is drawn on it, and results are on stdout alone."""
-    source = write_class_folders(tmp_path / "photos", count=5)
-    process = _start(["write", str(source), str(tmp_path / "pets")])
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert "10 records" in output
-    assert errors == ""
-
-
-@pytest.mark.slow
 def test_progress_on_a_terminal(tmp_path: Path) -> None:
     """On a terminal there is a bar for each phase, and it is gone in the end."""
     source = write_class_folders(tmp_path / "photos", count=40)

@@ -74,7 +74,7 @@ def script(tmp_path: Path) -> list[str]:
     return [sys.executable, str(path)]
 
 
-CHILDREN = ["verify {}", "verify {} --images", "inspect schema {}", "inspect dataset {}"]
+CHILDREN = ["verify {} --images", "inspect dataset {}"]
 
 
 def run(words: list[str], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

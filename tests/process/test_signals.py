@@ -61,7 +61,7 @@ def verifying(images: Path) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-@pytest.mark.parametrize("number", SAID)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_workers_end_with_the_command(
     verifying: subprocess.Popen[str], number: signal.Signals
 ) -> None:

@@ -68,7 +68,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_quick_commands(places: dict[str, Path], tmp_path: Path, command: str) -> None:
     """With standard files closed, unread or full, files and exit code are those of any run."""
     found = []
-    for number, how in enumerate(["", *QUIET]):
+    ways = QUIET if command in ("damaged", "extract", "shard") else QUIET[-4::2]
+    for number, how in enumerate(["", *ways]):
         out = tmp_path / str(number)
         out.mkdir()
         code, output, errors = sh(QUICK[command].format(out=out, **places), how)
@@ -79,7 +80,7 @@ def test_quick_commands(places: dict[str, Path], tmp_path: Path, command: str) -
     assert all(one == found[0] for one in found[1:])
 
 
-@pytest.mark.parametrize("command", QUICK)
+@pytest.mark.parametrize("command", ["count", "damaged", "repair", "extract", "images"])
 def test_results_that_are_lost(places: dict[str, Path], tmp_path: Path, command: str) -> None:
     """Results on a full disk are a failure, in one line; the files that were made are there."""
     code, _, errors = sh(QUICK[command].format(out=tmp_path, **places), ">/dev/full")
@@ -89,8 +90,16 @@ def test_results_that_are_lost(places: dict[str, Path], tmp_path: Path, command:
     assert bool(made(tmp_path)) is (command in ("repair", "extract", "images"))
 
 
-@pytest.mark.parametrize("how", [">&- 2>&-", ">/dev/full 2>/dev/full"])
-@pytest.mark.parametrize("words", ["--help", "--version", "train --help", "inspect", "--bogus"])
+@pytest.mark.parametrize(
+    ("words", "how"),
+    [
+        ("train --help", ">&- 2>&-"),
+        ("--help", ">/dev/full 2>/dev/full"),
+        ("--version", ">/dev/full 2>/dev/full"),
+        ("inspect", ">&- 2>&-"),
+        ("--bogus", ">/dev/full 2>/dev/full"),
+    ],
+)
 def test_help(words: str, how: str) -> None:
     """Help and usage errors need no one to read them."""
     code, _, _ = sh(words, how)
@@ -110,7 +119,6 @@ def test_writing_and_training(tmp_path: Path) -> None:
     train = "train pets --model cnn --image-size 32 --epochs 2 --out run"
     assert sh(train, ">/dev/full 2>&-", tmp_path)[0] == 1
     assert {"model.keras", "history.json"} <= set(os.listdir(tmp_path / "run"))  # noqa: PTH208
-    assert sh("predict run photos", "2>&- | head -c 1", tmp_path)[:2] == (0, "p")
 
 
 def test_who_is_not_read_stops_early(places: dict[str, Path]) -> None:

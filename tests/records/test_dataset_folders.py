@@ -11,9 +11,8 @@ import pytest
 
 from tests.conftest import MakeShard
 from tfrtool.errors import DatasetError
-from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.framing import frame
-from tfrtool.records.shards import find_shards
+from tfrtool.records.shards import find_folders, find_shards
 
 
 def found(directory: Path) -> list[str]:
@@ -52,7 +51,7 @@ def test_only_so_many_files_are_looked_into(
     make_shard: MakeShard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a folder of all sorts, a bounded number is opened, and stands for the others."""
-    monkeypatch.setattr("tfrtool.records.dataset_folders.MAX_FILES_LOOKED_INTO", 3)
+    monkeypatch.setattr("tfrtool.records.shards.MAX_FILES_LOOKED_INTO", 3)
     make_shard([b"x"], "z.tfrecord")
     for name in "abcdef":
         make_shard([b"x"], name)
@@ -69,7 +68,7 @@ def test_a_folder_of_photographs_is_none_of_shards(
     make_shard: MakeShard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many files of one kind a few are looked into, whatever means them; none is a shard."""
-    monkeypatch.setattr("tfrtool.records.dataset_folders.MAX_FILES_OF_A_KIND", 3)
+    monkeypatch.setattr("tfrtool.records.shards.MAX_FILES_OF_A_KIND", 3)
     make_shard([b"x"], "z.tfrecord")
     for number in range(20):
         (tmp_path / f"{number}.jpg").write_bytes(b"\xff\xd8\xff")

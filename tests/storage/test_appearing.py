@@ -77,7 +77,7 @@ def test_private_folder(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="is a link"):
         private_folder(tmp_path / "link")
     (tmp_path / "file").touch()
-    with pytest.raises(NotADirectoryError):
+    with pytest.raises(OSError, match="is no folder"):
         private_folder(tmp_path / "file")
 
 

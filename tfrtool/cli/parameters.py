@@ -94,7 +94,7 @@ def standard_input() -> BinaryIO:
 
 def dataset_of(argument: str) -> Path:
     """Return the directory that DATASET means, and say what was decided on the way."""
-    from tfrtool.records.dataset_folders import find_folders
+    from tfrtool.records.shards import find_folders
 
     found = find_folders(argument)
     for text in found.notes:

@@ -30,7 +30,7 @@ from tfrtool.records.framing import (
     Record,
     holds_header,
 )
-from tfrtool.records.resync import Landing, Search
+from tfrtool.records.resync import Search
 from tfrtool.records.stream import Location, as_source, open_shard
 from tfrtool.records.window import BLOCK_SIZE, Window
 from tfrtool.storage.words import as_member
@@ -172,49 +172,74 @@ class RecordReader:
             The record or fault, and where to go on; None where nothing more can be read.
         """
         window, body = self._window, offset + HEADER_SIZE
-        (length,) = LENGTH.unpack_from(window.data, offset - window.start)
+        length, length_crc = HEADER.unpack_from(window.data, offset - window.start)
         end = body + length
-        if not holds_header(window.data, offset - window.start):
-            fault, landing = self._bad_length(offset, length)
-        elif length > self._limit:
+        if (computed := masked_crc32c(LENGTH.pack(length))) != length_crc:
+            return self._bad_length(offset, length, length_crc, computed)
+        if length > self._limit:
             message = (
                 f"the length {length} is not believable, though its CRC holds: "
                 f"expected at most {self._limit} bytes"
             )
-            fault = self._fault(FaultKind.OVERSIZED_LENGTH, offset, message)
-            landing = self._search.find_next(offset, body)
-        elif self._size is not None and end + FOOTER_SIZE > self._size:
-            fault, landing = self._truncated(offset, length)
-        else:
+            return self._search_on(self._fault(FaultKind.OVERSIZED_LENGTH, offset, message))
+        whole = self._size is None or end + FOOTER_SIZE <= self._size
+        if whole:
             payload = window.take(body, length)
-            if window.load(end, FOOTER_SIZE) < FOOTER_SIZE:
+            whole = window.load(end, FOOTER_SIZE) >= FOOTER_SIZE
+            if not whole:
                 window.give_back(body, payload)
-                fault, landing = self._truncated(offset, length)
-            else:
-                (crc,) = CRC.unpack(window.view(end, end + FOOTER_SIZE))
-                found = masked_crc32c(payload) if self._verify else crc
-                if found == crc:
-                    self._index += 1
-                    return Record(self._index - 1, offset, payload, crc), end + FOOTER_SIZE
-                window.give_back(body, payload)
-                payload = b""  # it is not held twice while the next record is looked for
-                fault, landing = self._bad_payload(offset, length, crc, found)
+        if not whole:
+            message = (
+                f"the record is cut short: expected {length + FRAME_SIZE} bytes from here on, "
+                f"found {(window.end if self._size is None else self._size) - offset}"
+            )
+            fault = self._fault(FaultKind.TRUNCATED, offset, message)
+            return self._go_on(fault, self._search.find_chain(body))
+        (crc,) = CRC.unpack(window.view(end, end + FOOTER_SIZE))
+        found = masked_crc32c(payload) if self._verify else crc
+        after = end + FOOTER_SIZE
+        if found == crc:
+            self._index += 1
+            return Record(self._index - 1, offset, payload, crc), after
+        message = (
+            f"the CRC of the payload does not hold: expected {crc:08x} as stored, "
+            f"found {found:08x} for its {length} bytes"
+        )
+        fault = self._fault(FaultKind.PAYLOAD_CRC, offset, message)
+        window.give_back(body, payload)
+        payload = b""  # it is not held twice while the next record is looked for
+        window.pinned = body
+        held = window.load(after, HEADER_SIZE)
+        window.pinned = None
+        if held == 0 or holds_header(window.view(after, after + HEADER_SIZE)):
+            chain = self._search.find_chain(body, after)
+            return self._go_on(fault, after if chain is None else chain)
+        # Bytes were put in or taken out.
+        return self._search_on(fault)
+
+    def _search_on(self, fault: Fault, start: int | None = None) -> tuple[Fault, int | None]:
+        """Return a fault, and where the next record starts that is whole."""
+        if start is None:
+            start = fault.offset + HEADER_SIZE
+        landing = self._search.find_next(fault.offset, start)
         if landing is None:
-            return fault, None
-        self._index += 1
+            return self._go_on(fault, None)
         self._certain &= landing.proven
-        return fault, landing.offset
+        return self._go_on(fault, landing.offset)
+
+    def _go_on(self, fault: Fault, following: int | None) -> tuple[Fault, int | None]:
+        """Return a fault, of which a compression is the cause if nothing more comes out of it."""
+        if following is not None:
+            self._index += 1
+        elif self._inflater is not None and self._inflater.failure is not None:
+            kind, message = FaultKind.DECOMPRESSION, self._inflater.failure
+            fault = replace(fault, kind=kind, message=message)
+        return fault, following
 
     def _fault(self, kind: FaultKind, offset: int, message: str, *, known: bool = True) -> Fault:
         """Return a fault; ``known`` says whether it is in a record."""
         record = self._index if known and self._certain else None
         return Fault(kind=kind, offset=offset, record=record, message=message)
-
-    def _lost_to(self, fault: Fault) -> Fault:
-        """Name the compression as the cause where nothing more comes out of it."""
-        if self._inflater is None or self._inflater.failure is None:
-            return fault
-        return replace(fault, kind=FaultKind.DECOMPRESSION, message=self._inflater.failure)
 
     def _end(self, offset: int, held: int) -> Iterator[Fault]:
         """Tell what is wrong with an end that is too short for a header, if anything is."""
@@ -237,58 +262,26 @@ class RecordReader:
             message = f"expected a header or the end after the last record, found {held} {noun}"
             yield self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False)
 
-    def _bad_length(self, offset: int, length: int) -> tuple[Fault, Landing | None]:
+    def _bad_length(
+        self, offset: int, length: int, stored: int, found: int
+    ) -> tuple[Fault, int | None]:
         window = self._window
         window.load(offset, BLOCK_SIZE)
         head = window.view(offset, offset + BLOCK_SIZE)
-        landing = self._search.find_next(offset, offset + 1)
-        if landing is None and offset == 0:
-            return self._lost_to(self._not_tfrecord(head)), None
-        if landing is None and not head.strip(b"\0"):
-            message = "zero bytes after the last record: expected a header or the end"
-            return self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False), None
         message = (
-            f"the CRC of the length does not hold: expected {HEADER.unpack_from(head)[1]:08x} as "
-            f"stored, found {masked_crc32c(LENGTH.pack(length)):08x} for the length {length}"
+            f"the CRC of the length does not hold: expected {stored:08x} as stored, "
+            f"found {found:08x} for the length {length}"
         )
-        fault = self._fault(FaultKind.LENGTH_CRC, offset, message)
-        return (self._lost_to(fault) if landing is None else fault), landing
-
-    def _truncated(self, offset: int, length: int) -> tuple[Fault, Landing | None]:
-        chain = self._search.find_chain(offset + HEADER_SIZE)
-        end = self._window.end if self._size is None else self._size
-        message = (
-            f"the record is cut short: expected {length + FRAME_SIZE} bytes from here on, "
-            f"found {end - offset}"
+        fault, following = self._search_on(
+            self._fault(FaultKind.LENGTH_CRC, offset, message), offset + 1
         )
-        fault = self._fault(FaultKind.TRUNCATED, offset, message)
-        if chain is None:
-            return self._lost_to(fault), None
-        return fault, Landing(chain, proven=True)
-
-    def _bad_payload(
-        self, offset: int, length: int, stored: int, found: int
-    ) -> tuple[Fault, Landing | None]:
-        window = self._window
-        message = (
-            f"the CRC of the payload does not hold: expected {stored:08x} as stored, "
-            f"found {found:08x} for its {length} bytes"
-        )
-        fault = self._fault(FaultKind.PAYLOAD_CRC, offset, message)
-        end = offset + FRAME_SIZE + length
-        window.pinned = offset
-        held = window.load(end, HEADER_SIZE)
-        whole = held == 0 or holds_header(window.view(end, end + HEADER_SIZE))
-        if held >= HEADER_SIZE and not whole:
-            # Two damaged records in a row, or bytes that were put in or taken out of this one?
-            landing = self._search.find_next(end, end + 1, near=True)
-            whole = landing is not None and landing.proven
-        inside = self._search.find_chain_to(offset + HEADER_SIZE, end) if whole else None
-        window.pinned = None
-        if whole:
-            return fault, Landing(end if inside is None else inside, proven=True)
-        landing = self._search.find_next(offset, offset + HEADER_SIZE)
-        return (self._lost_to(fault) if landing is None else fault), landing
+        if following is None and fault.kind is FaultKind.LENGTH_CRC:
+            if offset == 0:
+                return self._not_tfrecord(head), None
+            if not head.strip(b"\0"):
+                message = "zero bytes after the last record: expected a header or the end"
+                fault = self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False)
+        return fault, following
 
     def _not_tfrecord(self, head: bytes) -> Fault:
         content = describe_content(head)

@@ -77,13 +77,12 @@ class Search:
         self._limit = limit
         self._spent = self._misled = 0
 
-    def find_next(self, damaged: int, start: int, *, near: bool = False) -> Landing | None:
-        """Find where to go on after a record whose length can't be believed.
+    def find_next(self, damaged: int, start: int) -> Landing | None:
+        """Find where to go on after a record that is not whole.
 
         Its header starts at ``damaged``; ``start``, above that, is the first offset to look at. The
-        end of that record is returned, where it can be proven; else the next whole record, unless
-        only the former is looked for (``near``); None where there is neither. The window holds the
-        bytes from there on.
+        end of that record is returned, where it can be proven; else the next whole record; None
+        where there is neither. The window holds the bytes from there on.
         """
         window = self._window
         body = damaged + HEADER_SIZE
@@ -91,19 +90,17 @@ class Search:
         first: int | None = None
         candidates = 0  # those looked at in vain
         reach = min(max(_allowed(damaged) - self._spent, _LEAST_LOOKAHEAD), LOOKAHEAD)
-        position, last = start, start + reach if near else None  # the last offset to look at
-        outer = window.pinned
+        position = start
         try:
-            while last is None or position <= last:
-                kept = (outer, covered, first)
-                window.pinned = min(offset for offset in kept if offset is not None)
+            while first is None or position <= first + reach:
+                window.pinned = covered if first is None else min(covered, first)
                 held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
                 places = headers(window.view(position, position + held))
                 ends = [window.end] if held < BLOCK_SIZE else []
                 for candidate in (*(position + place for place in places), *ends):
-                    if last is not None and candidate > last:
+                    if first is not None and candidate > first + reach:
                         break
-                    candidates += near or first is not None
+                    candidates += first is not None
                     if (upto := candidate - FOOTER_SIZE) >= body:
                         crc = extend_crc32c(crc, window.view(covered, upto))
                         covered = upto
@@ -117,7 +114,6 @@ class Search:
                             return Landing(candidate, proven=True)
                     if first is None and self._record_at(candidate):
                         first = candidate
-                        last = candidate + reach if last is None else last
                 if ends:
                     break
                 # A header may lie across the edge of the block.
@@ -126,63 +122,46 @@ class Search:
                     crc = extend_crc32c(crc, window.view(covered, position - FOOTER_SIZE))
                     covered = position - FOOTER_SIZE
         finally:
-            window.pinned = outer
-        vain = covered - (start if first is None or near else first)
-        self._spent += max(vain, 0) + _CANDIDATE * candidates
+            window.pinned = None
+        self._spent += max(covered - (start if first is None else first), 0)
+        self._spent += _CANDIDATE * candidates
         return None if first is None else Landing(first, proven=False)
 
-    def find_chain(self, start: int) -> int | None:
-        """Find the first of a chain of whole records that ends where the stream ends.
+    def find_chain(self, start: int, end: int | None = None) -> int | None:
+        """Find the first of a chain of whole records that ends at ``end``; None is the stream's.
 
-        After a record whose length reaches beyond the end, whole records are its neighbours, if
-        bytes were taken out of the stream; or a part of its payload, if the stream was cut. Only
-        the former lead up to the very end. A chain of 16 MiB is believed without going on to it.
-        The window still holds the bytes from the start of the chain on.
+        After a record whose length reaches beyond the end of the stream, whole records are its
+        neighbours, if bytes were taken out of the stream; or a part of its payload, if it was cut.
+        Only the former lead up to the very end. A chain of 16 MiB is believed without going on to
+        it. Where the length of a record with bytes taken out ends between two of its neighbours by
+        chance, these lead up to that place; what a payload holds does not, for its own CRC stands
+        between. The window still holds the bytes from the start of the chain on, or from ``end``.
         """
         window, seen = self._window, set[int]()
-        position = start
+        position, held = start, BLOCK_SIZE
         try:
-            while True:
-                held = window.load(position, BLOCK_SIZE)
-                for place in headers(window.view(position, window.end)):
-                    window.pinned = position + place
-                    if self._chain_reaches(position + place, None, seen):
-                        return position + place
-                window.pinned = None
-                if held < BLOCK_SIZE:
-                    return None
+            while held == BLOCK_SIZE and (end is None or position < end):
+                held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
+                for place in headers(window.view(position, position + held)):
+                    first = offset = window.pinned = position + place
+                    while offset not in seen and (end is None or offset < end):
+                        if not self._record_at(offset):
+                            break
+                        seen.add(offset)
+                        offset += (
+                            FRAME_SIZE + LENGTH.unpack_from(window.data, offset - window.start)[0]
+                        )
+                        if offset == end or (
+                            end is None
+                            and (offset > first + LOOKAHEAD or not window.load(offset, 1))
+                        ):
+                            return first
+                window.pinned = end
+                # A header may lie across the edge of the block.
                 position += held - (HEADER_SIZE - 1)
+            return None
         finally:
             window.pinned = None
-
-    def find_chain_to(self, start: int, end: int) -> int | None:
-        """Find the first of a chain of whole records that ends at ``end`` exactly.
-
-        Where bytes were taken out of a payload, its length reaches into the records that follow
-        it, and may end between two of them by chance. Records that a payload holds can't do that:
-        the payload's own CRC stands between them and its end. The window must hold all from
-        ``start`` on.
-        """
-        seen = set[int]()
-        for place in headers(self._window.view(start, end)):
-            if self._chain_reaches(start + place, end, seen):
-                return start + place
-        return None
-
-    def _chain_reaches(self, first: int, end: int | None, seen: set[int]) -> bool:
-        """Return whether whole records follow each other from ``first`` to ``end``.
-
-        None is the end of the stream, or 16 MiB on. Offsets that were visited lead nowhere.
-        """
-        window, offset = self._window, first
-        while offset not in seen and (end is None or offset < end):
-            if end is None and (offset > first + LOOKAHEAD or window.load(offset, 1) == 0):
-                return True
-            if not self._record_at(offset):
-                return False
-            seen.add(offset)
-            offset += FRAME_SIZE + LENGTH.unpack_from(window.data, offset - window.start)[0]
-        return offset == end
 
     def _record_at(self, offset: int) -> bool:
         """Return whether a whole record, both CRCs included, starts at ``offset``."""

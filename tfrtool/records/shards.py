@@ -1,20 +1,27 @@
-"""Shard files: what SHARDS on a command line means, and what is known before reading one."""
+"""What SHARDS and DATASET mean: which files are shards, and where those of a dataset are."""
 
 from __future__ import annotations
 
 import glob
 import os
+import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from tfrtool.errors import ShardError, UsageError, os_errors_as, printable
-from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.dataset_folders import choose_shards, find_folders
-from tfrtool.records.shard_sets import natural_order
+from tfrtool.errors import DatasetError, ShardError, UsageError, os_errors_as, printable
+from tfrtool.records.compression import Compression, detect_compression, starts_record
+from tfrtool.records.shard_sets import COMPRESSED_NAME, check_version, is_shard_name, natural_order
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
+from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND
 from tfrtool.storage.locations import as_path
+from tfrtool.storage.opening import open_regular
+from tfrtool.storage.publishing import check_settled
+
+_HEAD = 4096
+_NAMED = 8
 
 Locations = Location | Iterable[Location]
 
@@ -43,17 +50,11 @@ class Shard:
 
 
 class FoundShards(NamedTuple):
-    """The shards that some arguments mean.
+    """The shards that some arguments mean."""
 
-    Attributes:
-        sources: each shard once, in the order of the arguments.
-        folders: those of the shards that were named as directories, and so are meant whole.
-        notes: what was decided on the way, a sentence each.
-    """
-
-    sources: tuple[Path | Stream, ...]
-    folders: tuple[Path, ...] = ()
-    notes: tuple[str, ...] = ()
+    sources: tuple[Path | Stream, ...]  # each shard once, in the order of the arguments
+    folders: tuple[Path, ...] = ()  # of shards that were named as directories, and are meant whole
+    notes: tuple[str, ...] = ()  # what was decided on the way, a sentence each
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -100,7 +101,7 @@ def locate_shards(arguments: Locations, *, keep: bool = False) -> FoundShards:
 def _expand(location: Location, keep: bool) -> FoundShards:
     path = as_source(location, keep=keep)
     if isinstance(path, Stream):
-        return FoundShards(sources=(path,))
+        return FoundShards((path,))
     argument = os.fspath(cast(str, location))
     if argument == STREAM:
         raise UsageError(
@@ -114,16 +115,160 @@ def _expand(location: Location, keep: bool) -> FoundShards:
             if not found.shards:
                 raise found.nothing()
             notes = tuple(f"{printable(argument)}: {note}" for note in found.notes)
-            folders = tuple(dict.fromkeys(shard.parent for shard in found.shards))
-            return FoundShards(sources=found.shards, folders=folders, notes=notes)
+            return FoundShards(found.shards, tuple(one.parent for one in found.shards), notes)
         if path.exists() or not glob.has_magic(argument):
             Shard.at(path)
-            return FoundShards(sources=(path,))
+            return FoundShards((path,))
         # Path.glob takes neither an absolute pattern nor one that starts with "..".
         matches = sorted(glob.glob(argument, recursive=True), key=natural_order)  # noqa: PTH207
     files = [file for match in matches if not (file := Path(match)).is_dir()]
-    shards = choose_shards(files)
+    for folder in {file.parent for file in files}:
+        check_settled(folder)
+    # What has the name of another format is none (an index, metadata). If no other file starts as a
+    # shard, all of them are taken.
+    unknown = (file for file in files if is_shard_name(file.name) is None)
+    shards = tuple(_Look().choose(files) or unknown)
     if not shards:
         other = f"{printable(files[0].name)}, which is none by its name" if files else None
         raise ShardError("no shard matches", path=argument, found=other)
-    return FoundShards(sources=tuple(shards))
+    return FoundShards(shards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFolders:
+    """Where the shards of a dataset are."""
+
+    root: Path  # the directory of the dataset itself, at or below the one that was named
+    shards: tuple[Path, ...]  # folder by folder, in natural order; there may be none
+    notes: tuple[str, ...] = ()  # what was decided on the way, a clause each
+
+    def nothing(self) -> DatasetError:
+        """Return the error for a directory without shards."""
+        pattern = shlex.quote(f"{glob.escape(str(self.root))}/**")
+        return DatasetError(
+            "no shard files in this directory or in a folder in it",
+            path=self.root,
+            hint=f"for folders farther below it, quote a pattern: {pattern}",
+        )
+
+
+def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
+    """Find the shards that a directory means.
+
+    It may hold the shards itself; or versions of a dataset (``1.0.0``), of which the newest is
+    taken, as TFDS does; or one configuration with versions in it; or a folder for each split, as
+    TFX writes them. It is a `DatasetError` if it is no directory, or can't be read, or holds
+    several datasets, or what is in it is being replaced.
+    """
+    directory = as_path(directory)
+    if not directory.is_dir():
+        what = "not a directory" if directory.exists() else "no such directory"
+        raise DatasetError(what, path=directory, expected="a directory with shards")
+    with os_errors_as(DatasetError, directory):
+        return _descend(directory, _Look())
+
+
+def shards_in(folder: Path) -> list[Path]:
+    """Return the shards in a folder itself, in natural order; `OSError` if it can't be read."""
+    return _Look().shards(folder)
+
+
+class _Look:
+    """A look at files and folders, with one allowance for files whose names don't tell.
+
+    Once that is spent, the others are what those were: shards, if any of them was one.
+    """
+
+    def __init__(self) -> None:
+        self._left = MAX_FILES_LOOKED_INTO
+        self._found = False
+
+    def shards(self, folder: Path) -> list[Path]:
+        check_settled(folder)
+        with os.scandir(folder) as entries:
+            names = [e.name for e in entries if is_shard_name(e.name) is not False and e.is_file()]
+        return self.choose([folder / name for name in sorted(names, key=natural_order)])
+
+    def choose(self, paths: Iterable[Path]) -> list[Path]:
+        """Return the shards among files, by their names, or else by their first bytes.
+
+        A file stands for all with names of its kind: a damaged shard beside whole ones is one.
+        """
+        kinds: dict[str, list[Path]] = {}
+        chosen: dict[Path, bool] = {}
+        for path in paths:
+            shard = is_shard_name(path.name)
+            chosen[path] = bool(shard)
+            if shard is None:
+                kinds.setdefault(_kind(path.name), []).append(path)
+        for of_kind in kinds.values():
+            if any(map(self._holds_records, of_kind[:MAX_FILES_OF_A_KIND])):
+                chosen |= dict.fromkeys(of_kind, True)
+        return [path for path, shard in chosen.items() if shard]
+
+    def _holds_records(self, path: Path) -> bool:
+        if not self._left:
+            return self._found
+        self._left -= 1
+        try:
+            with open_regular(path, buffering=0) as file:
+                found = starts_record(file.read(_HEAD))
+        except OSError:
+            return False
+        self._found |= found
+        return found
+
+
+def _kind(name: str) -> str:
+    """Return what files of one writer have in common: an ending, or all but the numbers."""
+    ending = Path(name).suffix.lower()
+    if ending.strip(".0123456789") and COMPRESSED_NAME.search(name) is None:
+        return ending
+    return re.sub(r"\d+", "0", name)
+
+
+def _descend(directory: Path, look: _Look) -> DatasetFolders:
+    notes: list[str] = []
+    root = directory
+    shards = look.shards(root)
+    if not shards:
+        below = _folders(root)
+        versions = {n: path for path in below if (n := _version(path.name)) is not None}
+        if versions:
+            root = versions[max(versions)]
+            last = [versions[number].name for number in sorted(versions)[-_NAMED:]]
+            names = ", ".join(["..."] * (len(versions) > len(last)) + last)
+            which = "the only one" if len(versions) == 1 else f"the newest of {names}"
+            notes.append(f"version {root.name}, {which}")
+            shards = look.shards(root)
+        if not shards:
+            folders = {path: look.shards(path) for path in _folders(root)}
+            shards = [shard for inside in folders.values() for shard in inside]
+            notes += ["a folder for each split"] if shards else []
+        if not shards and not versions:
+            configs = [
+                path for path in folders if any(_version(one.name) for one in _folders(path))
+            ]
+            names = ", ".join(printable(path.name) for path in configs)
+            if len(configs) > 1:
+                raise DatasetError(
+                    "holds several datasets; name one of them", path=directory, found=names
+                )
+            if configs:
+                found = _descend(configs[0], look)
+                notes = [f"configuration {names}, the only one", *found.notes]
+                return DatasetFolders(root=found.root, shards=found.shards, notes=tuple(notes))
+    return DatasetFolders(root=root, shards=tuple(shards), notes=tuple(notes))
+
+
+def _folders(directory: Path) -> list[Path]:
+    with os.scandir(directory) as entries:
+        names = sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
+    return [directory / name for name in names]
+
+
+def _version(name: str) -> tuple[int, ...] | None:
+    try:
+        return tuple(int(part) for part in check_version(name).split("."))
+    except (UsageError, ValueError):  # too many digits
+        return None

@@ -139,17 +139,18 @@ def private_folder(path: Path) -> None:
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
-        status = path.lstat()
+        status, problem = path.lstat(), None
         if stat.S_ISLNK(status.st_mode):
-            raise OSError(errno.ELOOP, "is a link, not a folder of ours", str(path)) from None
-        if not stat.S_ISDIR(status.st_mode):
-            raise NotADirectoryError(
-                errno.ENOTDIR, "is no folder, and a folder of ours is meant", str(path)
-            ) from None
-        if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, "belongs to another user", str(path)) from None
-        if os.name != "nt" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise PermissionError(errno.EPERM, "others may write to it", str(path)) from None
+            problem = "is a link"
+        elif not stat.S_ISDIR(status.st_mode):
+            problem = "is no folder"
+        elif hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+            problem = "belongs to another user"
+        elif os.name != "nt" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            problem = "others may write to it"
+        if problem is not None:
+            what = f"{problem}, and a folder of this user alone is meant"
+            raise PermissionError(errno.EPERM, what, str(path)) from None
 
 
 def sync_folder(folder: Path) -> None:

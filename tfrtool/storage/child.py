@@ -39,15 +39,11 @@ parent's paths; but Python's isolated mode keeps the current directory and the e
 
 
 class ChildDied(Exception):  # noqa: N818 - it is no error of ours, but what became of a process
-    """The process ended before its work did; mostly the system was out of memory.
-
-    Attributes:
-        code: its exit code, or the negative number of the signal that ended it.
-    """
+    """The process ended before its work did; mostly the system was out of memory."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
-        self.code = code
+        self.code = code  # its exit code, or the negative number of the signal that ended it
 
 
 class ChildError(Exception):
@@ -64,12 +60,12 @@ class Child:
         import subprocess  # the child needs none
 
         paths = [path for path in sys.path if isinstance(path, str) and os.path.isabs(path)]  # noqa: PTH117
-        home = str(Path(__file__).parents[2])
-        process = subprocess.Popen(
+        options = ["-I", "-X", f"utf8={sys.flags.utf8_mode}"]
+        options += ["-B"] if sys.dont_write_bytecode else []
+        self._process = subprocess.Popen(
             [
-                *(sys.executable, "-I", "-X", f"utf8={sys.flags.utf8_mode}"),
-                *(["-B"] if sys.dont_write_bytecode else []),
-                *("-c", _START, json.dumps([home, paths])),
+                *(sys.executable, *options, "-c", _START),
+                json.dumps([str(Path(__file__).parents[2]), paths]),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -77,15 +73,25 @@ class Child:
             env=environment,
             start_new_session=True,  # Ctrl-C is for the parent, which ends it
         )
-        if process.stdin is None or process.stdout is None:
-            raise ValueError("both are pipes")
-        self._process, self._tasks, self._answers = process, process.stdin, process.stdout
+        self._tasks = cast(IO[bytes], self._process.stdin)
+        self._answers = cast(IO[bytes], self._process.stdout)
 
     def __enter__(self) -> Child:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
+        """End the process, in the midst of its work if need be."""
+        from subprocess import TimeoutExpired
+
+        self._process.terminate()
+        try:
+            self._process.wait(_LAST_SECONDS)
+        except TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for pipe in (self._tasks, self._answers):
+            with contextlib.suppress(OSError):  # of what it didn't read any more
+                pipe.close()
 
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Return what a function returns there; it, its arguments and its result are pickled.
@@ -103,20 +109,6 @@ class Child:
         if error is not None:
             raise error from ChildError(trace)
         return cast(Result, result)
-
-    def end(self) -> None:
-        """End the process, in the midst of its work if need be."""
-        from subprocess import TimeoutExpired
-
-        self._process.terminate()
-        try:
-            self._process.wait(_LAST_SECONDS)
-        except TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for pipe in (self._tasks, self._answers):
-            with contextlib.suppress(OSError):  # of what it didn't read any more
-                pipe.close()
 
 
 def serve() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -27,7 +28,8 @@ def locked(folder: Path, work: str = "write") -> Iterator[None]:
     be written to, or what has the lock's name is not a lock of ours.
     """
     path = folder / LOCK
-    descriptor = _acquire(path, folder)
+    while not _is_named(path, descriptor := _acquire(path, folder)):
+        os.close(descriptor)  # its holder took it away meanwhile
     try:
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{work} {os.getpid()}\n".encode())
@@ -42,61 +44,42 @@ def locked(folder: Path, work: str = "write") -> Iterator[None]:
 
 
 def _acquire(path: Path, folder: Path) -> int:
-    while True:
-        descriptor = _open(path)
-        try:
-            if not _lock(descriptor):
-                raise UsageError(f"another tfrtool {_holder(descriptor)} here", path=folder)
-            if _is_still_there(path, descriptor):
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)  # its holder took it away meanwhile
-
-
-def _open(path: Path) -> int:
-    """Open a lock, or make one; nothing but a plain file of this user is taken for a lock."""
+    """Open a lock, or make one, and hold it; only a plain file of this user is taken for one."""
     descriptor = os.open(path, _FLAGS | os.O_CREAT, 0o600)
-    status = os.fstat(descriptor)
-    ours = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
-    if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1 and ours:
-        return descriptor
-    os.close(descriptor)
-    raise OSError(errno.EPERM, "is not a lock that this user's tfrtool made", os.fspath(path))
+    try:
+        status = os.fstat(descriptor)
+        ours = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+        if not (stat.S_ISREG(status.st_mode) and status.st_nlink <= 1 and ours):
+            what = "is not a lock that this user's tfrtool made"
+            raise OSError(errno.EPERM, what, os.fspath(path))
+        if not _lock(descriptor):
+            said = os.read(descriptor, 64).decode("ascii", "replace")
+            held = re.fullmatch(r"([a-z]+) (\d+)\n", said)
+            holder = f"{held[1]} is at work (process {held[2]})" if held else "is at work"
+            raise UsageError(f"another tfrtool {holder} here", path=folder)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
-def _holder(descriptor: int) -> str:
-    """Return what the lock's holder wrote into it: "write is at work (process 17)"."""
-    work, _, process = os.read(descriptor, 64).decode("ascii", "replace").partition(" ")
-    if work.isalpha() and process.strip().isdecimal():
-        return f"{work} is at work (process {process.strip()})"
-    return "is at work"
+def _lock(descriptor: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
 
 
-def _is_still_there(path: Path, descriptor: int) -> bool:
+def _is_named(path: Path, descriptor: int) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
         return False
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> bool:
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True

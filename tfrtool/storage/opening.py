@@ -19,16 +19,13 @@ _FLAGS = (
     | getattr(os, "O_NOCTTY", 0)
 )
 
-_KINDS = (
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
-
 
 class NotRegularFileError(OSError):
     """A name stands for a pipe, a socket or a device, which can block or never end."""
+
+    def __init__(self, name: str) -> None:
+        """Say so; ``name`` is the file's."""
+        super().__init__(errno.EINVAL, "is a pipe or a device, not a regular file", name)
 
 
 def open_descriptor(path: str | os.PathLike[str], *, follow: bool = True) -> int:
@@ -42,7 +39,7 @@ def open_descriptor(path: str | os.PathLike[str], *, follow: bool = True) -> int
         descriptor = os.open(name, _FLAGS | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
     except OSError as error:
         if error.errno == errno.ENXIO:  # what opening a socket, or a device that isn't there, says
-            raise NotRegularFileError(errno.EINVAL, "is no regular file", name) from error
+            raise NotRegularFileError(name) from error
         raise
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -50,8 +47,7 @@ def open_descriptor(path: str | os.PathLike[str], *, follow: bool = True) -> int
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-    kind = next((word for test, word in _KINDS if test(mode)), "something else")
-    raise NotRegularFileError(errno.EINVAL, f"is {kind}, not a regular file", name)
+    raise NotRegularFileError(name)
 
 
 def open_regular(

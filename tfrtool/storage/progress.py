@@ -8,21 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a verb is; the last of a phase has ``done == total``, where a total is known.
+    """How far a verb is; the last of a phase has ``done == total``, where a total is known."""
 
-    Attributes:
-        what: the phase, in a word or two that a person can read: "checking", "writing".
-        done: how much of it is done.
-        total: how much there is; None where that can't be known beforehand.
-        unit: of both: "records", "images", "shards", "steps", "B".
-        note: what else can be told by now, such as "loss 0.31"; empty for nothing.
-    """
-
-    what: str
+    what: str  # the phase, in a word or two that a person can read: "checking", "writing"
     done: int
-    total: int | None
-    unit: str
-    note: str = ""
+    total: int | None  # None where that can't be known beforehand
+    unit: str  # of both: "records", "images", "shards", "steps", "B"
+    note: str = ""  # what else can be told by now, such as "loss 0.31"
 
 
 OnProgress = Callable[[Progress], None]

@@ -25,7 +25,6 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.errors import DatasetError, TfrtoolError
@@ -49,21 +48,20 @@ def publish_files(staging: Path, new: Sequence[str], old: Sequence[str]) -> None
     """
     folder = staging.parent
     place = folder / PUBLISHING
-    change = _Change(folder, tuple(new), tuple(old))
     with signals_wait():
         for name in new:
             (staging / name).lstat()  # where it is, tells later whether it has been moved
         private_folder(staging / _OLD)
         with new_file(staging / _JOURNAL) as file:
-            file.write(json.dumps({"new": change.new, "old": change.old}).encode())
+            file.write(json.dumps({"new": list(new), "old": list(old)}).encode())
         sync_folder(staging)
         move(staging, place)
         try:
             sync_folder(folder)
-            change.finish()
+            _finish(folder, new, old)
             move(place, staging)
         except BaseException:
-            change.take_back()
+            _take_back(folder, new, old)
             move(place, staging)
             raise
         with contextlib.suppress(OSError):  # if this does not last, the same is done again
@@ -82,53 +80,47 @@ def finish_publishing(staging: Path, is_ours: Callable[[str], bool]) -> bool:
     private_folder(place)
     try:
         journal = json.loads(read_bounded(place / _JOURNAL, follow=False))
-        change = _Change(folder, tuple(journal["new"]), tuple(journal["old"]))
-        known = all(map(is_ours, {*change.new, *change.old}))
+        new, old = list(journal["new"]), list(journal["old"])
+        known = all(map(is_ours, {*new, *old}))
     except (ValueError, KeyError, TypeError, RecursionError):
         known = False
     if not known:
         raise OSError(errno.EINVAL, "is not what an interrupted write leaves", str(place))
     with signals_wait():
-        for name in change.new:
+        for name in new:
             if not os.path.lexists(place / name):
                 (folder / name).lstat()
-        change.finish()
+        _finish(folder, new, old)
         move(place, staging)
         sync_folder(folder)
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What is moved out of and into `PUBLISHING`; done in part, it can be done or undone."""
+def _finish(folder: Path, new: Sequence[str], old: Sequence[str]) -> None:
+    """Move files out of and into `PUBLISHING`, whatever has been moved before."""
+    place = folder / PUBLISHING
+    waiting = [name for name in new if os.path.lexists(place / name)]
+    moved = set(new).difference(waiting)
+    for name in old:
+        if name not in moved and os.path.lexists(folder / name):
+            move(folder / name, place / _OLD / name)
+    sync_folder(place / _OLD)
+    sync_folder(folder)
+    for name in waiting:
+        move(place / name, folder / name)
+    sync_folder(folder)
 
-    folder: Path
-    new: tuple[str, ...]
-    old: tuple[str, ...]
 
-    def finish(self) -> None:
-        folder, place = self.folder, self.folder / PUBLISHING
-        waiting = [name for name in self.new if os.path.lexists(place / name)]
-        moved = set(self.new).difference(waiting)
-        for name in self.old:
-            if name not in moved and os.path.lexists(folder / name):
-                move(folder / name, place / _OLD / name)
-        sync_folder(place / _OLD)
-        sync_folder(folder)
-        for name in waiting:
-            move(place / name, folder / name)
-        sync_folder(folder)
-
-    def take_back(self) -> None:
-        folder, place = self.folder, self.folder / PUBLISHING
-        for name in reversed(self.new):
-            if not os.path.lexists(place / name):
-                move(folder / name, place / name)
-        sync_folder(folder)
-        for name in reversed(self.old):
-            if os.path.lexists(place / _OLD / name):
-                move(place / _OLD / name, folder / name)
-        sync_folder(folder)
+def _take_back(folder: Path, new: Sequence[str], old: Sequence[str]) -> None:
+    place = folder / PUBLISHING
+    for name in reversed(new):
+        if not os.path.lexists(place / name):
+            move(folder / name, place / name)
+    sync_folder(folder)
+    for name in reversed(old):
+        if os.path.lexists(place / _OLD / name):
+            move(place / _OLD / name, folder / name)
+    sync_folder(folder)
 
 
 def check_settled(folder: Path) -> None:
@@ -153,9 +145,8 @@ def reading(folder: Path, sign: str) -> Iterator[None]:
     except (TfrtoolError, OSError) as caught:
         error = caught
     if _identity(folder, sign) != before:
-        raise DatasetError(
-            "was replaced while it was read", path=folder, hint="try again"
-        ) from error
+        what = "was replaced while it was read"
+        raise DatasetError(what, path=folder, hint="try again") from error
     if error is not None:
         raise error
 

@@ -28,10 +28,9 @@ from tfrtool.inspection.dataset.record_labels import (
 from tfrtool.inspection.dataset.shuffle import ShuffleQuality, measure_order
 from tfrtool.inspection.verify.dataset_check import check_directory
 from tfrtool.inspection.verify.verify_shard import ShardVerdict
-from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import ShardSet, group_shards
-from tfrtool.records.shards import Shard
+from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.publishing import reading
 

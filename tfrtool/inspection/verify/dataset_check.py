@@ -19,9 +19,9 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.compression import Compression
-from tfrtool.records.dataset_folders import shards_in
 from tfrtool.records.framing import FRAME_SIZE, FaultKind
 from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
+from tfrtool.records.shards import shards_in
 
 MISSING_TOLD = 100
 """Missing shards of a set that are told one by one; the others are one fault."""

@@ -23,8 +23,8 @@ from tfrtool.loading.pipeline.reading import TF_TYPES
 from tfrtool.loading.pipeline.tensors import Tensor
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error
-from tfrtool.records.dataset_folders import find_folders
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
+from tfrtool.records.shards import find_folders
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress
 

@@ -21,10 +21,9 @@ from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.forms import find_image_form, read_described
 from tfrtool.loading.dataset.record_check import find_classes, read_items
 from tfrtool.records.count import as_error, count_shard, first_fault
-from tfrtool.records.dataset_folders import DatasetFolders, find_folders
 from tfrtool.records.framing import FaultKind, Record
 from tfrtool.records.shard_sets import ShardName, ShardSet, find_conflicts, group_shards
-from tfrtool.records.shards import Shard
+from tfrtool.records.shards import DatasetFolders, Shard, find_folders
 from tfrtool.storage.publishing import reading
 from tfrtool.storage.words import as_member
 
