@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pickle
-import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrtool import errors
 from tfrtool.errors import (
     CorruptShardError,
     ShardError,
@@ -68,14 +66,6 @@ def test_errors_cross_processes(error: type[TfrtoolError]) -> None:
     assert type(other) is error
     assert vars(other) == vars(one)
     assert str(other) == str(one)
-
-
-def test_tree_in_the_docstring() -> None:
-    """The tree that the module draws is the tree that it has, with its exit codes."""
-    drawn = dict(re.findall(r"(\w+Error) +(\d)", errors.__doc__ or ""))
-    # Other modules have kinds of their own for what they tell each other.
-    own = [error for error in family(TfrtoolError) if error.__module__ == errors.__name__]
-    assert drawn == {error.__name__: str(error.exit_code) for error in own}
 
 
 def test_errors_of_the_system_become_ours(tmp_path: Path) -> None:

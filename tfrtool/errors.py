@@ -1,17 +1,5 @@
 """Every error that tfrtool raises on purpose.
 
-The tree, with the exit code that the command line gives each class::
-
-    TfrtoolError               1   whatever stops the work
-    ├── UsageError             2   the request itself makes no sense
-    ├── SourceError            1   the images to write can't be found or used
-    ├── WriteError             1   a shard or its metadata can't be written
-    ├── ShardError             1   a shard can't be opened or read
-    │   └── CorruptShardError  1   a shard is damaged where that can't be tolerated
-    ├── DatasetError           1   a dataset's directory or metadata is unusable
-    ├── SchemaError            2   a feature description is malformed
-    └── WeightsError           1   a model's weights can't be loaded
-
 An error carries its facts as attributes, and ``str()`` composes them into one line, always in
 the same order: where, what, what was expected and found, what to do.
 """

@@ -239,7 +239,6 @@ ELSEWHERE = {
     "--cache auto takes what fits": "below",
     "open one of them: split=": "below",
     "lists all damage": "below",
-    "names another place for its index": "test_standard_input.py runs it",
     "labels:": "above, with the paths",
     "TFDS_DATA_DIR names another place": "tests/sources/test_tfds.py prepares data where that says",
     "prepare it with TFDS' file_format": "TFDS' own option",

@@ -119,10 +119,13 @@ PAIRS = [
     *((command, "compressed") for command in ("verify", "repair")),
     *(
         (command, record)
-        for command in ("inspect shard", "verify --images")
-        for record in ("pixels", "zeros", "text", "frames", "noise", "numbers", "unpacked")
+        for command, records in (
+            ("inspect shard", ("zeros", "text", "noise", "numbers", "unpacked")),
+            ("verify --images", ("pixels", "frames", "noise", "unpacked")),
+        )
+        for record in records
     ),
-    *((command, "integers") for command in COMMANDS if command not in ("repair", "extract")),
+    *((command, "integers") for command in ("inspect shard", "verify --images", "count")),
     ("inspect shard --raw", "zeros"),
 ]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.conftest import MakeShard
 from tests.records.strategies import offsets_of, payload_lists, shard_of
 from tfrtool.errors import CorruptShardError, ShardError
-from tfrtool.records.count import count_records, count_shard, first_fault
+from tfrtool.records.count import count_records, count_shard
 from tfrtool.records.framing import FRAME_SIZE, frame
 
 
@@ -28,7 +28,6 @@ def test_count(scratch: Path, payloads: list[bytes], packed: bool) -> None:
     shard = shard_of(payloads)
     scratch.write_bytes(gzip.compress(shard) if packed else shard)
     assert count_records(scratch) == len(payloads)
-    assert first_fault(scratch) is None
 
 
 @given(payloads=payload_lists, data=st.data())
@@ -44,19 +43,6 @@ def test_cut_is_found(scratch: Path, payloads: list[bytes], data: st.DataObject)
         with pytest.raises(CorruptShardError) as caught:
             count_records(scratch)
         assert caught.value.offset == offsets[whole]
-
-
-@given(payloads=payload_lists, data=st.data())
-def test_first_fault(scratch: Path, payloads: list[bytes], data: st.DataObject) -> None:
-    """The first damaged record is named, with the place of its header."""
-    shard, offsets = bytearray(shard_of(payloads)), offsets_of(payloads)
-    at = data.draw(st.integers(0, len(shard) - 1))
-    shard[at] ^= 0x10
-    scratch.write_bytes(shard)
-    fault = first_fault(scratch)
-    assert fault is not None
-    assert fault.offset == max(offset for offset in offsets if offset <= at)
-    assert fault.path == str(scratch)
 
 
 def test_payloads_are_not_read(make_shard: MakeShard) -> None:
@@ -77,10 +63,9 @@ def test_empty_file_has_no_records(tmp_path: Path) -> None:
 
 def test_missing_file(tmp_path: Path) -> None:
     """A file that can't be read is an error that names it."""
-    for function in (count_records, first_fault):
-        with pytest.raises(ShardError) as caught:
-            function(tmp_path / "missing")
-        assert caught.value.path == str(tmp_path / "missing")
+    with pytest.raises(ShardError) as caught:
+        count_records(tmp_path / "missing")
+    assert caught.value.path == str(tmp_path / "missing")
 
 
 def test_a_length_that_leads_to_a_later_record(tmp_path: Path) -> None:

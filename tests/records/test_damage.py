@@ -304,7 +304,7 @@ def test_damage_just_before_the_edge_of_a_block(distance: int, part: str) -> Non
         assert_only_lost(read(flip(shard, 8 * at)), payloads, 1)
 
 
-@pytest.mark.parametrize("edge", [BLOCK_SIZE, 2 * BLOCK_SIZE, 3 * BLOCK_SIZE])
+@pytest.mark.parametrize("edge", [BLOCK_SIZE, 2 * BLOCK_SIZE])
 def test_next_header_across_the_edge_of_a_block(edge: int) -> None:
     """The record after a damaged one is found wherever the edge of a block cuts its header."""
     for start in range(edge - 20, edge + 5):
@@ -316,7 +316,7 @@ def test_next_header_across_the_edge_of_a_block(edge: int) -> None:
         assert len(reading.faults) == 1
 
 
-@pytest.mark.parametrize("size", [BLOCK_SIZE - 40, BLOCK_SIZE, 2 * BLOCK_SIZE - 12, 3_333_333])
+@pytest.mark.parametrize("size", [BLOCK_SIZE - 40, BLOCK_SIZE, 2 * BLOCK_SIZE - 12, 700_000])
 @pytest.mark.parametrize("fill", [b"\0", b"\x01\0\0\0\0\0\0\0", b"x"])
 def test_damaged_record_longer_than_a_block(size: int, fill: bytes) -> None:
     """A long record whose length is wrong costs itself alone, whatever its payload is."""

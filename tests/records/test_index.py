@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.records.strategies import offsets_of, payload_lists, shard_of
 from tfrtool.errors import CorruptShardError, ShardError, WriteError
-from tfrtool.records.index import index_paths, make_index, write_index
+from tfrtool.records.random_access import index_paths, make_index, write_index
 
 PAYLOADS = [b"first", b"", b"x" * 100, b"last"]
 

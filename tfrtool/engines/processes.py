@@ -39,11 +39,8 @@ def map_shards(
 
     Processes are started afresh rather than forked, so that this is safe in a program with
     threads; they don't load its main module. So ``function`` is in a module that can be imported,
-    and it and its results can be pickled. Each process has ``worth`` bytes of shards to do.
-
-    Raises:
-        UsageError: workers is less than 1; None takes the cores.
-        ShardError: a process died.
+    and it and its results can be pickled. Each process has ``worth`` bytes of shards to do;
+    ``workers`` of None takes the cores. `ShardError` if a process died.
     """
     workers = cores() if workers is None else workers
     if workers < 1:

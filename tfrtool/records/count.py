@@ -24,11 +24,8 @@ from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 
 _BLOCK = 64 * 1024
-_LONG = 4096
-"""Records from this size on, in bytes: a call for each header is faster than to read it all."""
-
-_HEADERS_KNOWN = 1024
-"""Headers whose CRC is not computed again: many, where records have a few lengths only."""
+_LONG = 4096  # from this size on, a call for each header is faster than to read it all
+_HEADERS_KNOWN = 1024  # those whose CRC is not computed again: often there are a few lengths only
 
 
 class ShardCount(NamedTuple):
@@ -79,15 +76,6 @@ def count_records(shard: Location) -> int:
         if fault.kind is not FaultKind.EMPTY:
             raise as_error(path_of(source), fault)
     return found.records
-
-
-def first_fault(path: Path, *, in_dataset: bool = False) -> CorruptShardError | None:
-    """Return the first damage in a shard, CRCs of payloads included, as an error; None if whole."""
-    with open_shard(path) as file:
-        for item in read_records(file):
-            if isinstance(item, Fault):
-                return as_error(path, item, in_dataset=in_dataset)
-    return None
 
 
 def as_error(path: Path, fault: Fault, *, in_dataset: bool = False) -> CorruptShardError:

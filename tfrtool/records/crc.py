@@ -12,18 +12,11 @@ from collections.abc import Callable
 import google_crc32c
 
 MASK_DELTA = 0xA282EAD8
-"""What the mask adds: ``kMaskDelta`` there."""
-
 _WORD = 0xFFFFFFFF
 
+# The library's own functions: the reader calls them for every record.
 crc32c: Callable[[bytes], int] = google_crc32c.value
-"""Return the CRC-32C of some bytes, a 32-bit unsigned integer.
-
-It is the library's own function: the reader calls it for every record.
-"""
-
 extend_crc32c: Callable[[int, bytes], int] = google_crc32c.extend
-"""Return the CRC-32C of some bytes, of which that of all but the last is known."""
 
 
 def mask(crc: int) -> int:
@@ -39,5 +32,4 @@ def unmask(masked: int) -> int:
 
 def masked_crc32c(data: bytes) -> int:
     """Return the masked CRC-32C of ``data``, as the TFRecord format stores it."""
-    crc = crc32c(data)
-    return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & _WORD
+    return mask(crc32c(data))

@@ -1,29 +1,92 @@
-"""Records by their number: a Sequence over the shards that an index makes possible."""
+"""Records by their number: the index of a shard, and a Sequence over shards."""
 
 from __future__ import annotations
 
 import os
 import shlex
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, overload
 
-from tfrtool.errors import CorruptShardError, ShardError, UsageError, os_reason
-from tfrtool.records.count import as_error, reader_at
+from tfrtool.errors import (
+    CorruptShardError,
+    ShardError,
+    UsageError,
+    WriteError,
+    os_errors_as,
+    os_reason,
+)
+from tfrtool.records.compression import Compression, detect_compression
+from tfrtool.records.count import as_error, count_records, hop, reader_at
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, Fault, Record, header
-from tfrtool.records.index import make_index
 from tfrtool.records.reader import read_records
 from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import locate_shards
 from tfrtool.records.stream import open_shard
+from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import as_path, as_paths
 from tfrtool.storage.opening import open_regular
 
 _FILES_OPEN = 128
 """With more shards than this a file is opened for each record: systems allow 256 or 1,024."""
+
+
+def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
+    """Return where the indices of shards are written: ``SHARD.idx`` beside each.
+
+    Or, in the directory ``out``, in folders as the shards are in below the one that all of them
+    are in, so that no two have one name.
+    """
+    if out is None:
+        return [shard.with_name(f"{shard.name}.idx") for shard in shards]
+    folders = [os.path.abspath(shard.parent) for shard in shards]  # noqa: PTH100 - links stay
+    top = os.path.commonpath(folders) if folders else ""
+    return [
+        out / os.path.relpath(folder, top) / f"{shard.name}.idx"
+        for folder, shard in zip(folders, shards, strict=True)
+    ]
+
+
+def make_index(shard: Path) -> array[int]:
+    """Return the offset of each record's header, and last the size of the file, in bytes.
+
+    `ShardError` if it is compressed, so that no record can be read alone; `CorruptShardError`,
+    which names the first such record, if its framing is damaged.
+    """
+    offsets = array("Q", (0,))
+    with open_shard(shard) as file:
+        compression = detect_compression(file)
+        if compression is not Compression.NONE:
+            hint = f": gzip -dc < {shlex.quote(str(shard))} > COPY"
+            raise ShardError(
+                f"compressed with {compression.value}: its records can't be read at random",
+                path=shard,
+                hint="uncompress it first" + (hint if compression is Compression.GZIP else ""),
+            )
+        size = os.fstat(file.fileno()).st_size
+        _, end = hop(file, size, offsets)
+    if end == size:
+        return offsets
+    count_records(shard)  # which names the damage
+    raise CorruptShardError("it was changed while it was read", path=shard)
+
+
+def write_index(shard: Path, place: Path) -> int:
+    """Write the index of a shard as DALI reads it, and return the number of records.
+
+    It has a line ``offset size`` for each record, the frame's 16 bytes included, and replaces what
+    was there. The errors are those of `make_index`, and `WriteError`.
+    """
+    offsets = make_index(shard)
+    with os_errors_as(WriteError, place, "can't be written"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(place) as file:
+            file.writelines(b"%d %d\n" % (start, end - start) for start, end in pairwise(offsets))
+    return len(offsets) - 1
 
 
 class Records(Sequence[Record]):

@@ -31,8 +31,7 @@ _NEVER = (*_BESIDE, *_COPIES)
 MISSING_NAMED = 1000
 """Missing files that are named at most: the count in a name is whatever somebody wrote there."""
 
-# TensorFlow's "-00000-of-00008" with any number of digits, and its variant with underscores. A
-# file name has at most 255 bytes; 18 digits fit 64 bits.
+# TensorFlow's "-00000-of-00008" with any number of digits that fit 64 bits, or with underscores.
 _NUMBERED = re.compile(
     r"(?P<prefix>.*)(?<!\d)(?P<index>\d{1,18})(?P<of>[-_]of[-_])(?P<count>\d{1,18})"
     r"(?P<suffix>(?:\D.*)?)",
@@ -50,28 +49,18 @@ _SPLITS = frozenset(
 class ShardSet:
     """Shards that belong together by their names (``train-00000-of-00008`` and so on).
 
-    Attributes:
-        directory: the folder that they are in.
-        prefix: what stands before the number, ``mnist-test.tfrecord-``; the whole name of a file
-            without a number.
-        ending: what stands after it in the first shard's name, ``-of-00008.gz``.
-        digits: how many the number has, where zeros fill it up.
-        split: the split that the names or the folder say; None where they say none.
-        count: how many shards the names say that there are; None where they have no numbers.
-            It is what a name claims, and may be absurd.
-        shards: a file by its number, from 0, in order; a file without a number is number 0.
-        duplicates: by number, the files beside the one in `shards` that claim the same number,
-            such as a compressed copy.
+    A file without a number is a set of its own, number 0 of it, with its whole name as ``prefix``.
+    The ``count`` is what a name claims, and may be absurd.
     """
 
     directory: Path
-    prefix: str
-    ending: str = ""
-    digits: int = 1
-    split: str | None = None
-    count: int | None = None
-    shards: Mapping[int, Path]
-    duplicates: Mapping[int, tuple[Path, ...]]
+    prefix: str  # what stands before the number, ``mnist-test.tfrecord-``
+    ending: str = ""  # what stands after it in the first shard's name, ``-of-00008.gz``
+    digits: int = 1  # how many the number has, where zeros fill it up
+    split: str | None = None  # None where neither the names nor the folder say one
+    count: int | None = None  # None where they have no numbers
+    shards: Mapping[int, Path]  # by their numbers, from 0, in order
+    duplicates: Mapping[int, tuple[Path, ...]]  # further files with a number, as compressed copies
 
     @property
     def name(self) -> str:

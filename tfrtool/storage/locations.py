@@ -11,13 +11,8 @@ from typing import Any
 
 from tfrtool.errors import UsageError
 
-_URL = re.compile(
-    r"[a-z][a-z0-9+.-]+://"
-    # pathlib makes one slash of two.
-    r"|(?:s3a?|gcs|gs|az|abfss?|wasbs?|https?|ftp|hf|hdfs|file|memory):/",
-    re.IGNORECASE,
-)
-"""A scheme has two letters at least, so that ``C://`` is none."""
+# Two letters at least, so that ``C:/`` is none; and one slash, for pathlib makes one of two.
+_URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 
 def check_no_url(location: str) -> None:

@@ -31,7 +31,7 @@ def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> No
     indexed. tfrtool.open needs none.
     """
     from tfrtool.errors import printable
-    from tfrtool.records.index import index_paths, write_index
+    from tfrtool.records.random_access import index_paths, write_index
     from tfrtool.storage.locations import as_path
 
     paths = shards_of(shards)

@@ -20,24 +20,17 @@ def repair_page(report: RepairReport) -> Page:
         size = human_bytes(sum(part.bytes for part in report.lost))
         places = human_count(len(report.lost), "place")
         lost = Toned(f"{size} in {places}, {human_count(len(report.faults), 'fault')}", Tone.BAD)
-    page: list[Block] = [
-        Heading(printable(str(report.out))),
-        Facts([("saved", saved), ("lost", lost)]),
-    ]
-    faults = [
-        (f"{fault.offset:,}", "" if fault.record is None else f"{fault.record:,}", fault.kind.value)
-        for fault in report.faults[:_SHOWN]
-    ]
+    facts = Facts([("saved", saved), ("lost", lost)])
+    page: list[Block] = [Heading(printable(str(report.out))), facts]
     ranges = [
         (f"{part.bytes:,}", f"{part.offset:,}", f"{part.offset + part.bytes:,}")
         for part in report.lost[:_SHOWN]
     ]
-    if faults:
-        head = ("offset", "record", "what")
-        page.append(Table(head=head, rows=faults, right=frozenset({0, 1})))
     if ranges:
         head = ("bytes lost", "from offset", "to")
         page.append(Table(head=head, rows=ranges, right=frozenset({0, 1, 2})))
+    if report.faults:
+        page.append(Lines([fault.title for fault in report.faults[:_SHOWN]]))
     if max(len(report.lost), len(report.faults)) > _SHOWN:
         page.append(Lines(["... and more; --json lists all"]))
     return page

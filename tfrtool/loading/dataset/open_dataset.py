@@ -20,7 +20,7 @@ from tfrtool.examples.tfds_metadata import (
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.forms import find_image_form, read_described
 from tfrtool.loading.dataset.record_check import find_classes, read_items
-from tfrtool.records.count import as_error, count_shard, first_fault
+from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import FaultKind, Record
 from tfrtool.records.shard_sets import ShardName, ShardSet, find_conflicts, group_shards
 from tfrtool.records.shards import DatasetFolders, Shard, find_folders
@@ -153,9 +153,9 @@ def _split(name: str, lengths: Mapping[Path, int | None], skip: bool) -> Split |
     records: dict[Path, int] = {}
     for path, expected in lengths.items():
         found, faults = count_shard(path) if path.is_file() else (0, ())
-        if not skip and any(fault.kind is not FaultKind.EMPTY for fault in faults):
-            # Bytes too many or too few show in the header after them; CRCs tell where they are.
-            raise first_fault(path, in_dataset=True) or as_error(path, faults[0], in_dataset=True)
+        damage = [fault for fault in faults if fault.kind is not FaultKind.EMPTY]
+        if damage and not skip:
+            raise as_error(path, damage[0], in_dataset=True)
         if not skip and expected is not None and found != expected:
             raise DatasetError(
                 f"the shard does not agree with {DATASET_INFO}",
