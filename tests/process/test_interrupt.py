@@ -33,9 +33,8 @@ def _start(arguments: list[str], before: Callable[[], None] | None = None) -> su
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_no_shard(tmp_path: Path, number: signal.Signals) -> None:
-    """Ended by a signal while it writes, a write leaves nothing behind."""
+def test_ctrl_c_leaves_no_shard(tmp_path: Path) -> None:
+    """Interrupted while it writes, a write leaves nothing behind."""
     source = write_class_folders(tmp_path / "photos", count=600)
     dataset = tmp_path / "pets"
     process = _start(["write", str(source), str(dataset), "--shards", "20", "--workers", "1"])
@@ -45,9 +44,9 @@ def test_a_signal_leaves_no_shard(tmp_path: Path, number: signal.Signals) -> Non
         assert process.poll() is None, "the write ended before it could be interrupted"
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
+    assert process.returncode == 130
     assert "Traceback" not in errors
     assert not dataset.exists()
 
