@@ -39,17 +39,12 @@ class Staging:
 
     A shard counts as whole if a note of its plan lies beside it, and its bytes are those that the
     note tells. The note names everything that the bytes depend on, contents of images included.
-
-    Attributes:
-        folder: where shards are written; this user's alone.
-        resumed: whether an interrupted write is resumed.
-        left: whether that one left any shards.
     """
 
     def __init__(self, folder: Path, *, resumed: bool, left: bool) -> None:
-        self.folder = folder
-        self.resumed = resumed
-        self.left = left
+        self.folder = folder  # where shards are written; this user's alone
+        self.resumed = resumed  # whether an interrupted write is resumed
+        self.left = left  # whether that one left any shards
 
     def finished(self, shard: PlannedShard) -> ShardReport | None:
         """Return what became of a shard that is whole already; None if it is to be written."""
@@ -90,7 +85,7 @@ def _listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     try:
         shards = [shard for split in report["splits"].values() for shard in split["shards"]]
         # It may have been edited: only what is a shard's name, and so no path, is believed.
-        return {shard["path"]: shard for shard in shards if ShardName.parse(shard["path"])}
+        return {shard["path"]: shard for shard in shards if _is_shard(shard["path"])}
     except (KeyError, TypeError, AttributeError):
         return {}
 
@@ -120,12 +115,8 @@ def complete_shards(
             hint="--overwrite writes the dataset anew",
         )
     else:
-        changed = options.differences(report.get("options"))
-        error = UsageError(
-            f"is complete, and was written with {changed}",
-            path=dataset,
-            hint="--overwrite replaces it",
-        )
+        what = f"is complete, and was written with {options.differences(report.get('options'))}"
+        error = UsageError(what, path=dataset, hint="--overwrite replaces it")
     if interrupted:
         return None
     raise error
@@ -159,6 +150,10 @@ def _is_file(path: Path) -> bool:
     return os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
 
 
+def _is_shard(name: str) -> bool:
+    return ShardName.parse(name) is not None
+
+
 @contextlib.contextmanager
 def staging_folder(options: WriteOptions) -> Iterator[Staging]:
     """Give a folder to write in, in the dataset's own; take it away at the end.
@@ -181,7 +176,8 @@ def staging_folder(options: WriteOptions) -> Iterator[Staging]:
                 dataset.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locked(dataset))
             try:
-                if finish_publishing(folder, _is_ours):  # it lacked nothing but the final names
+                # It lacked nothing but the final names.
+                if finish_publishing(folder, lambda name: name in _METADATA or _is_shard(name)):
                     shutil.rmtree(folder, ignore_errors=True)
             except OSError as error:
                 raise WriteError(
@@ -211,16 +207,12 @@ def staging_folder(options: WriteOptions) -> Iterator[Staging]:
                 path.rmdir()
 
 
-def _is_ours(name: str) -> bool:
-    return name in _METADATA or ShardName.parse(name) is not None
-
-
 def _sweep(folder: Path) -> bool:
     """Leave nothing but what a resumed write can use, so no links; tell whether it can."""
     useful = False
     with os.scandir(folder) as entries:
         for entry in entries:
-            shard = ShardName.parse(entry.name.removesuffix(_DONE)) is not None
+            shard = _is_shard(entry.name.removesuffix(_DONE))
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
             elif not entry.is_file(follow_symlinks=False) or not shard:
