@@ -85,10 +85,11 @@ class Members:
         Returns its key; "" for what is hidden or the system's own.
         """
         parts = [part for part in name.split("/") if part not in ("", ".")]
-        if all(part == ".." for part in parts) or any(map(is_clutter, set(parts) - {".."})):
+        inside = [part for part in parts if part != ".."] if ".." in parts else parts
+        if not inside or any(map(is_clutter, inside)):
             return ""
         key = "/".join(parts)
-        if ".." in parts:
+        if inside is not parts:
             key, problem = name, "its name leads out of the archive"
         self._files[key] = Entry(key, size, place, problem)
         self._links.pop(key, None)
@@ -102,7 +103,10 @@ class Members:
 
     def listing(self, archive: str, size: int, reader: ItemReader) -> Listing:
         """Return all members of an archive of ``size`` bytes; a bomb is a SourceError."""
-        entries = [self._resolve(key) for key in self._files]
+        entries = [
+            file if file.problem is None and key not in self._links else self._resolve(key)
+            for key, file in self._files.items()
+        ]
         images = [entry for entry in entries if is_image_name(entry.key)]
         total = sum(entry.bytes for entry in images if not size_problem(entry.bytes))
         if total > unpacked_limit(size):
