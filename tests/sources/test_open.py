@@ -31,7 +31,7 @@ _KEYS = st.tuples(st.lists(_FOLDERS, max_size=3), _NAMES).map(
 _TREES = st.dictionaries(_KEYS, st.binary(max_size=1500), max_size=8)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(_TREES, st.sampled_from(LabelFrom))
 def test_all_forms_give_the_same_items(tree: dict[str, bytes], label_from: LabelFrom) -> None:
     """A folder and every archive of it give equal items with equal bytes, or all an error."""
@@ -56,7 +56,7 @@ def test_all_forms_give_the_same_items(tree: dict[str, bytes], label_from: Label
 @pytest.mark.parametrize("form", WRITERS)
 def test_readers_travel_and_share_nothing(form: str, tmp_path: Path) -> None:
     """A pickled reader reads, in several threads at once, what the first one reads."""
-    tree = {f"cat/{number}.jpg": os.urandom(number * 37) for number in range(200)}
+    tree = {f"cat/{number}.jpg": os.urandom(number * 37) for number in range(60)}
     source = open_tree(WRITERS[form](tmp_path / "source", tree))
     reader = pickle.loads(pickle.dumps(source.reader))
     with ThreadPoolExecutor(8) as pool:

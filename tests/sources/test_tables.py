@@ -273,7 +273,7 @@ _ROWS = st.dictionaries(
 
 
 @given(rows=_ROWS, splits=st.booleans(), delimiter=st.sampled_from(",;\t"))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_a_table_gives_back_what_it_was_written_from(
     rows: dict[str, str], splits: bool, delimiter: str
 ) -> None:

@@ -40,7 +40,8 @@ def tfds() -> Any:
 @pytest.fixture(scope="module", autouse=True)
 def data_dir(tfds: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return the folder where TFDS has its data; TFDS reads TFDS_DATA_DIR once only."""
-    folder = tmp_path_factory.mktemp("tfds")
+    folder = tmp_path_factory.mktemp("tfds") / "data"
+    folder.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tfds.core.constants, "DATA_DIR", str(folder))
         yield folder
@@ -52,12 +53,16 @@ def builders(tfds: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     define_builders(tfds, tmp_path_factory.mktemp("package"))
 
 
-def prepared(tfds: Any, name: str, data_dir: Path, **options: Any) -> Path:
-    """Have TFDS write a dataset anew, and return its folder."""
-    shutil.rmtree(data_dir / name.partition("/")[0], ignore_errors=True)
-    builder = tfds.builder(name, **options)
-    builder.download_and_prepare()
-    return Path(os.fspath(builder.data_dir))
+def prepared(tfds: Any, name: str, data_dir: Path) -> Path:
+    """Have TFDS write a dataset, once in a session, and return its folder, as it was written."""
+    folder, kept = data_dir / name, data_dir.parent / "written" / name
+    if not kept.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        tfds.builder(name).download_and_prepare()
+        shutil.copytree(folder, kept)
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(kept, folder)
+    return folder / "1.0.0"
 
 
 @pytest.fixture(scope="module")
