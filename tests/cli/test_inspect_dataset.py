@@ -244,3 +244,9 @@ def test_names_are_told_apart(capsys: Capture, tmp_path: Path) -> None:
         assert name in out
     rows = [line.split()[0] for line in out.splitlines() if "-of-00003" in line]
     assert rows == [f"{number:05d}-of-00003" for number in range(3)] * 2
+    for name in ("car", "cat"):
+        payload = encode_example({"label": string(name.encode())})
+        (tmp_path / f"{name}.tfrecord").write_bytes(frame(payload))
+    assert run(tmp_path, "--label", "label") == 0
+    rows = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert {"car.tfrecord", "cat.tfrecord"} <= rows

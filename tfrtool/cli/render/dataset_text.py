@@ -130,8 +130,8 @@ def _shards(split: SplitSummary) -> Table:
     """Show the shards by what tells their names apart, with the labels that there is room for."""
     shards = split.shards[:_SHARDS_SHOWN]
     names = [printable(shard.shard.path.name) for shard in shards]
-    same = len(os.path.commonprefix(names).rstrip("0123456789"))  # noqa: RUF071 - no paths
-    names = [name[same:] for name in names]
+    prefix = os.path.commonprefix(names)  # noqa: RUF071 - no paths
+    names = [name[max(map(prefix.rfind, "-._")) + 1 :] for name in names]
     width = 2 + max(map(len, names)) + 2 + 9
     chosen: set[str] = set()
     for label in sorted(split.labels, key=lambda label: -split.labels[label]):
