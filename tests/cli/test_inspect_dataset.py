@@ -248,5 +248,5 @@ def test_names_are_told_apart(capsys: Capture, tmp_path: Path) -> None:
         payload = encode_example({"label": string(name.encode())})
         (tmp_path / f"{name}.tfrecord").write_bytes(frame(payload))
     assert run(tmp_path, "--label", "label") == 0
-    rows = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
-    assert {"car.tfrecord", "cat.tfrecord"} <= rows
+    shown = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert {"car.tfrecord", "cat.tfrecord"} <= shown
