@@ -73,7 +73,7 @@ def test_control_character_in_a_long_text(odd: int) -> None:
     assert describe_bytes(b"word " * 200 + bytes([odd])) == "binary"
 
 
-@given(text=st.text(max_size=40), times=st.integers(1, 20), tail=st.binary(max_size=2))
+@given(text=st.text(max_size=12), times=st.integers(1, 50), tail=st.binary(max_size=2))
 def test_long_text_is_judged_like_short_text(text: str, times: int, tail: bytes) -> None:
     """The short cut for long values finds what decoding finds."""
     value = text.encode() * times + tail

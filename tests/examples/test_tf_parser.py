@@ -67,7 +67,8 @@ def by_tensorflow(tf: Any, payload: bytes, message: pb.SequenceExample) -> tuple
         )
         for entry in message.feature_lists.feature_list
     }
-    for other in KINDS:
+    kinds = {kind for kinds in (context, lists) for kind in kinds.values()}
+    for other in KINDS if None in kinds else KINDS[:1]:
         described = {
             key: tf.io.VarLenFeature(dtypes[kind or other]) for key, kind in context.items()
         }

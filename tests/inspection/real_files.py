@@ -26,7 +26,7 @@ EXAMPLE_FILES = [
 ]
 
 
-def payloads_of(path: Path, limit: int = 2000) -> list[bytes]:
+def payloads_of(path: Path, limit: int = 300) -> list[bytes]:
     """Return the payloads of a shard's first records."""
     found: list[bytes] = []
     with path.open("rb") as file:
