@@ -41,12 +41,7 @@ _PIECE = 1024 * 1024
 
 
 def describe_bytes(value: bytes) -> str:
-    """Name the content of ``value``.
-
-    Returns:
-        a media type; "text" (UTF-8); the name of a serialized message, "TensorProto" or
-        "tf.train.Example"; "binary"; or "empty".
-    """
+    """Return a media type, the name of a serialized message, "text", "binary" or "empty"."""
     if not value:
         return "empty"
     if value[0] in _FIRST_BYTES:

@@ -97,11 +97,7 @@ def feature_key(name: str) -> bytes:
 
 def is_utf8(key: bytes) -> bool:
     """Return whether a key is text, as protobuf and JSON want it; TensorFlow takes any bytes."""
-    try:
-        key.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return key.decode("utf-8", "ignore").encode() == key
 
 
 def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> Example:

@@ -34,11 +34,6 @@ class SchemaFold:
     order of the parts makes no difference up to `MAX_COUNTED` names; after that it decides of
     which features the distinct values are counted, and after `MAX_NAMES` which are kept at all.
     Memory is bounded by these.
-
-    Attributes:
-        records: how many payloads have been taken in.
-        sequences: how many of them have feature lists.
-        left_out: how many features of records were not taken in, for there are too many names.
     """
 
     def __init__(self, *, values: bool = False, source: str = "") -> None:
@@ -48,7 +43,9 @@ class SchemaFold:
         takes about as long again as all else. In the places of `ValueStatistics.first`, ``source``
         is what the records are called.
         """
-        self.records = self.sequences = self.left_out = 0
+        self.records = 0  # payloads that have been taken in
+        self.sequences = 0  # those with feature lists
+        self.left_out = 0  # features of records that were not, for there are too many names
         self._values = values
         self._source = source
         self._context: _Columns = {}
@@ -84,7 +81,8 @@ class SchemaFold:
             lists, columns = self._arranged(message.feature_lists.feature_list, self._lists)
             for column, entry in zip(columns, lists, strict=True):
                 steps = list(entry.value.feature)
-                column.add_lists(1, len(steps), len(steps))
+                column.lists.present += 1
+                column.lists.stretch(len(steps), len(steps))
                 self._take([column] * len(steps), steps, place, payload)
         return True
 

@@ -26,24 +26,17 @@ class Misfit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """A record, parsed with a schema.
+    """A record, parsed with a schema."""
 
-    Attributes:
-        values: by feature name: a value for the shape ``[]``, a list of values in row-major order
-            for any other, a list of those for a feature list.
-        misfits: what makes TensorFlow refuse the record.
-        defaulted: the features that are missing and that a default stands in for.
-    """
-
-    values: Mapping[str, ParsedValue]
-    misfits: tuple[Misfit, ...]
-    defaulted: tuple[str, ...]
+    values: Mapping[str, ParsedValue]  # as `parse_example` returns them
+    misfits: tuple[Misfit, ...]  # what makes TensorFlow refuse the record
+    defaulted: tuple[str, ...]  # the features that are missing and that a default stands in for
 
 
 def parse_example(payload: bytes, schema: Schema | None = None) -> dict[str, ParsedValue]:
-    """Parse a payload as ``tf.io.parse_single_example`` does, without TensorFlow.
+    """Parse a payload without TensorFlow as ``tf.io.parse_single_example`` does it.
 
-    With feature lists in the schema it is as ``tf.io.parse_single_sequence_example`` does it.
+    With feature lists in the schema, as ``tf.io.parse_single_sequence_example`` does it.
 
     Args:
         payload: a serialized tf.train.Example or SequenceExample.
@@ -66,11 +59,10 @@ def parse_example(payload: bytes, schema: Schema | None = None) -> dict[str, Par
             raise SchemaError("; ".join(map(str, parsed.misfits)))
         return dict(parsed.values)
     found: dict[str, ParsedValue] = {}
-    for name, feature in example.features.items():
-        found[name] = feature.values[0] if len(feature.values) == 1 else list(feature.values)
-    for name, steps in example.feature_lists.items():
-        found[name] = [list(step.values) for step in steps]
-    return found
+    for name, held in example.features.items():
+        found[name] = held.values[0] if len(held.values) == 1 else list(held.values)
+    steps = example.feature_lists.items()
+    return found | {name: [list(step.values) for step in some] for name, some in steps}
 
 
 def fit_example(example: Example, schema: Schema) -> Parsed:

@@ -90,14 +90,12 @@ class LabelNames(NamedTuple):
 
     def text(self, values: Sequence[Value]) -> str | None:
         """Return a record's label as text: its class name, else its value; None without one."""
-        if len(values) != 1:
-            return None
-        (value,) = values
+        value = values[0] if len(values) == 1 else None
         if isinstance(value, bytes):
             return decode_text(value)
         if isinstance(value, int) and 0 <= value < len(self.names):
             return self.names[value]
-        return str(value)
+        return None if value is None else str(value)
 
 
 def info_beside(directory: Path | None) -> DatasetInfo | None:

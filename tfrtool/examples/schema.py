@@ -73,11 +73,7 @@ class FeatureSpec:
 
     @classmethod
     def parse(cls, notation: str) -> FeatureSpec:
-        """Read ``NAME:DTYPE[:SHAPE][=DEFAULT]``, the notation of ``--feature``.
-
-        Raises:
-            SchemaError: it is something else.
-        """
+        """Read ``NAME:DTYPE[:SHAPE][=DEFAULT]``, or raise a `SchemaError`."""
         match = _NOTATION.fullmatch(notation)
         if match is None:
             raise SchemaError("not a feature", expected=_FORM, found=repr(notation))
@@ -118,10 +114,9 @@ class FeatureSpec:
 
     @classmethod
     def from_json(cls, name: str, data: object) -> FeatureSpec:
-        """Read what `to_json` returns; a default of one value fills a whole shape.
+        """Read what `to_json` returns, or raise a `SchemaError`.
 
-        Raises:
-            SchemaError: it is something else.
+        A default of one value fills a whole shape.
         """
         if not isinstance(data, Mapping):
             raise SchemaError(f"{name!r} is not described", expected="a JSON object", found=data)
@@ -175,13 +170,9 @@ class FeatureSpec:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A feature_description: one spec for each feature, by name.
+    """A feature_description: one spec for each feature, by name."""
 
-    Attributes:
-        specs: the specs; no name comes twice, except once in a context and once as a list.
-    """
-
-    specs: tuple[FeatureSpec, ...]
+    specs: tuple[FeatureSpec, ...]  # no name twice, but in a context and as a list
 
     def __post_init__(self) -> None:
         seen: set[tuple[str, bool]] = set()
@@ -198,11 +189,7 @@ class Schema:
 
     @classmethod
     def from_notation(cls, notations: str | Iterable[str]) -> Schema:
-        """Read features in the notation of ``--feature``, such as ``label:int64=-1``.
-
-        Raises:
-            SchemaError: one of them is malformed, or comes twice.
-        """
+        """Read features such as ``label:int64=-1``, or raise a `SchemaError`."""
         notations = [notations] if isinstance(notations, str) else notations
         return cls(tuple(map(FeatureSpec.parse, notations)))
 
@@ -210,10 +197,8 @@ class Schema:
     def from_json(cls, text: str | bytes) -> Schema:
         """Read a JSON object with a description under each feature's name.
 
-        A name that a SequenceExample's context and its feature lists share has a list of two.
-
-        Raises:
-            SchemaError: it is something else.
+        A name that a SequenceExample's context and its feature lists share has a list of two. It
+        is a `SchemaError` if the text is something else.
         """
         try:
             data = json.loads(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -38,12 +39,12 @@ class ValueStatistics:
     present: int = 0  # records, or steps of a feature list, that have some
     low: int = sys.maxsize  # the fewest values in one of them
     high: int = -1  # the most
-    content: dict[str, int] = field(default_factory=dict)  # strings by what `describe_bytes` says
+    content: Counter[str] = field(default_factory=Counter)  # strings by what `describe_bytes` says
     minimum: int | float | None = None  # of the numbers that are finite, or the fewest bytes
     maximum: int | float | None = None
     nan: int = 0
     infinite: int = 0
-    distinct: dict[Value, int] | None = None  # how often each comes; None if too many or too long
+    distinct: Counter[Value] | None = None  # how often each comes; None if too many or too long
     pixels: set[PixelForm | None] = field(default_factory=set)  # of PNGs; None of other strings
 
     def stretch(self, low: int, high: int) -> None:
@@ -102,9 +103,9 @@ class ValueStatistics:
         self.nan += other.nan
         self.infinite += other.infinite
         self.pixels |= other.pixels
-        _add(self.content, other.content)
+        self.content.update(other.content)
         if self.distinct is not None and other.distinct is not None:
-            _add(self.distinct, other.distinct)
+            self.distinct.update(other.distinct)
         if other.distinct is None or len(self.distinct or ()) > DISTINCT_VALUES:
             self.distinct = None
 
@@ -117,29 +118,22 @@ class FeatureStatistics:
     is_list: bool = False  # whether it is a feature list of a SequenceExample
     counted: bool = False  # whether its distinct values are counted
     kinds: dict[str, ValueStatistics] = field(default_factory=dict)  # by the list in the message
-    lists: int = 0  # records that have it as a feature list
-    low: int = sys.maxsize  # the fewest steps in one of these
-    high: int = 0
+    lists: ValueStatistics = field(default_factory=ValueStatistics)  # of a feature list, its steps
     unset: int = 0  # records, or steps of a feature list, that have it without a kind
     duplicates: int = 0  # records that have it more than once; the last one counts
 
     def start(self, kind: str, place: Place) -> ValueStatistics:
         """Begin with a kind that has not been seen before."""
-        distinct: dict[Value, int] | None = {} if self.counted else None
+        distinct = Counter[Value]() if self.counted else None
         held = self.kinds[kind] = ValueStatistics(first=place, distinct=distinct)
         return held
-
-    def add_lists(self, lists: int, low: int, high: int) -> None:
-        """Take in some records' feature lists, and the fewest and the most steps of one."""
-        self.low, self.high = min(self.low, low), max(self.high, high)
-        self.lists += lists
 
     def merge(self, other: FeatureStatistics) -> None:
         """Take in what another fold has seen of the same feature."""
         for name, kind in other.kinds.items():
             held = self.kinds.get(name) or self.start(name, kind.first)
             held.merge(kind)
-        self.add_lists(other.lists, other.low, other.high)
+        self.lists.merge(other.lists)
         self.unset += other.unset
         self.duplicates += other.duplicates
 
@@ -167,7 +161,7 @@ class FeatureStatistics:
     @property
     def present(self) -> int:
         """How many records have it with a kind set; for a feature list, have it at all."""
-        return self.lists if self.is_list else sum(self.dtypes.values())
+        return self.lists.present if self.is_list else sum(self.dtypes.values())
 
     @property
     def conflict(self) -> bool:
@@ -177,7 +171,7 @@ class FeatureStatistics:
     @property
     def lengths(self) -> tuple[int, int]:
         """The fewest and the most values in a record that has it; of a feature list, steps."""
-        return (self.low, self.high) if self.is_list else self._span() or (0, 0)
+        return (self.lists.low, self.lists.high) if self.is_list else self._span() or (0, 0)
 
     @property
     def steps(self) -> tuple[int, int] | None:
@@ -192,10 +186,10 @@ class FeatureStatistics:
         return (min(held), max(held)) if held else None
 
     @property
-    def content(self) -> dict[str, int]:
+    def content(self) -> Counter[str]:
         """How many values hold what (`describe_bytes`), for string features."""
         kind = self.kinds.get("bytes_list")
-        return {} if kind is None else kind.content
+        return Counter() if kind is None else kind.content
 
     @property
     def described_content(self) -> str | None:
@@ -222,8 +216,3 @@ class FeatureStatistics:
         shape = None if size is None else () if size == 1 else (size,)
         dtype = self.dtype or DType.STRING
         return FeatureSpec(name=self.name, dtype=dtype, shape=shape, is_list=self.is_list)
-
-
-def _add(counts: dict[Any, int], more: dict[Any, int]) -> None:
-    for key, count in more.items():
-        counts[key] = counts.get(key, 0) + count

@@ -34,13 +34,9 @@ def parser_problem(
 
     What has feature lists is judged as ``tf.io.parse_single_sequence_example`` does, all else as
     ``parse_single_example``. What no writer makes, such as an unknown field within a feature, is
-    taken for a problem even where TensorFlow happens to read the same as protobuf.
-
-    Args:
-        payload: a payload that protobuf takes.
-        parsed: what of it was parsed (`hollowed`).
-        message: what that is; fields that its type doesn't know are dropped.
-        complete: whether each feature of its context is known to have a name and a kind.
+    taken for a problem even where TensorFlow happens to read the same as protobuf. ``message`` was
+    made of ``parsed``, which is ``hollowed(payload)``; fields that its type doesn't know are
+    dropped. ``complete`` says that each feature of its context is known to have a name and a kind.
     """
     # What protobuf would write to the byte, as nearly all is, needs no closer look.
     message.DiscardUnknownFields()

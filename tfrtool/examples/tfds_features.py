@@ -60,9 +60,8 @@ def _refusal(feature: FeatureStatistics) -> str | None:
     if feature.conflict:
         types = " and ".join(dtype.value for dtype in feature.dtypes)
         return f"its type is {types}: TFDS takes one"
-    if not is_utf8(feature.key):
-        return "its name is no UTF-8, as names in JSON are"
-    return None if feature.key else "it has no name"
+    named = feature.key and is_utf8(feature.key)
+    return None if named else "its name is empty, or no UTF-8, as names in JSON are"
 
 
 def _connector(feature: FeatureStatistics, records: int, labels: bool) -> Json:
@@ -76,7 +75,7 @@ def _connector(feature: FeatureStatistics, records: int, labels: bool) -> Json:
             item = connector("ClassLabel", classLabel={"numClasses": classes})
         return item or _scalar(feature)
     if size:
-        return connector("Tensor", _dtype(feature), (size,))
+        return connector("Tensor", (feature.dtype or DType.STRING).value, (size,))
     # Encoded images in a list stay bytes: TFDS stacks their pixels, and fails where sizes differ.
     return _sequence(_scalar(feature))
 
@@ -99,21 +98,17 @@ def _image(feature: FeatureStatistics) -> Json | None:
 
 def _is_label(feature: FeatureStatistics) -> bool:
     words = re.split(r"[^a-z]+", feature.name.lower())
-    distinct = feature.range.distinct or {}
+    distinct = set(feature.range.distinct or ())
     return (
         feature.dtype is DType.INT64
         and not _LABEL_WORDS.isdisjoint(words)
         and len(distinct) > 1
-        and set(distinct) == set(range(len(distinct)))
+        and distinct == set(range(len(distinct)))
     )
 
 
-def _dtype(feature: FeatureStatistics) -> str:
-    return (feature.dtype or DType.STRING).value
-
-
 def _scalar(feature: FeatureStatistics) -> Json:
-    return connector("Scalar", _dtype(feature))
+    return connector("Scalar", (feature.dtype or DType.STRING).value)
 
 
 def _sequence(item: Json) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,8 +64,8 @@ class DatasetInfo:
         count = len(split.shard_lengths)
         fitting = [one for one in sets if one.split == split.name]
         fitting = [one for one in fitting if not count or (one.count or 1) == count]
-        named = [one for one in fitting if one.prefix.startswith(f"{self.name}-")]
-        return next(iter(named or fitting), None)
+        fitting.sort(key=lambda one: not one.prefix.startswith(f"{self.name}-"))
+        return fitting[0] if fitting else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the contents of dataset_info.json.
@@ -118,17 +119,6 @@ def dimensions(*sizes: int) -> Json:
     return {"dimensions": [str(size) for size in sizes]} if sizes else {}
 
 
-_MODULES = {
-    "ClassLabel": "class_label_feature",
-    "FeaturesDict": "features_dict",
-    "Image": "image_feature",
-    "Scalar": "scalar",
-    "Sequence": "sequence_feature",
-    "Tensor": "tensor_feature",
-    "Text": "text_feature",
-}
-
-
 def connector(
     kind: str,
     dtype: str | None = None,
@@ -140,8 +130,9 @@ def connector(
     if dtype is not None:
         tensor = {"shape": dimensions(*shape), "dtype": dtype, "encoding": encoding}
         content = {"tensor": tensor}
-    module = f"tensorflow_datasets.core.features.{_MODULES[kind]}"
-    return {"pythonClassName": f"{module}.{kind}", **content}
+    module = "_".join(re.findall("[A-Z][a-z]+", kind)).lower()
+    module += "" if kind in ("FeaturesDict", "Scalar") else "_feature"
+    return {"pythonClassName": f"tensorflow_datasets.core.features.{module}.{kind}", **content}
 
 
 def read_dataset_info(directory: Path) -> DatasetInfo | None:
