@@ -161,7 +161,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
     root = tmp_path_factory.mktemp("world")
     pets = write_pets(root)
-    core = build_classifier("cnn", 32, 2, "none", "auto").core
+    core = build_classifier("cnn", 32, 2, "none").core
     facts = ModelFacts(model="cnn", image_size=32, class_names=("cat", "dog"))
     save_model(root / "model.keras", core, Rescale(scale=1 / 255, offset=0.0), facts)
     return World(

@@ -130,7 +130,8 @@ def _write(directory: Path, records: int) -> Path:
 
 def _has_bfloat16() -> bool:
     from tfrtool.errors import UsageError
-    from tfrtool.training.features.precision import Precision, check_precision
+    from tfrtool.training.features.frozen_base import check_precision
+    from tfrtool.training.run.train_options import Precision
 
     try:
         check_precision(Precision.BFLOAT16)
@@ -254,9 +255,8 @@ def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> 
     from tfrtool.loading.pipeline.load_options import Rescale
     from tfrtool.training.features.extraction import extract_features, feature_batches
     from tfrtool.training.features.frozen_base import freeze
-    from tfrtool.training.features.precision import Precision
-    from tfrtool.training.run.epoch_iterator import EpochIterator
-    from tfrtool.training.run.trainer import Score, Trainer
+    from tfrtool.training.run.train_options import Precision
+    from tfrtool.training.run.trainer import EpochIterator, Trainer
 
     dataset = open_dataset(Path(shards[0]).parent)
     count = dataset.split("train").records
@@ -279,11 +279,11 @@ def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> 
     trainer = Trainer(model, 1e-3, head)
     losses = []
     for _ in range(_EPOCHS):
-        score = Score()
+        total = 0.0
         order = (np.arange(count)[start : start + _BATCH] for start in range(0, count, _BATCH))
         for values, labels in feature_batches(features, order):
-            score.add(trainer.train(values, labels), labels)
-        losses.append(score.means["loss"])
+            total += float(trainer.train(values, labels)[0]) * len(labels)
+        losses.append(total / count)
     marks.mark("head")
     return losses
 

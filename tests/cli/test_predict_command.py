@@ -21,7 +21,7 @@ SIZE = 32
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with a saved model of two classes and nothing else."""
     directory = tmp_path_factory.mktemp("run")
-    core = build_classifier("cnn", SIZE, 2, "none", "auto").core
+    core = build_classifier("cnn", SIZE, 2, "none").core
     facts = ModelFacts(model="cnn", image_size=SIZE, class_names=("cat", "dog"))
     rescale = rescale_for("cnn")
     save_model(directory / "model.keras", core, rescale, facts)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,11 +22,35 @@ def pets(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_pets(tmp_path_factory.mktemp("data")))
 
 
-def test_json_has_the_promised_keys(pets: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """--json prints an object an epoch and a last one, with the keys of the contract."""
-    assert main(["train", pets, *FAST, "--json"]) == 0
+@pytest.fixture(scope="module", autouse=True)
+def quick_graphs() -> Iterator[None]:
+    """Leave out TensorFlow's optimizer, which takes longer than it saves in a few small steps."""
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+def test_a_run_is_resumed(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The plan, a line an epoch, and where the model is; a run is resumed up to more epochs."""
+    run = ["train", pets, *FAST, "--out", str(tmp_path / "run")]
+    assert main([*run, "--resume"]) == 0
+    output = capfd.readouterr()
+    assert "classes  2 (cat, dog)" in output.out
+    assert "14 to train on, 6 to validate on" in output.out
+    assert "2 epochs in " in output.out
+    assert str(tmp_path / "run") in output.out
+    assert (tmp_path / "run" / "model.keras").is_file()
+    assert output.err == ""
+    assert main(run) == 2
+    assert main([*run, "--resume", "--seed", "1"]) == 2
+    assert "seed" in capfd.readouterr().err
+    assert main([*run, "--resume"]) == 0
+    assert "a higher --epochs adds some" in capfd.readouterr().out
+    assert main([*run, "--resume", "--epochs", "4", "--json"]) == 0
     first, second, last = map(json.loads, capfd.readouterr().out.splitlines())
-    for number, epoch in enumerate((first, second), 1):
+    for number, epoch in enumerate((first, second), 3):
         assert epoch.keys() >= {
             "epoch",
             "seconds",
@@ -39,19 +63,10 @@ def test_json_has_the_promised_keys(pets: str, capfd: pytest.CaptureFixture[str]
         }
         assert epoch["epoch"] == number
     assert last.keys() >= {"model", "cache", "recipe", "seconds", "epochs"}
-    assert (last["model"], last["recipe"], last["epochs"]) == ("cnn", "tfrtool", 2)
-
-
-def test_text_is_a_table(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """People read the plan, a line an epoch, and where the model is; stderr stays clean."""
-    assert main(["train", pets, *FAST, "--out", str(tmp_path / "run")]) == 0
-    output = capfd.readouterr()
-    assert "classes  2 (cat, dog)" in output.out
-    assert "14 to train on, 6 to validate on" in output.out
-    assert "2 epochs in " in output.out
-    assert str(tmp_path / "run") in output.out
-    assert (tmp_path / "run" / "model.keras").is_file()
-    assert output.err == ""
+    assert (last["model"], last["recipe"]) == ("cnn", "tfrtool")
+    assert (last["epochs"], last["epochs_before"]) == (4, 2)
+    history = json.loads((tmp_path / "run" / "history.json").read_text())
+    assert [epoch["epoch"] for epoch in history["epochs"]] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -114,11 +129,6 @@ def test_weights_that_are_not_there(
     assert str(tmp_path / "no.h5") in line
 
 
-def _last(text: str) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(text.splitlines()[-1])
-    return data
-
-
 def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Options that go together are taken together, and the plan tells what they came to."""
     words = [*FAST, "--augment", "flip,rotate=10", "--normalize", "dataset"]
@@ -135,34 +145,12 @@ def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFi
     assert {path.name for path in (tmp_path / "logs").iterdir()} >= {"train", "plugins"}
 
 
-def test_resume(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A run is gone on with from its directory, up to more epochs; another run is refused."""
-    run = ["train", pets, *FAST, "--out", str(tmp_path / "run")]
-    assert main([*run, "--resume"]) == 0
-    assert main(run) == 2
-    assert main([*run, "--resume", "--seed", "1"]) == 2
-    assert "seed" in capfd.readouterr().err
-    assert main([*run, "--resume"]) == 0
-    assert "a higher --epochs adds some" in capfd.readouterr().out
-    assert main([*run, "--resume", "--epochs", "3", "--json"]) == 0
-    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert [line.get("epoch") for line in lines] == [3, None]
-    assert (lines[-1]["epochs"], lines[-1]["epochs_before"]) == (3, 2)
-    history = json.loads((tmp_path / "run" / "history.json").read_text())
-    assert [epoch["epoch"] for epoch in history["epochs"]] == [1, 2, 3]
-
-
 def test_compare(pets: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """--compare adds the naive recipe's time and the ratio to the last object, and to the text."""
-    assert main(["train", pets, *FAST, "--epochs", "1", "--compare", "--json"]) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert len(lines) == 2
-    last = json.loads(lines[-1])
-    assert last["speedup"] == pytest.approx(last["naive_seconds"] / last["seconds"], rel=1e-2)
+    """--compare adds the naive recipe's time and the ratio to the text."""
     assert main(["train", pets, *FAST, "--epochs", "1", "--compare"]) == 0
-    text = capfd.readouterr().out
-    assert "times as fast as the naive recipe" in text
-    assert text.count("s of CPU") == 2
+    *_, ours, naive, ratio = capfd.readouterr().out.splitlines()
+    assert (ours.split()[0], naive.split()[0]) == ("tfrtool", "naive")
+    assert "times as fast as the naive recipe" in ratio
 
 
 def test_damage_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -178,15 +166,13 @@ def test_damage_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     assert "damage   1 record left out" in output.out
     (line,) = output.err.splitlines()
     assert f"{shard}, record 1, offset {len(payloads[0]) + 16}" in line
-    assert main([*words, "--json"]) == 3
-    assert _last(capfd.readouterr().out)["left_out"] == 1
 
 
 def test_any_model_of_keras(pets: str, capfd: pytest.CaptureFixture[str]) -> None:
     """A name of keras.applications is a model, however it is spelt; of others, near ones help."""
     words = ["--image-size", "32", "--epochs", "1", "--weights", "none", "--trainable", "head"]
-    assert main(["train", pets, *words, "--model", "MobileNetV3-Small", "--json"]) == 0
-    last = _last(capfd.readouterr().out)
-    assert (last["model"], last["cache"]) == ("mobilenetv3small", "features")
+    assert main(["train", pets, *words, "--model", "MobileNet", "--json"]) == 0
+    last = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert (last["model"], last["cache"]) == ("mobilenet", "features")
     assert main(["train", pets, *words, "--model", "mobilenetv9"]) == 2
     assert "mobilenet" in capfd.readouterr().err

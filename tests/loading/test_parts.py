@@ -20,7 +20,6 @@ from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.loading.pipeline.reading import part_reader
 from tfrtool.records.compression import Compression
 from tfrtool.storage.progress import silent
-from tfrtool.training.features.extraction import Extraction
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.training_data import find_training_data
 
@@ -108,8 +107,8 @@ def test_kept_features_are_of_the_same_parts(numbered: Dataset, tmp_path: Path) 
     """What goes through a frozen base is shared out in the same way."""
     options = TrainOptions(dataset=numbered.directory, validation=0.25, deterministic=False)
     for _run in range(2):
-        training, validation = Extraction(find_training_data(options, tmp_path, silent)).iterators
-        assert validation is not None
+        data = find_training_data(options, tmp_path, silent).once(batch_size=32)
+        training, validation = data.iterators(silent)
         trained, held = _labels(training.epoch()), _labels(validation.epoch())
         assert sorted(trained + held) == list(range(TOTAL))
         assert sorted(held) == list(range(3, TOTAL, 4))

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.runs import small_options, write_drawings
+from tests.datasets import write_pets
+from tests.training.runs import small_options
 from tfrtool.training.run.checkpoints import CHECKPOINTS, read_run
 
 pytestmark = [pytest.mark.tf, pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")]
@@ -22,8 +23,8 @@ EPOCHS = 400
 
 @pytest.fixture(scope="module")
 def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the drawings of the fixtures as a dataset."""
-    return write_drawings(tmp_path_factory.mktemp("pets") / "pets")
+    """Return a dataset of two classes and two splits."""
+    return write_pets(tmp_path_factory.mktemp("pets"))
 
 
 def _words(pets: Path, out: Path, epochs: int) -> list[str]:
@@ -61,8 +62,7 @@ def test_a_killed_run_goes_on(pets: Path, tmp_path: Path) -> None:
     assert checkpoint is not None
     done = len(checkpoint.epochs)
     assert 1 <= done < EPOCHS
-    request = dict(checkpoint.request)
-    assert request["epochs"] == EPOCHS
+    assert checkpoint.request["epochs"] == EPOCHS
     assert main([*_words(pets, out, done + 1), "--resume"]) == 0
     history = json.loads((out / "history.json").read_text())
     from tfrtool import train

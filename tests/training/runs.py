@@ -21,7 +21,7 @@ def write_drawings(directory: Path) -> Path:
     return directory
 
 
-def small_options(dataset: Path, **changes: Any) -> dict[str, Any]:
+def small_options(dataset: Any, **changes: Any) -> dict[str, Any]:
     """Return the keywords of a run that takes a second."""
     options = {
         "dataset": dataset,

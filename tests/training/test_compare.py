@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.training.runs import small_options, write_drawings
+from tests.training.runs import small_options
 from tfrtool import TrainReport, UsageError, train
 from tfrtool.training.run import train as verb
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan
+
+pytestmark = pytest.mark.tf
 
 
 def _naive(report: TrainReport) -> TrainReport:
@@ -19,13 +21,10 @@ def _naive(report: TrainReport) -> TrainReport:
     return report.naive
 
 
-pytestmark = pytest.mark.tf
-
-
-def test_both_are_trained(tmp_path: Path) -> None:
+def test_both_are_trained(few: Path, tmp_path: Path) -> None:
     """A frozen base gives both recipes the same losses; times are both's own, and ours is saved."""
     options = small_options(
-        write_drawings(tmp_path / "pets"),
+        few,
         model="mobilenet",
         weights="none",
         trainable="head",
@@ -36,8 +35,8 @@ def test_both_are_trained(tmp_path: Path) -> None:
     epochs: list[EpochReport] = []
     ours = train(**options, compare=True, on_epoch=epochs.append)
     naive = _naive(ours)
-    assert (ours.plan.recipe, naive.plan.recipe) == ("tfrtool", "naive")
-    assert (ours.plan.cache, naive.plan.cache) == ("features", "none")
+    runs = [(run.plan.options.recipe.value, run.plan.cache.cache.value) for run in (ours, naive)]
+    assert runs == [("tfrtool", "features"), ("naive", "none")]
     assert tuple(epochs) == ours.epochs
     for one, other in zip(ours.epochs, naive.epochs, strict=True):
         assert one.loss == pytest.approx(other.loss, abs=1e-3)
@@ -46,44 +45,14 @@ def test_both_are_trained(tmp_path: Path) -> None:
     assert data["seconds"] > sum(epoch.seconds for epoch in ours.epochs)
     assert data["naive_seconds"] > sum(epoch.seconds for epoch in naive.epochs)
     assert data["speedup"] == pytest.approx(data["naive_seconds"] / data["seconds"], abs=1e-2)
-    assert data["naive_cpu_seconds"] > 0
-    assert data["naive_epochs"] == [epoch.to_json() for epoch in naive.epochs]
-    for run, prefix in ((ours, ""), (naive, "naive_")):
-        seconds = sum(epoch.seconds for epoch in run.epochs)
-        start = data[f"{prefix}start_seconds"]
-        assert data[f"{prefix}seconds"] == pytest.approx(start + seconds, abs=0.01)
     assert (tmp_path / "run" / "model.keras").is_file()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"augment": "flip,rotate=20"},
-        {"early_stopping": 1, "epochs": 9, "learning_rate": 0.3},
-    ],
-    ids=["augmented", "stopping early"],
-)
-def test_both_sides_have_it(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """The naive recipe augments by the same options, and stops by the same rule."""
-    options = small_options(write_drawings(tmp_path / "pets"), **changes)
-    plans: list[TrainPlan] = []
-    ours = train(**options, compare=True, on_plan=plans.append)
-    naive = _naive(ours)
-    assert plans == [ours.plan]
-    assert (ours.plan.recipe, naive.plan.recipe) == ("tfrtool", "naive")
-    assert ours.plan.augment == naive.plan.augment == changes.get("augment")
-    stopped = "early_stopping" in changes
-    for run in (ours, naive):
-        assert run.stopped_early == stopped
-        assert stopped == (len(run.epochs) < options["epochs"])
-    epochs = [run.epochs_seconds / len(run.epochs) for run in (ours, naive)]
-    assert ours.epochs_speedup == pytest.approx(epochs[1] / epochs[0])
+def test_both_sides_have_it(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The naive recipe augments by the same options, and stops by the same rule.
 
-
-def test_neither_is_charged_with_what_happens_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both recipes have taken a step before the first of them is measured; no files are left."""
+    It was begun before ours is measured, so that ours isn't charged with what happens once.
+    """
     begun: list[tuple[str, bool]] = []
     real: Any = vars(verb)["run_training"]
 
@@ -93,9 +62,16 @@ def test_neither_is_charged_with_what_happens_once(
         return report
 
     monkeypatch.setattr(verb, "run_training", spied)
-    options = small_options(write_drawings(tmp_path / "pets"), epochs=1, out=tmp_path / "run")
-    train(**options, compare=True)
-    assert begun == [("tfrtool", False), ("naive", False), ("tfrtool", True), ("naive", False)]
+    changes = {"augment": "flip,rotate=20", "early_stopping": 1, "epochs": 9, "learning_rate": 0.3}
+    options = small_options(few, **changes, out=tmp_path / "run")
+    plans: list[TrainPlan] = []
+    ours = train(**options, compare=True, on_plan=plans.append)
+    assert begun == [("naive", False), ("tfrtool", True), ("naive", False)]
+    assert plans == [ours.plan]
+    for run in (ours, _naive(ours)):
+        assert str(run.plan.options.augment) == changes["augment"]
+        assert run.stopped_early
+        assert len(run.epochs) < 9
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tfrtool.errors import DatasetError
-from tfrtool.training.run.epoch_iterator import EpochIterator
+from tfrtool.training.run.trainer import EpochIterator
 
 pytestmark = pytest.mark.tf
 

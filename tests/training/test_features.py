@@ -14,10 +14,9 @@ import pytest
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.features.extraction import extract_features, feature_batches
-from tfrtool.training.features.frozen_base import FrozenBase, freeze
-from tfrtool.training.features.precision import Precision, check_precision
-from tfrtool.training.run.epoch_iterator import EpochIterator
-from tfrtool.training.run.trainer import Score, Trainer
+from tfrtool.training.features.frozen_base import FrozenBase, check_precision, freeze
+from tfrtool.training.run.train_options import Precision
+from tfrtool.training.run.trainer import EpochIterator, Trainer
 
 pytestmark = pytest.mark.tf
 
@@ -316,17 +315,17 @@ def test_head_learns_as_in_the_whole_model(keras: Any, mobilenet: Any, tf: Any) 
     pipeline = tf.data.Dataset.from_tensor_slices((pixels, labels)).batch(32)
     values, numbers, _ = _extract(frozen, pipeline, 40, 32)
     trainer = Trainer(whole, 0.01, head)
-    scores = []
-    for inputs, targets in feature_batches((values, numbers), iter(rows)):
-        score = Score()
-        scores.append(score.add(trainer.train(inputs, targets), targets))
+    scores = [
+        float(trainer.train(inputs, targets)[0])
+        for inputs, targets in feature_batches((values, numbers), iter(rows))
+    ]
     assert len(scores) == len(rows)
     for name, before, wanted, found in zip(
         ("kernel", "bias"), first, expected, head.get_weights(), strict=True
     ):
         assert np.abs(wanted - before).max() > 0.01, name
         assert np.abs(found - wanted).max() < 1e-3, name
-    assert [score["loss"] for score in scores] == pytest.approx(losses, abs=1e-3)
+    assert scores == pytest.approx(losses, abs=1e-3)
     # The head is a layer of the whole model, which has learnt with it.
     probabilities = whole(pixels[:5].astype(np.float32) / 127.5 - 1, training=False)
     assert np.allclose(head(values[:5]), probabilities, atol=1e-3)

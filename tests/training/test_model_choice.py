@@ -37,14 +37,6 @@ def test_what_is_no_name_is_refused(text: str) -> None:
         model_name(text)
 
 
-@pytest.mark.parametrize(
-    ("value", "layer"), [("auto", None), ("head", None), ("all", None), ("block_12", "block_12")]
-)
-def test_a_layer_is_what_is_no_word(value: str, layer: str | None) -> None:
-    """What is none of the three words names a layer."""
-    assert TrainOptions(dataset=Path("d"), trainable=value).layer == layer
-
-
 def test_nothing_is_no_layer() -> None:
     """An empty value says nothing of what learns."""
     with pytest.raises(UsageError):
@@ -52,20 +44,20 @@ def test_nothing_is_no_layer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trainable", "weights", "everything"),
+    ("trainable", "weights", "trained"),
     [
-        ("auto", "none", True),
-        ("auto", "imagenet", False),
-        ("auto", "file.h5", False),
-        ("head", "none", False),
-        ("all", "imagenet", True),
-        ("conv5_block1_out", "none", False),
+        ("auto", "none", "all"),
+        ("auto", "imagenet", "head"),
+        ("auto", "file.h5", "head"),
+        ("head", "none", "head"),
+        ("all", "imagenet", "all"),
+        ("conv5_block1_out", "none", "conv5_block1_out"),
     ],
 )
-def test_whether_all_learns(trainable: str, weights: str, everything: bool) -> None:
-    """Everything learns where it is asked for, and by itself where nothing was learnt before."""
+def test_which_layers_are_trained(trainable: str, weights: str, trained: str) -> None:
+    """All are where it is asked for, and by default where there are no weights to begin with."""
     options = TrainOptions(dataset=Path("d"), trainable=trainable, weights=weights)
-    assert options.trains_all == everything
+    assert options.trained == trained
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def _mobilenet(weights: str = "none", trainable: str = "auto") -> Any:
 @pytest.mark.parametrize(("model", "classes"), [("mobilenet_v2", 5), ("cnn", 2), ("cnn", 1000)])
 def test_probabilities_come_out(model: str, classes: int) -> None:
     """For each image there is a probability for each class, and they add up to 1."""
-    built = build_classifier(model, SIZE, classes, "none", "auto").core
+    built = build_classifier(model, SIZE, classes, "none").core
     images = np.random.default_rng(0).random((3, SIZE, SIZE, 3), np.float32)
     output = np.asarray(built(images))
     assert output.shape == (3, classes)
@@ -47,7 +47,7 @@ def test_probabilities_come_out(model: str, classes: int) -> None:
 
 def test_cnn_has_five_convolutions(keras: Any) -> None:
     """The cnn is the horses_or_humans example's: 16, 32, 64, 64, 64 filters, 512 hidden units."""
-    layers = build_classifier("cnn", 300, 2, "none", "auto").core.layers
+    layers = build_classifier("cnn", 300, 2, "none").core.layers
     convolutions = [layer for layer in layers if isinstance(layer, keras.layers.Conv2D)]
     assert [layer.filters for layer in convolutions] == [16, 32, 64, 64, 64]
     assert [layer.units for layer in layers if isinstance(layer, keras.layers.Dense)] == [512, 2]
@@ -86,7 +86,7 @@ def _same(first: Any, second: Any) -> bool:
 
 def test_a_cnn_has_no_parts() -> None:
     """There is nothing in the cnn that could be frozen and left out of training."""
-    built = build_classifier("cnn", SIZE, 2, "none", "auto")
+    built = build_classifier("cnn", SIZE, 2, "none")
     assert (built.base, built.head, built.frozen) == (None, None, False)
 
 
@@ -215,7 +215,7 @@ def test_unknown_layer_tells_near_ones(model: str, asked: str, near: str) -> Non
 
 def test_cnn_weights_from_a_saved_model(tmp_path: Path) -> None:
     """A cnn goes on from a model.keras."""
-    first = build_classifier("cnn", SIZE, 2, "none", "auto").core
+    first = build_classifier("cnn", SIZE, 2, "none").core
     path = _save(tmp_path / "m.keras", first, "cnn")
     second = build_classifier("cnn", SIZE, 2, str(path), "auto").core
     images = np.random.default_rng(0).random((2, SIZE, SIZE, 3), np.float32)
@@ -225,7 +225,7 @@ def test_cnn_weights_from_a_saved_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("size", "classes"), [(64, 2), (SIZE, 3)])
 def test_a_saved_cnn_fits_its_own_size_and_classes(size: int, classes: int, tmp_path: Path) -> None:
     """Weights for other images or other classes are an error, and not a part of them taken."""
-    first = build_classifier("cnn", SIZE, 2, "none", "auto").core
+    first = build_classifier("cnn", SIZE, 2, "none").core
     path = _save(tmp_path / "m.keras", first, "cnn")
     with pytest.raises(WeightsError):
         build_classifier("cnn", size, classes, str(path), "auto")
@@ -238,7 +238,7 @@ def test_unusable_weights_are_named(kind: str, tmp_path: Path) -> None:
     if kind.startswith("text"):
         path.write_text("no weights")
     elif kind == "other.keras":
-        _save(path, build_classifier("cnn", SIZE, 2, "none", "auto").core, "cnn")
+        _save(path, build_classifier("cnn", SIZE, 2, "none").core, "cnn")
     with pytest.raises(WeightsError) as caught:
         _mobilenet(str(path))
     assert caught.value.path == str(path)

@@ -28,7 +28,7 @@ SIZE = 32
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedModel:
     """Return a saved model for three classes, whose output depends on every pixel."""
-    core = build_classifier("cnn", SIZE, 3, "none", "auto").core
+    core = build_classifier("cnn", SIZE, 3, "none").core
     path = tmp_path_factory.mktemp("saved") / "model.keras"
     facts = ModelFacts(model="cnn", image_size=SIZE, class_names=("ant", "bee", "cat"))
     save_model(path, core, rescale_for("cnn"), facts)

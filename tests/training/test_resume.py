@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.training.runs import saved_variables, small_options, write_drawings
+from tests.training.conftest import Told
+from tests.training.runs import saved_variables, small_options
 from tfrtool import train
 from tfrtool.errors import UsageError
+from tfrtool.loading.pipeline.load_options import Cache
 from tfrtool.training.run.checkpoints import CHECKPOINTS
 from tfrtool.training.run.train_report import EpochReport
 
@@ -24,12 +27,6 @@ class _LeftError(Exception):
     """What ends a run in the middle."""
 
 
-@pytest.fixture(scope="module")
-def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the drawings of the fixtures as a dataset."""
-    return write_drawings(tmp_path_factory.mktemp("pets") / "pets")
-
-
 def _leave(options: dict[str, Any], after: int) -> None:
     """Train, and end with an error when an epoch is done."""
 
@@ -39,6 +36,20 @@ def _leave(options: dict[str, Any], after: int) -> None:
 
     with pytest.raises(_LeftError):
         train(**options, on_epoch=leave)
+
+
+@pytest.fixture(scope="module")
+def left(few: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return the options of a run that was left after the first of its two epochs."""
+    options = small_options(few, batch_size=4, out=tmp_path_factory.mktemp("left") / "run")
+    _leave(options, after=1)
+    return options
+
+
+@pytest.fixture
+def copied(left: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+    """Return the options of a copy of it."""
+    return dict(left, out=shutil.copytree(left["out"], tmp_path / "run"))
 
 
 def _numbers(epochs: tuple[EpochReport, ...]) -> list[tuple[float | None, ...]]:
@@ -55,19 +66,19 @@ def _numbers(epochs: tuple[EpochReport, ...]) -> list[tuple[float | None, ...]]:
     ids=["memory", "augmented", "features"],
 )
 def test_it_ends_where_an_uninterrupted_run_would(
-    pets: Path, tmp_path: Path, changes: dict[str, Any], cache: str
+    few: Path, tmp_path: Path, changes: dict[str, Any], cache: str
 ) -> None:
     """Order, draws, weights, optimizer and history are those of the run that wasn't left.
 
     The steps are the same, in the same order, on the same numbers: the tolerance is for how
     threads share a sum, which TensorFlow leaves open.
     """
-    options = small_options(pets, epochs=3, **changes)
+    options = small_options(few, epochs=3, batch_size=4, **changes)
     whole = train(**dict(options, out=tmp_path / "whole"))
     _leave(dict(options, out=tmp_path / "left"), after=1)
     assert not (tmp_path / "left" / "model.keras").exists()
     resumed = train(**dict(options, out=tmp_path / "left", resume=True))
-    assert (resumed.plan.cache, resumed.plan.epochs_before) == (cache, 1)
+    assert (resumed.plan.cache.cache.value, resumed.plan.epochs_before) == (cache, 1)
     for one, other in zip(_numbers(resumed.epochs), _numbers(whole.epochs), strict=True):
         assert one == pytest.approx(other, rel=1e-4)
     first, second = (saved_variables(tmp_path / name) for name in ("whole", "left"))
@@ -80,33 +91,28 @@ def test_it_ends_where_an_uninterrupted_run_would(
     assert (tmp_path / "left" / "model.keras").is_file()
 
 
-def test_a_finished_run_is_told_and_can_be_prolonged(pets: Path, tmp_path: Path) -> None:
-    """Without more epochs nothing is trained; with more, they follow as if asked for at once."""
-    options = small_options(pets, out=tmp_path / "run", resume=True)
-    first = train(**options)
+def test_a_finished_run_is_told_and_can_be_prolonged(finished: Told, tmp_path: Path) -> None:
+    """Without more epochs nothing is trained; with more, they follow those that were done."""
+    out = shutil.copytree(finished.out, tmp_path / "run")
+    options = dict(finished.options, out=out, resume=True, tensorboard=None, profile=False)
     again = train(**options)
     assert again.plan.epochs_before == 2
-    assert again.epochs == first.epochs
+    assert again.epochs == finished.report.epochs
     longer = train(**dict(options, epochs=3))
-    whole = train(**dict(options, epochs=3, out=None, resume=False))
-    assert [epoch.loss for epoch in longer.epochs] == pytest.approx(
-        [epoch.loss for epoch in whole.epochs], rel=1e-4
-    )
+    assert longer.epochs[:2] == finished.report.epochs
+    assert [epoch.epoch for epoch in longer.epochs] == [1, 2, 3]
 
 
-def test_a_model_that_was_not_saved_is_saved(pets: Path, tmp_path: Path) -> None:
+def test_a_model_that_was_not_saved_is_saved(copied: dict[str, Any]) -> None:
     """A run that was left between its last epoch and its model needs no epoch more."""
-    options = small_options(pets, epochs=1, out=tmp_path / "run")
-    _leave(options, after=1)
-    train(**dict(options, resume=True))
-    assert (tmp_path / "run" / "model.keras").is_file()
+    assert train(**dict(copied, epochs=1, resume=True)).plan.epochs_before == 1
+    assert (copied["out"] / "model.keras").is_file()
 
 
-def test_other_options_are_refused(pets: Path, tmp_path: Path) -> None:
+def test_other_options_are_refused(left: dict[str, Any]) -> None:
     """A run can't go on as another; what differs is named, and nothing is changed."""
-    options = small_options(pets, epochs=2, out=tmp_path / "run")
-    _leave(options, after=1)
-    before = (tmp_path / "run" / CHECKPOINTS / "checkpoint").read_bytes()
+    file = left["out"] / CHECKPOINTS / "checkpoint"
+    before = file.read_bytes()
     for changes, name in (
         ({"learning_rate": 0.5}, "learning rate"),
         ({"seed": 4}, "seed"),
@@ -114,23 +120,16 @@ def test_other_options_are_refused(pets: Path, tmp_path: Path) -> None:
         ({"cache": "none"}, "cache"),
     ):
         with pytest.raises(UsageError, match=name):
-            train(**dict(options, resume=True, **changes))
-    assert (tmp_path / "run" / CHECKPOINTS / "checkpoint").read_bytes() == before
-
-
-def test_a_run_is_not_begun_over_another(pets: Path, tmp_path: Path) -> None:
-    """Without resume, a directory with a checkpoint is refused."""
-    options = small_options(pets, epochs=1, out=tmp_path / "run")
-    _leave(options, after=1)
+            train(**dict(left, resume=True, **changes))
     with pytest.raises(UsageError, match="a run already"):
-        train(**options)
+        train(**left)
+    assert file.read_bytes() == before
 
 
 def test_the_cache_stays_what_it_was(
-    pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copied: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The order of images depends on the cache, so that it isn't planned anew."""
-    options = small_options(pets, epochs=2, out=tmp_path / "run")
-    _leave(options, after=1)
     monkeypatch.setattr("tfrtool.training.run.training_data.available_memory", lambda: 1_000_000)
-    assert train(**dict(options, resume=True)).plan.cache == "memory"
+    plan = train(**dict(copied, resume=True)).plan
+    assert plan.cache.cache is Cache.MEMORY

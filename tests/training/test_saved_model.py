@@ -43,7 +43,7 @@ def core() -> Any:
     import keras
 
     keras.utils.set_random_seed(0)
-    return build_classifier("cnn", SIZE, 3, "none", "auto").core
+    return build_classifier("cnn", SIZE, 3, "none").core
 
 
 @pytest.fixture

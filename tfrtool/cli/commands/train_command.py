@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.commands.train_arguments import train_options
 from tfrtool.cli.output import Outcome, emit, emit_json, human_count, warn
-from tfrtool.cli.parameters import INPUT, dataset_of, debug_option, json_option
+from tfrtool.cli.parameters import INPUT, OUTPUT, dataset_of, debug_option, json_option
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import UsageError
 
@@ -21,6 +20,107 @@ if TYPE_CHECKING:
 _LEFT_OUT_SHOWN = 10
 
 
+class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
+    """A whole number, or ``auto`` for the tool's own choice, which becomes None."""
+
+    name = "N|auto"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        """Return the number, or None."""
+        text = str(value).strip().lower()
+        if text != "auto" and not (text.isascii() and text.isdigit()):
+            self.fail(f"{value!r} is neither auto nor a number", param, ctx)
+        return None if text == "auto" else int(text)
+
+
+_KINDS: dict[str, Any] = {
+    "N": click.IntRange(1),
+    "X": click.FloatRange(0, min_open=True),
+    "N|auto": _NumberOrAuto(),
+    "DIR": OUTPUT,
+    "--weights": INPUT,
+    "--image-size": click.IntRange(32, 4096),
+    "--seed": click.IntRange(0, 2**32 - 1),
+}
+"""By what stands for a value, or by the option where it takes others; the rest is text."""
+
+_OPTIONS = {
+    "--split NAME=train": "The split to train on.",
+    "--validation NAME|FRACTION": "A split to validate on, or the fraction of the training split "
+    "to hold out. The default is the split named validation, if there is one.",
+    "--on-corrupt stop|skip=stop": "At a damaged record, end and name it; or leave out what is "
+    "damaged, and end with exit code 3.",
+    "--model NAME=mobilenet_v2": "mobilenet_v2, any other name of keras.applications, or cnn: "
+    "five convolutions.",
+    "--weights imagenet|none|FILE": "What to start from; imagenet (a download), and none for the "
+    "cnn.",
+    "--trainable auto|head|all|LAYER=auto": "Which layers are trained: the head; all; from a layer "
+    "on. auto is the head over loaded weights, and all where there are none.",
+    "--image-size N": "Pixels; the model's own.",
+    "--rescale model|unit": "Scale pixels to what the model was trained on (the default), or to "
+    "0..1, which is the cnn's own range.",
+    "--normalize dataset": "Instead, make the mean of each channel 0 and its standard deviation 1, "
+    "over all images that are trained on.",
+    "--precision float32|bfloat16=float32": "What a frozen base computes in whose outputs are "
+    "kept: with --trainable head, --cache features or auto, and no --augment.",
+    "--epochs N=5": "",
+    "--batch-size N=32": "",
+    "--learning-rate X": "Of Adam; 0.001 for a head, 0.0003 for random weights, 0.0001 for loaded "
+    "ones.",
+    "--early-stopping N": "End after N epochs without a lower val_loss (loss, if nothing is "
+    "validated), and keep the best epoch's weights.",
+    "--seed N=0": "Of the initial weights, the order of images and their changes.",
+    "--recipe tfrtool|notebook|naive=tfrtool": "The loader: ours; the published one; one that does "
+    "one thing after the other. The options below are for ours.",
+    "--cache auto|features|memory|disk|none=auto": "What is kept between epochs: a frozen base's "
+    "outputs, decoded images in memory or on disk. auto goes by what is free.",
+    "--cache-dir DIR": "Where the cache on disk is, which it asks for; the user's own cache "
+    "folder.",
+    "--augment LIST": "Changes drawn anew every epoch, such as flip,rotate=40,crop=4: flip, "
+    "flip-vertical, rotate=DEGREES, crop=PIXELS, cutout=PIXELS, brightness, contrast, saturation, "
+    "hue.",
+    "--cycle-length N|auto": "Shards read at a time; 4.",
+    "--block-length N|auto": "Records of a shard in a row; 1.",
+    "--parallel-calls N|auto": "Images decoded at a time; the cores.",
+    "--shuffle-buffer N|auto": "The shuffle buffer, in images; all that are cached, else 1024 or "
+    "32 MiB.",
+    "--prefetch N|auto": "Batches made ahead; 2.",
+    "--deterministic/--no-deterministic =true": "Images in an order that the seed decides, or as "
+    "soon as they are ready.",
+    "--out DIR": "Save model.keras, history.json, history.png and labels.txt here, and a "
+    "checkpoint after each epoch.",
+    "--resume": "Resume the run in --out from its checkpoint, if there is one; --epochs may be "
+    "raised.",
+    "--tensorboard DIR": "Write logs for TensorBoard here.",
+    "--profile": "Trace ten steps for TensorBoard's profiler, into --tensorboard or DIR/profile of "
+    "--out.",
+    "--compare": "Train with the naive recipe, too, and print both times and their ratio.",
+}
+"""The options, what stands for their values, or the words that these can be, their defaults."""
+
+
+def _train_options(command: Any) -> Any:
+    """Add all options to a command, in the order of its help."""
+    for key, text in reversed(_OPTIONS.items()):
+        name, _, rest = key.partition(" ")
+        metavar, _, default = rest.partition("=")
+        kind = _KINDS.get(name) or _KINDS.get(metavar)
+        if kind is None and metavar.islower():
+            kind, metavar = click.Choice(metavar.split("|")), ""
+        command = click.option(
+            name,
+            type=kind,
+            metavar=metavar or None,
+            is_flag=True if not rest or "/" in name else None,
+            default=default == "true" if "/" in name else default or None,
+            show_default=bool(default),
+            help=text or None,
+        )(command)
+    return command
+
+
 @click.command(
     name="train",
     epilog="\b\nExamples:\n"
@@ -29,7 +129,7 @@ _LEFT_OUT_SHOWN = 10
     "  tfrtool train shards --out run --epochs 10 --resume",
 )
 @click.argument("dataset", type=INPUT)
-@train_options
+@_train_options
 @json_option
 @debug_option
 def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -> Outcome:
@@ -73,7 +173,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
     if as_json:
         emit_json(report.to_json())
     else:
-        emit(render_end(report, options.out))
+        emit(render_end(report))
     return Outcome.DAMAGE if report.plan.n_left_out else Outcome.FINE
 
 

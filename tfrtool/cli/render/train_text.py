@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfrtool.cli.output import human_count
@@ -24,25 +23,25 @@ def render_plan(plan: TrainPlan) -> str:
     validated += " to validate on"
     if plan.epochs_before:
         validated += f"; {human_count(plan.epochs_before, 'epoch')} done before"
-    loader = plan.recipe
-    if not plan.deterministic:
+    options, precision = plan.options, plan.options.precision.value
+    loader = options.recipe.value
+    if not options.deterministic:
         loader += ", in any order"
-    if plan.augment is not None:
-        loader += f", augment {plan.augment}"
-    precision = "" if plan.precision == "float32" else f", {plan.precision}"
+    if options.augment is not None:
+        loader += f", augment {options.augment}"
     lines = [
-        f"{plan.model} at {plan.image_size} px, "
+        f"{options.model} at {plan.image_size} px, "
         f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
-        f"learning rate {plan.learning_rate:g}{precision}",
+        f"learning rate {options.rate:g}" + ("" if precision == "float32" else f", {precision}"),
         f"  classes  {len(plan.class_names)} ({classes})",
         f"  images   {plan.train_images:,} to train on, {validated}",
         f"  pixels   {_pixels(plan.rescale)}",
-        f"  loader   {loader}; cache: {plan.cache} ({plan.cache_reason})",
+        f"  loader   {loader}; cache: {plan.cache.cache.value} ({plan.cache.reason})",
     ]
     if plan.n_left_out:
         lines.append(f"  damage   {human_count(plan.n_left_out, 'record')} left out")
-    if plan.profile is not None:
-        lines.append(f"  profile  {printable(str(plan.profile))}")
+    if options.profile_folder is not None:
+        lines.append(f"  profile  {printable(str(options.profile_folder))}")
     lines += [
         "",
         "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait",
@@ -70,7 +69,7 @@ def render_epoch(epoch: EpochReport) -> str:
     )
 
 
-def render_end(report: TrainReport, out: Path | None) -> str:
+def render_end(report: TrainReport) -> str:
     """Return what is printed after the last epoch, with the naive run beside ours if any."""
     epochs = len(report.epochs)
     lines = ["", f"{human_count(epochs, 'epoch')} in {report.seconds:.1f} s"]
@@ -79,22 +78,16 @@ def render_end(report: TrainReport, out: Path | None) -> str:
     if report.best_epoch is not None:
         early = "stopped early; " if report.stopped_early else ""
         lines.append(f"{early}the weights are those of epoch {report.best_epoch}, the best")
-    if out is not None:
-        lines.append(f"saved in {printable(str(out))}: model.keras, history, labels")
-    if report.naive is None:
-        return "\n".join(lines)
-    lines += [
-        "",
-        "  recipe     start, end      epochs         all                  epochs  last loss",
-    ]
-    lines += [
-        f"  {run.plan.recipe:8}  {run.start_seconds:9.1f} s  {run.epochs_seconds:8.1f} s  "
-        f"{run.seconds:8.1f} s  {run.cpu_seconds:8.1f} s of CPU  "
-        f"{len(run.epochs):6}  {run.epochs[-1].loss:9.4f}"
-        for run in (report, report.naive)
-    ]
-    lines.append(
-        f"  {report.speedup:.2f} times as fast as the naive recipe; "
-        f"an epoch, {report.epochs_speedup:.2f} times"
-    )
+    if report.plan.options.out is not None:
+        lines.append(
+            f"saved in {printable(str(report.plan.options.out))}: model.keras, history, labels"
+        )
+    if report.naive is not None:
+        lines += ["", "  recipe     seconds  epochs  last loss"]
+        lines += [
+            f"  {run.plan.options.recipe.value:8}  {run.seconds:8.1f}  {len(run.epochs):6}  "
+            f"{run.epochs[-1].loss:9.4f}"
+            for run in (report, report.naive)
+        ]
+        lines.append(f"  {report.speedup:.2f} times as fast as the naive recipe")
     return "\n".join(lines)

@@ -2,102 +2,54 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError
-from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Rescale
+from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.reading import plain
 from tfrtool.loading.pipeline.tensors import Batch
 from tfrtool.storage.progress import OnProgress, Progress
-from tfrtool.training.features.frozen_base import FrozenBase, freeze
-from tfrtool.training.features.precision import Precision
-from tfrtool.training.run.epoch_iterator import EpochIterator
-from tfrtool.training.run.trainer import Spent
-from tfrtool.training.run.training_data import TrainingData
-
-_BATCH = 32
-"""Images decoded for the base at a time, a multiple of what it takes."""
-
-_AHEAD = 8
-"""Such batches that are decoded while the model is built: 39 MB at 224 pixels."""
+from tfrtool.training.features.frozen_base import FrozenBase
+from tfrtool.training.run.trainer import EpochIterator
 
 _VALIDATED = 1024
 """Rows of features that are evaluated at a time."""
 
 
-class Extraction:
-    """Images on their way to a base, decoded while the model is still being built.
+def batches_of_features(
+    base: FrozenBase,
+    images: Sequence[EpochIterator],
+    options: LoadOptions,
+    callbacks: Any,
+    on_progress: OnProgress,
+) -> list[EpochIterator]:
+    """Run a base over the images to train on, and those to validate on if any.
 
-    Attributes:
-        iterators: batches of images to train on, uint8, and of those to validate on, if any.
+    To the callbacks, each batch is a prediction. Returned are batches of features, in the order
+    that the images would have by the options.
     """
+    total, done = sum(one.images for one in images), 0
 
-    def __init__(self, data: TrainingData) -> None:
-        """Begin to decode images."""
-        self._data = data.changed(
-            rescale=None,
-            cache=Cache.NONE,
-            training=False,
-            augment=None,
-            epochs=1,
-            first_epoch=0,
-            batch_size=_BATCH,
-            prefetch=_AHEAD if data.training.prefetch is None else data.training.prefetch,
-        )
-        self._options = data.training
-        self.iterators = self._data.iterators(lambda _: None)
-        for iterator in self.iterators:  # or the base would wait when it comes to the second
-            if iterator is not None:
-                iterator.start()
+    def on_images(count: int) -> None:
+        nonlocal done
+        done += count
+        on_progress(Progress(what="features", done=done, total=total, unit="images"))
 
-    def run(
-        self,
-        base: Any,
-        rescale: Rescale,
-        precision: Precision,
-        callbacks: Any,
-        on_progress: OnProgress,
-    ) -> tuple[tuple[EpochIterator, EpochIterator | None], Spent]:
-        """Run the base over all images, each batch of which is a prediction to the callbacks.
-
-        Returns:
-            Batches of features, in the order that the images would have, and the time spent.
-        """
-        frozen = freeze(base, self._options.image_size, rescale, precision)
-        total = sum(one.images for one in self.iterators if one is not None)
-        start, done = time.perf_counter(), 0
-        found: list[Batch] = []
-
-        def on_images(count: int) -> None:
-            nonlocal done
-            done += count
-            on_progress(Progress(what="features", done=done, total=total, unit="images"))
-
-        for iterator in filter(None, self.iterators):
-            with self._data.naming_damage():
-                found.append(extract_features(frozen, iterator, callbacks, on_images))
-        waited = sum(one.waited for one in filter(None, self.iterators))
-        spent = Spent(seconds=time.perf_counter() - start, waited=waited)
-        images = len(found[0][1])
-        training = EpochIterator(
-            feature_batches(found[0], row_order(images, self._options)),
-            images,
-            -(-images // self._options.batch_size),
-            at_once=True,
-        )
-        if len(found) == 1:
-            return (training, None), spent
-        values, labels = found[1]
+    found = [extract_features(base, one, callbacks, on_images) for one in images]
+    count = len(found[0][1])
+    batches: Any = feature_batches(found[0], row_order(count, options))
+    steps = -(-count // options.batch_size)
+    made = [EpochIterator(batches, count, steps, at_once=True)]
+    for values, labels in found[1:]:
         starts = range(0, len(labels), _VALIDATED)
         batches = [(values[at : at + _VALIDATED], labels[at : at + _VALIDATED]) for at in starts]
-        validation = EpochIterator(batches, len(labels), len(batches), at_once=False)
-        return (training, validation), spent
+        made.append(EpochIterator(batches, len(labels), len(batches), at_once=False))
+    return made
 
 
 def extract_features(

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfrtool.errors import UsageError
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.loading.pipeline.tensors import Tensor
 from tfrtool.training.features.folding import fold_convolutions
-from tfrtool.training.features.precision import Precision, check_precision
+from tfrtool.training.run.train_options import Precision
 
 _BATCH = 16
 """Images that go through a base at a time. MobileNetV2 at 224 pixels took about 5.3 ms of CPU time
 an image with 8, 16 and 32; with 16 less memory than with 32, and less padding of the last batch."""
+
+
+_CPUINFO = Path("/proc/cpuinfo")
+_BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
+"""What Linux calls the instructions that multiply bfloat16 numbers on x86. Without them, they are
+made into float32 first, and nothing is won."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +94,25 @@ def freeze(
     graph(tf.zeros([batch_size, image_size, image_size, 3], tf.uint8))
     width = traced.outputs[0].shape[-1]
     return FrozenBase(graph=graph, batch_size=batch_size, width=width, source=traced)
+
+
+def check_precision(precision: Precision, cpuinfo: Path = _CPUINFO) -> None:
+    """Check that the processor can compute with a precision, and TensorFlow with oneDNN on it.
+
+    Raises:
+        UsageError: it can't, or ``cpuinfo`` (proc(5)) doesn't say so.
+    """
+    if precision is Precision.FLOAT32:
+        return
+    try:
+        lines = cpuinfo.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    flags = {flag for line in lines if line.startswith("flags") for flag in line.split()}
+    problem = ""
+    if not flags & _BFLOAT16_FLAGS:
+        problem = "this processor has no instructions for bfloat16"
+    elif os.environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower() in ("0", "false"):
+        problem = "TF_ENABLE_ONEDNN_OPTS turns oneDNN off, by which TensorFlow computes in bfloat16"
+    if problem:
+        raise UsageError(problem, hint="leave --precision out")

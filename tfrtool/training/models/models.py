@@ -56,7 +56,7 @@ def rescale_for(model: str, *, unit: bool = False) -> Rescale:
 
 
 def build_classifier(
-    model: str, image_size: int, classes: int, weights: str = NO_WEIGHTS, trainable: str = "auto"
+    model: str, image_size: int, classes: int, weights: str = NO_WEIGHTS, trainable: str = "all"
 ) -> Classifier:
     """Build a classifier of rescaled images.
 
@@ -75,8 +75,6 @@ def build_classifier(
             "no such file", path=file, expected="imagenet, none or a file of weights"
         )
     saved = _saved(file, model, classes) if file is not None and file.suffix == _SAVED else None
-    if trainable == "auto":
-        trainable = "all" if weights == NO_WEIGHTS else "head"
     if model == CNN:
         core = _cnn(image_size, classes)
         if file is not None:

@@ -1,9 +1,9 @@
 """A run on disk, after each of its epochs, to be resumed from.
 
-``checkpoint/`` has what `tf.train.CheckpointManager` writes: the weights, the optimizer's state and
-the weights of the best epoch; and ``run.json`` with all else. The manager's list of checkpoints
-changes in one step, and the old one is deleted after that. It stays when the run has ended, so
-that more epochs can follow. What is read is checked as something that anybody may have written.
+``checkpoint/`` has what `tf.train.CheckpointManager` writes: weights, the optimizer's state, the
+weights of the best epoch, and as JSON all else. The manager's list of checkpoints changes in one
+step, and the old one is deleted after that. It stays when the run has ended, so that more epochs
+can follow. What is read is checked as something that anybody may have written.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, UsageError, WriteError, os_reason
+from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Cache, Rescale
 from tfrtool.records.crc import crc32c
-from tfrtool.storage.appearing import new_file, private_folder
+from tfrtool.storage.appearing import private_folder
+from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.opening import read_bounded
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import EpochReport
 
 CHECKPOINTS = "checkpoint"
-_LIST, _FACTS = "checkpoint", "run.json"
-_PREFIX = re.compile(r"ckpt-([1-9]\d{0,8})")
+_LIST = "checkpoint"
+_NUMBERED = re.compile(r"ckpt-([1-9]\d{0,8})")
 _VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
-_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_FORMAT = 2
-_MAY_RISE = "epochs"
+_RUN = f"run/0/{_VALUE}"
+_FORMAT = 3
 
 _FREE = frozenset(
     {"dataset", "cache_directory", "parallel_calls", "prefetch", "recipe", "out", "resume"}
@@ -48,41 +48,43 @@ _FREE = frozenset(
 """What may differ where a run is resumed: it changes where files are, or how fast it goes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RunState:
-    """A run up to the end of an epoch, but for its weights.
-
-    It keeps the plan for the cache, on which the order of images depends, and the rescaling, which
-    may be that of the dataset's mean; the CRC-32C of all weights that never change; and how long
-    the run took up to the end of each epoch.
-    """
+    """A run up to the end of an epoch, but for its weights."""
 
     request: Mapping[str, Any]
-    cache: str
-    rescale: Rescale
-    frozen: int
-    epochs: tuple[EpochReport, ...]
-    seconds: tuple[float, ...]
-    stopped: bool = False
+    cache: Cache  # the order of images depends on it
+    rescale: Rescale  # it may be that of the dataset's mean
+    frozen: int  # the CRC-32C of all weights that never change, and are not kept
+    epochs: list[EpochReport]
 
-    def __post_init__(self) -> None:
-        numbers = [value for epoch in self.epochs for value in epoch.logs.values()]
-        if not all(isinstance(value, int | float) for value in (*numbers, *self.seconds)):
+    def to_bytes(self) -> bytes:
+        """Return it as JSON."""
+        values = dataclasses.asdict(self) | {"cache": self.cache.value, "format": _FORMAT}
+        return json.dumps(values).encode("ascii")
+
+    @classmethod
+    def from_bytes(cls, data: bytes, epochs: int) -> RunState:
+        """Make it again; any error is raised if it is not JSON of a run of so many epochs."""
+        values = json.loads(data)
+        if values["format"] != _FORMAT:
+            raise ValueError("it is of another version of tfrtool")
+        scale, offset = (
+            tuple(map(float, value)) if isinstance(value, list) else float(value)
+            for value in (values["rescale"]["scale"], values["rescale"]["offset"])
+        )
+        reports = [EpochReport(**epoch) for epoch in values["epochs"]]
+        numbers = [value for epoch in reports for value in epoch.logs.values()]
+        if not all(isinstance(value, int | float) for value in numbers):
             raise ValueError("what an epoch brought is no number")
-        if [epoch.epoch for epoch in self.epochs] != list(range(1, len(self.epochs) + 1)):
+        if [report.epoch for report in reports] != list(range(1, epochs + 1)):
             raise ValueError("its epochs are not numbered from 1 on")
-        if len(self.seconds) != len(self.epochs) or not all(
-            0 <= seconds < math.inf for seconds in self.seconds
-        ):
-            raise ValueError("its times are no numbers of seconds")
-
-    def first(self, epochs: int) -> RunState:
-        """Return the run up to the end of an earlier epoch."""
-        if not 1 <= epochs <= len(self.epochs):
-            raise ValueError("it has no such epoch")
-        stopped = self.stopped and epochs == len(self.epochs)
-        return dataclasses.replace(
-            self, epochs=self.epochs[:epochs], seconds=self.seconds[:epochs], stopped=stopped
+        return cls(
+            request=dict(values["request"]),
+            cache=Cache(values["cache"]),
+            rescale=Rescale(scale=scale, offset=offset, bgr=bool(values["rescale"]["bgr"])),  # type: ignore[arg-type]
+            frozen=values["frozen"],
+            epochs=reports,
         )
 
 
@@ -93,25 +95,21 @@ class Checkpoints:
         """Get ready; `read_run` has looked at what is in the directory of the run."""
         self._folder = out / CHECKPOINTS
         self._variables = {"state": list(state), "best": list(best)}
-        try:
+        self._run = tf.Variable(np.zeros(0, np.uint8), shape=[None])
+        with os_errors_as(WriteError, self._folder, "the checkpoint can't be written"):
             private_folder(self._folder)
-        except OSError as error:
-            raise _unwritable(self._folder, os_reason(error)) from error
-        checkpoint = tf.train.Checkpoint(**self._variables)
+        checkpoint = tf.train.Checkpoint(**self._variables, run=[self._run])
         self._manager = tf.train.CheckpointManager(checkpoint, str(self._folder), max_to_keep=1)
 
     def save(self, run: RunState) -> None:
         """Save the variables as they are now, and then delete the checkpoint before."""
-        facts = dataclasses.asdict(run) | {"format": _FORMAT}
+        self._run.assign(np.frombuffer(run.to_bytes(), np.uint8))
         try:
-            # First, as it has all of the run that the checkpoint before needs, too.
-            with new_file(self._folder / _FACTS) as file:
-                file.write(json.dumps(facts).encode("ascii"))
             self._manager.save(checkpoint_number=len(run.epochs))
-        except OSError as error:
-            raise _unwritable(self._folder, os_reason(error)) from error
-        except tf.errors.OpError as error:
-            raise _unwritable(self._folder, " ".join(error.message.split())[:200]) from error
+        except (OSError, tf.errors.OpError) as error:
+            raise WriteError(
+                f"the checkpoint can't be written: {_words(error)}", path=self._folder
+            ) from error
 
     def restore(self, epoch: int) -> None:
         """Make all variables what they were after an epoch, if they are this model's."""
@@ -121,19 +119,21 @@ class Checkpoints:
             for number, variable in enumerate(variables)
         }
         expected = {name: (one.shape.as_list(), one.dtype) for name, one in names.items()}
-        expected |= {f"save_counter/{_VALUE}": ([], tf.int64), _GRAPH: ([], tf.string)}
         try:
             reader = tf.train.load_checkpoint(str(self._folder / f"ckpt-{epoch}"))
             dtypes = reader.get_variable_to_dtype_map()
-            found = reader.get_variable_to_shape_map().items()
-            # Before anything is read: a shape may claim more than the memory.
-            if {name: (shape, dtypes[name]) for name, shape in found} != expected:
+            found = {
+                name: (shape, dtypes[name])
+                for name, shape in reader.get_variable_to_shape_map().items()
+                if name.startswith(("state/", "best/"))
+            }
+            if found != expected:  # before they are read: a shape may claim more than the memory
                 raise ValueError("it is of another model")
-            values = {name: reader.get_tensor(name) for name in expected}
-            for name in names:
-                if not np.isfinite(values[name]).all():
+            values = {name: reader.get_tensor(name) for name in names}
+            for value in values.values():
+                if not np.isfinite(value).all():
                     raise ValueError("its weights are not finite")
-                if values[name].dtype.kind == "i" and (values[name] < 0).any():
+                if value.dtype.kind == "i" and (value < 0).any():
                     raise ValueError("it counts below zero")
         except Exception as error:  # TensorFlow raises anything on a damaged file
             raise unusable(self._folder, _words(error)) from error
@@ -168,17 +168,16 @@ def read_run(out: Path) -> RunState | None:
                 shutil.rmtree(path)  # left by a run that was killed while it saved
             elif not stat.S_ISREG(mode):
                 raise ValueError(f"{path.name!r} is no regular file")
-        if not any(folder.iterdir()):
-            return None
-        run = _parse(read_bounded(folder / _FACTS, follow=False))
         if not has_checkpoint(out):
-            if len(run.epochs) > 1:
-                raise ValueError("the list of its checkpoints is missing")
             return None
-        return run.first(_last_epoch(folder))
-    except OSError as error:
-        raise unusable(folder, os_reason(error)) from error
-    except Exception as error:  # json and protobuf raise anything on a damaged file
+        epoch = _last_epoch(folder)
+        reader = tf.train.load_checkpoint(str(folder / f"ckpt-{epoch}"))
+        if reader.get_variable_to_dtype_map().get(_RUN) != tf.uint8:
+            raise ValueError("it is of another version of tfrtool")
+        if math.prod(reader.get_variable_to_shape_map()[_RUN]) > MAX_METADATA_BYTES:
+            raise ValueError(f"what it says of its run is longer than {MAX_METADATA_BYTES:,} bytes")
+        return RunState.from_bytes(reader.get_tensor(_RUN).tobytes(), epoch)
+    except Exception as error:  # TensorFlow and json raise anything on a damaged file
         raise unusable(folder, _words(error)) from error
 
 
@@ -192,35 +191,15 @@ def _last_epoch(folder: Path) -> int:
     if listed is None:
         raise ValueError("the list of its checkpoints is damaged")
     for path in (listed.model_checkpoint_path, *listed.all_model_checkpoint_paths):
-        if Path(path).parent != folder or not _PREFIX.fullmatch(Path(path).name):
+        if Path(path).parent != folder or not _NUMBERED.fullmatch(Path(path).name):
             raise ValueError(f"its list of checkpoints has {path[:100]!r}")
     return int(Path(listed.model_checkpoint_path).name.partition("-")[2])
 
 
-def _parse(data: bytes) -> RunState:
-    facts = json.loads(data)
-    if facts.pop("format") != _FORMAT:
-        raise ValueError("it is of another version of tfrtool")
-    rescale: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in facts.pop("rescale").items()
-    }
-    return RunState(
-        request=dict(facts.pop("request")),
-        cache=Cache(facts.pop("cache")).value,
-        rescale=Rescale(**rescale),
-        epochs=tuple(EpochReport(**epoch) for epoch in facts.pop("epochs")),
-        seconds=tuple(facts.pop("seconds")),
-        **facts,
-    )
-
-
 def _words(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
-
-
-def _unwritable(folder: Path, reason: str) -> WriteError:
-    return WriteError(f"the checkpoint can't be written: {reason}", path=folder)
+    if isinstance(error, OSError):
+        return os_reason(error)
+    return " ".join(str(getattr(error, "message", error)).split())[:200] or type(error).__name__
 
 
 def unusable(path: Path, reason: str) -> DatasetError:
@@ -252,23 +231,18 @@ def request_of(options: TrainOptions, dataset: Dataset) -> Mapping[str, Any]:
     return plain
 
 
-def check_same(
-    out: Path, before: Mapping[str, Any], epochs: int, request: Mapping[str, Any]
-) -> None:
+def check_same(out: Path, before: RunState, request: Mapping[str, Any]) -> None:
     """Check that a run that is resumed is the one that was begun; there may be more epochs.
 
     Raises:
         UsageError: something differs; names it.
     """
-    differ = [
-        name
-        for name in sorted(before.keys() | request.keys())
-        if name != _MAY_RISE and before.get(name) != request.get(name)
-    ]
+    old, new = ({**one, "epochs": len(before.epochs)} for one in (before.request, request))
+    differ = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
     if differ:
         expected, found = (
             ", ".join(f"{name} {json.dumps(one.get(name))}" for name in differ)
-            for one in (before, request)
+            for one in (old, new)
         )
         raise UsageError(
             "the run that is here was asked for with another " + ", ".join(differ),
@@ -277,10 +251,10 @@ def check_same(
             found=found,
             hint="choose another directory for another run",
         )
-    if request[_MAY_RISE] < epochs:
+    if request["epochs"] < len(before.epochs):
         raise UsageError(
             "the run that is here is longer than that",
             path=out,
-            expected=f"at least {epochs} epochs",
-            found=request[_MAY_RISE],
+            expected=f"at least {len(before.epochs)} epochs",
+            found=request["epochs"],
         )

@@ -11,12 +11,11 @@ from typing import Any
 
 from tfrtool.errors import UsageError
 from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.pipeline.load_options import Cache, Recipe
+from tfrtool.loading.pipeline.load_options import Recipe
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import make_options
-from tfrtool.training.features.precision import Precision
-from tfrtool.training.run.train_options import KNOBS, TrainOptions
+from tfrtool.training.run.train_options import KNOBS, Precision, TrainOptions
 from tfrtool.training.run.train_report import TrainReport
 from tfrtool.training.run.train_run import OnEpoch, OnPlan, run_training
 
@@ -43,41 +42,37 @@ def train(
         on_progress: called after each step, and as something is done before the first epoch.
         **options: any of these, with what they are without being given.
 
-            split ("train"): the split to train on.
-            validation: the name of a split, or the fraction of the training split to hold out;
-            without it the split named "validation" if there is one.
+            split ("train"), validation: what is trained on; the name of a split to validate on,
+            or the fraction of the training split to hold out, else the split "validation" if any.
             model ("mobilenet_v2"): that, "cnn", or another name of keras.applications.
-            weights: "imagenet", "none" or a file; "imagenet" for a model of keras.applications,
-            and "none" for the cnn.
-            trainable ("auto"): "head", "all" or the name of a layer from which on layers are
-            trained; auto is the head over loaded weights, and all where there are none.
+            weights: "imagenet", "none" or a file; the cnn's default is none.
+            trainable ("auto"): "head", "all" or the layer from which on layers are trained; auto
+            is the head over loaded weights, and all where there are none.
             image_size: in pixels, both ways; the model's own.
             rescale ("model"): the range that the model was trained on; "unit" is 0 to 1, and
             "dataset" makes the mean of each channel 0 and its standard deviation 1.
-            epochs (5), batch_size (32), seed (0): how many times through the split, images in a
-            step, and what decides initial weights, the order of images and what is drawn.
-            learning_rate: Adam's; 0.001 where only a head is trained, 0.0003 from random weights,
-            and 0.0001 from loaded ones.
+            epochs (5), batch_size (32), seed (0), learning_rate: Adam's; 0.001 where only a head
+            is trained, 0.0003 from random weights, and 0.0001 from loaded ones.
             early_stopping: end after this many epochs without a lower val_loss (loss, where
             nothing is validated), with the weights of the best epoch.
             recipe ("tfrtool"): the loader; "notebook" and "naive" are the published ones.
-            cache ("auto"): "features", "memory", "disk" or "none"; auto goes by what is free.
-            cache_directory: where a cache on disk is; the user's own cache directory.
-            cycle_length, block_length, parallel_calls, shuffle_buffer, prefetch, deterministic
-            (True): as in `Dataset.load`.
-            augment: how images are changed at random: "flip,rotate=40".
+            cache ("auto"), cache_directory: "features", "memory", "disk" or "none"; auto goes by
+            what is free.
+            augment, cycle_length, block_length, parallel_calls, shuffle_buffer, prefetch,
+            deterministic (True): as in `Dataset.load`.
             precision ("float32"): "bfloat16" for a frozen base whose outputs are kept.
             on_corrupt ("stop"): "skip" leaves out what is damaged.
-            out: a directory for the model, its history, its labels, and a checkpoint of each epoch.
-            resume (False): begin after the checkpoint in ``out``, if there is one.
-            tensorboard: a directory for TensorBoard's logs.
-            profile (False): trace some steps, into ``tensorboard`` or ``out / "profile"``.
+            out, resume (False): a directory for the model, its history, its labels, and a
+            checkpoint of each epoch; whether to begin after that.
+            tensorboard, profile (False): a directory for TensorBoard's logs; whether some steps
+            are traced, into it or into ``out / "profile"``.
 
     Returns:
         What was planned, and what each epoch brought.
 
     Raises:
-        UsageError: the options don't go together, or not with the dataset or the run to resume.
+        UsageError: an option is unknown, or options don't go together, or not with the dataset or
+            the run to resume.
         DatasetError: the dataset can't be trained on, or the checkpoint can't be used.
         CorruptShardError: a shard is damaged; names the record.
         WeightsError: the weights can't be had.
@@ -105,34 +100,28 @@ def train_by_options(
 ) -> TrainReport:
     """Train as `train` does; with ``compare``, run the naive recipe after that.
 
-    Both are begun beforehand, up to their first step, so that neither is charged with what happens
-    once in a process: loading libraries, starting threads, reading the shards from the disk.
+    That is begun beforehand, too, up to its first step, so that ours is not charged with what
+    happens once in a process: loading libraries, starting threads, reading shards from the disk.
     """
     if not compare:
         return run_training(options, on_progress=on_progress, **others)
     if options.recipe is Recipe.NAIVE or options.resume:
         what = "a part of a run" if options.resume else "the naive recipe"
         raise UsageError(f"nothing can be compared with {what}")
-    knobs: dict[str, Any] = dict.fromkeys(KNOBS)
-    silenced = replace(options, out=None, tensorboard=None, profile=False)
+    knobs: dict[str, Any] = dict.fromkeys((*KNOBS, "cache", "cache_directory", "out"))
     naive = replace(
-        silenced,
+        options,
         recipe=Recipe.NAIVE,
-        cache=None,
-        cache_directory=None,
         deterministic=True,
         precision=Precision.FLOAT32,
+        tensorboard=None,
+        profile=False,
         **knobs,
     )
-    begun = silenced
-    if options.recipe is Recipe.TFRTOOL and not options.keeps_features:
-        # A cache on disk would be written as a whole before the first step.
-        begun = replace(silenced, cache=Cache.NONE, cache_directory=None)
     dataset = others.get("dataset")
-    for one in (begun, naive):
-        with contextlib.suppress(_BegunError):
-            run_training(one, dataset=dataset, on_progress=_end)
-    gc.collect()  # what these held
+    with contextlib.suppress(_BegunError):
+        run_training(naive, dataset=dataset, on_progress=_end)
+    gc.collect()  # what it held
     ours = run_training(options, on_progress=on_progress, **others)
     gc.collect()
     theirs = run_training(

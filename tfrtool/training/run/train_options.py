@@ -9,20 +9,15 @@ from pathlib import Path
 from tfrtool.errors import UsageError
 from tfrtool.loading.augment.augment_options import Augment, parse_augment
 from tfrtool.loading.dataset.dataset import OnCorrupt
-from tfrtool.loading.pipeline.load_options import Cache, Recipe
+from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
 from tfrtool.storage.locations import as_path, take_paths
 from tfrtool.storage.words import take_words
-from tfrtool.training.features.precision import Precision
 from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS, model_name, usual_size
 
 KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
 """The numbers of our loader; None for each is its own default."""
 
 _AUTO = "auto"
-
-_LEAST = {"seed": 0, "prefetch": 0, "image_size": 32}
-_MOST = {"seed": 2**32 - 1, "image_size": 4096}
-_NUMBERS = ("epochs", "batch_size", "image_size", "seed", "early_stopping", *KNOBS)
 
 _HEAD_RATE = 1e-3
 """Keras' own default for Adam."""
@@ -33,6 +28,16 @@ this (seeds 0, 1 and 2), and 0.50, 0.51 and 0.64 with 0.001."""
 
 _TUNING_RATE = _HEAD_RATE / 10
 """TensorFlow's tutorial on transfer learning tunes loaded layers at a tenth of the head's rate."""
+
+
+class Precision(enum.Enum):
+    """What the numbers in a frozen base are; the values are those of the CLI.
+
+    BFLOAT16 has the range of float32, and 8 bits of precision instead of 24.
+    """
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
 
 
 class RescaleTo(enum.Enum):
@@ -83,14 +88,11 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         self._take_words()
-        for name in _NUMBERS:
-            value, least, most = getattr(self, name), _LEAST.get(name, 1), _MOST.get(name)
-            if value is not None and not least <= value <= (most or value):
-                raise UsageError(
-                    f"impossible {name.replace('_', ' ')}",
-                    expected=f"at least {least}" if most is None else f"{least} to {most}",
-                    found=value,
-                )
+        self.loading(self.size)
+        if not 32 <= self.size <= 4096:
+            raise UsageError("impossible image size", expected="32 to 4096", found=self.size)
+        if self.early_stopping is not None and self.early_stopping < 1:
+            raise UsageError("impossible patience", expected="1 or more", found=self.early_stopping)
         if self.learning_rate is not None and not 0 < self.learning_rate < 1e3:
             raise UsageError(
                 "impossible learning rate", expected="a number above 0", found=self.learning_rate
@@ -109,16 +111,19 @@ class TrainOptions:
             raise UsageError(
                 "there is no place for the profile", hint="--tensorboard or --out names one"
             )
-        if self.cache_directory is not None:
-            if self.cache not in (None, Cache.DISK):
-                raise UsageError(
-                    "a cache directory is for the cache on disk", found=self.cache.value
-                )
-            object.__setattr__(self, "cache", Cache.DISK)
+        if self.cache_directory is not None and self.cache is not Cache.DISK:
+            raise UsageError("a cache directory is for the cache on disk", found=self.cache)
         if self.model == CNN and self.weights == IMAGENET:
             raise UsageError("there are no imagenet weights for the cnn", expected="none or a file")
         if self.recipe is not Recipe.TFRTOOL:
-            self._require_published()
+            # The published pipelines are compared, and not changed.
+            recipe = f"the recipe {self.recipe.value!r}"
+            if self.cache is not None:
+                raise UsageError(f"{recipe} has a cache rule of its own")
+            if not self.deterministic:
+                raise UsageError(f"{recipe} has an order of its own")
+            if self.resume:
+                raise UsageError(f"{recipe} can't be resumed: its order is lost with the run")
         if self.precision is not Precision.FLOAT32 and not self.keeps_features:
             # A step of MobileNetV2 in bfloat16 took 1.5 times the CPU time of one in float32, on a
             # processor with AVX512_BF16: oneDNN has no fast ways back through its convolutions.
@@ -135,6 +140,8 @@ class TrainOptions:
                 object.__setattr__(self, name, kind(getattr(self, name)))
         if getattr(self.cache, "value", self.cache) == _AUTO:
             object.__setattr__(self, "cache", None)
+        if self.cache is None and self.cache_directory is not None:
+            object.__setattr__(self, "cache", Cache.DISK)
         take_words(
             self,
             rescale=RescaleTo,
@@ -151,35 +158,33 @@ class TrainOptions:
                 "no layers to train are named", expected="auto, head, all or a layer's name"
             )
 
-    def _require_published(self) -> None:
-        """Refuse what the published pipelines don't have: they are compared, and not changed."""
-        recipe = f"the recipe {self.recipe.value!r}"
-        if self.cache is not None:
-            raise UsageError(f"{recipe} has a cache rule of its own")
-        augment = () if self.recipe is Recipe.NAIVE else ("augment",)
-        for name in (*KNOBS, *augment):
-            if getattr(self, name) is not None:
-                raise UsageError(f"{recipe} has no choice of {name.replace('_', ' ')}")
-        if not self.deterministic:
-            raise UsageError(f"{recipe} has an order of its own")
-        if self.resume:
-            raise UsageError(f"{recipe} can't be resumed: its order is lost with the run")
+    def loading(self, image_size: int) -> LoadOptions:
+        """Return how images are loaded to be trained on, as uint8 of this size, without a cache."""
+        return LoadOptions(
+            image_size=image_size,
+            split=self.split,
+            rescale=None,
+            batch_size=self.batch_size,
+            recipe=self.recipe,
+            seed=self.seed,
+            cache_directory=self.cache_directory,
+            augment=self.augment,
+            epochs=self.epochs,
+            deterministic=self.deterministic,
+            **{name: getattr(self, name) for name in KNOBS},
+        )
 
     @property
-    def layer(self) -> str | None:
-        """The layer from which on layers are trained; None where they are told by a word."""
-        return None if self.trainable in (_AUTO, "head", "all") else self.trainable
-
-    @property
-    def trains_all(self) -> bool:
-        """Whether all layers are trained, and neither the head alone nor from a layer on."""
-        random = self.initial_weights == NO_WEIGHTS
-        return self.trainable == "all" or (self.trainable == _AUTO and random)
+    def trained(self) -> str:
+        """Which layers are trained: "head", "all", or the name of the first of them."""
+        if self.trainable != _AUTO:
+            return self.trainable
+        return "all" if self.initial_weights == NO_WEIGHTS else "head"
 
     @property
     def freezes_base(self) -> bool:
         """Whether only a head is trained, on a base that gives an image the same features."""
-        return self.model != CNN and self.layer is None and not self.trains_all
+        return self.model != CNN and self.trained == "head"
 
     @property
     def keeps_features(self) -> bool:
@@ -197,7 +202,7 @@ class TrainOptions:
         """The learning rate; without one, larger steps would spoil loaded weights below a head."""
         if self.learning_rate is not None:
             return self.learning_rate
-        if self.layer is None and not self.trains_all:
+        if self.trained == "head":
             return _HEAD_RATE
         random = self.initial_weights == NO_WEIGHTS or self.model == CNN
         return _RANDOM_RATE if random else _TUNING_RATE

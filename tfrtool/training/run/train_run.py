@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
+import json
+import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.images.chart import Series, draw_charts
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
-from tfrtool.storage.progress import OnProgress, silent
-from tfrtool.training.features.extraction import Extraction
-from tfrtool.training.features.precision import check_precision
+from tfrtool.storage.appearing import new_file, new_file_by_name
+from tfrtool.storage.lock import locked
+from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.training.features.extraction import batches_of_features
+from tfrtool.training.features.frozen_base import check_precision, freeze
 from tfrtool.training.models.models import build_classifier, rescale_for
+from tfrtool.training.models.saved_model import MODEL_FILE, ModelFacts, save_model
 from tfrtool.training.run.checkpoints import (
     CHECKPOINTS,
     Checkpoints,
     RunState,
     check_same,
     crc_of,
+    has_checkpoint,
     read_run,
     request_of,
     unusable,
 )
-from tfrtool.training.run.epoch_iterator import EpochIterator
-from tfrtool.training.run.run_folder import run_directory, save_run
 from tfrtool.training.run.train_options import RescaleTo, TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
-from tfrtool.training.run.trainer import Spent, Trainer
-from tfrtool.training.run.training_callbacks import EpochLogs, StepProgress, StepTrace
+from tfrtool.training.run.trainer import EpochIterator, Trainer
+from tfrtool.training.run.training_callbacks import EpochLogs, StepTrace
 from tfrtool.training.run.training_data import TrainingData, find_training_data, plan_run_cache
 
 OnPlan = Callable[[TrainPlan], None]
 OnEpoch = Callable[[EpochReport], None]
 
-_Iterators = tuple[EpochIterator, EpochIterator | None]
+_FOR_THE_BASE = 32
+"""Images decoded for a base at a time, a multiple of what it takes."""
+
+_AHEAD = 8
+"""Such batches that are decoded while the model is built: 39 MB at 224 pixels."""
 
 
 def run_training(
@@ -52,26 +62,42 @@ def run_training(
     on_progress: OnProgress = silent,
 ) -> TrainReport:
     """Train as `train` does, by options."""
-    start = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
     check_precision(options.precision)
     with ExitStack() as stack:
         before = None
         if options.out is not None:
-            stack.enter_context(run_directory(options.out, resume=options.resume))
+            stack.enter_context(_run_directory(options.out, resume=options.resume))
             before = read_run(options.out)
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
         data = find_training_data(options, scratch, on_progress, dataset)
-        run = _Run(options, data, before, on_progress, start)
+        run = _Run(options, data, before, on_progress)
         on_plan(run.plan)
         run.train(callbacks, on_epoch)
-        return run.finish()
+        return run.finish(start)
+
+
+@contextmanager
+def _run_directory(out: Path, *, resume: bool) -> Iterator[None]:
+    """Make the directory for a run, before any time is spent on training, and hold its lock."""
+    with ExitStack() as stack:
+        with os_errors_as(WriteError, out, "can't be written to"):
+            out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(out, "train"))
+        if has_checkpoint(out):
+            if not resume:
+                hint = "--resume goes on with it; or choose another"
+                raise UsageError("holds a run already", path=out, hint=hint)
+        elif os.path.lexists(out / MODEL_FILE):
+            hint = "choose another directory"
+            raise UsageError("holds a model already, and no checkpoint", path=out, hint=hint)
+        yield
 
 
 class _Run:
-    """A run whose model is built, while its first images are decoded.
+    """A run whose model is built, while its first images are decoded; ``plan`` is what it will be.
 
-    Attributes:
-        plan: what was decided.
+    Where features are kept, the first images are all images, and go through the base once.
     """
 
     def __init__(
@@ -80,217 +106,211 @@ class _Run:
         data: TrainingData,
         before: RunState | None,
         on_progress: OnProgress,
-        start: tuple[float, float],
     ) -> None:
-        self._options, self._on_progress, self._start = options, on_progress, start
-        self._request = request_of(options, data.original)
+        self._options, self._on_progress = options, on_progress
+        request = request_of(options, data.original)
         if before is not None and options.out is not None:
-            check_same(options.out, before.request, len(before.epochs), self._request)
+            check_same(options.out, before, request)
         cache = plan_run_cache(options, data, None if before is None else before.cache)
+        self._features = cache.cache is Cache.FEATURES
         if before is not None:
             rescale = before.rescale
         elif options.rescale is RescaleTo.DATASET:
             rescale = data.measured_rescale(on_progress)
         else:
             rescale = rescale_for(options.model, unit=options.rescale is RescaleTo.UNIT)
-        self._epochs = [] if before is None else list(before.epochs)
-        self._seconds = [] if before is None else list(before.seconds)
-        self._stopped = before is not None and before.stopped
-        done, features = len(self._epochs), cache.cache is Cache.FEATURES
+        self._epochs = [] if before is None else before.epochs
+        done = len(self._epochs)
         self._data = data.changed(
             rescale=rescale,
-            cache=Cache.NONE if features else cache.cache,  # a loader keeps no features
+            cache=Cache.NONE if self._features else cache.cache,  # a loader keeps no features
             first_epoch=done,
             epochs=max(options.epochs - done, 1),
         )
-        self._source = self._begin(features)
+        self._iterators = [] if self._is_over else self._begin_to_load()
         keras.utils.set_random_seed(options.seed)
+        classes, size = data.dataset.class_names, data.training.image_size
         self._classifier = build_classifier(
-            options.model,
-            data.training.image_size,
-            len(data.dataset.class_names),
-            options.initial_weights,
-            options.trainable,
+            options.model, size, len(classes), options.initial_weights, options.trained
         )
         core, head = self._classifier.core, self._classifier.head
-        self._trainer = Trainer(core, options.rate, head if features else None)
-        self._prepare_checkpoints(before)
+        self._trainer = Trainer(core, options.rate, head if self._features else None)
+        frozen = self._classifier.base.variables if self._classifier.frozen else []
+        self._state = RunState(
+            request=request,
+            cache=cache.cache,
+            rescale=rescale,
+            frozen=crc_of(frozen),
+            epochs=self._epochs,
+        )
+        self._prepare_checkpoints(before, {id(variable) for variable in frozen})
         images, validated = data.images
         damage = data.dropped
         self.plan = TrainPlan(
-            model=options.model,
-            recipe=options.recipe.value,
-            cache=cache.cache.value,
-            cache_reason=cache.reason,
-            image_size=data.training.image_size,
-            class_names=data.dataset.class_names,
+            options=options,
+            cache=cache,
+            rescale=rescale,
+            image_size=size,
+            class_names=classes,
             train_images=images,
             validation_images=validated,
             trainable_parameters=sum(
                 variable.value.shape.num_elements() for variable in core.trainable_variables
             ),
-            learning_rate=options.rate,
-            rescale=rescale,
-            precision=options.precision.value,
-            augment=None if options.augment is None else str(options.augment),
-            deterministic=options.deterministic,
             left_out=() if damage is None else damage.lines,
             n_left_out=0 if damage is None else damage.n_left_out,
             epochs_before=done,
-            profile=options.profile_folder,
         )
 
-    @property
-    def _is_over(self) -> bool:
-        """Whether there is no epoch to come."""
-        return self._stopped or len(self._epochs) >= self._options.epochs
-
-    def _begin(self, features: bool) -> Extraction | _Iterators | None:
-        """Begin to read what the first epoch will need, if there is one to come."""
-        if self._is_over:
-            return None
-        if features:
-            return Extraction(self._data)
-        with self._data.naming_damage():
-            iterators = self._data.iterators(self._on_progress)
-            iterators[0].start()
+    def _begin_to_load(self) -> list[EpochIterator]:
+        data, training = self._data, self._data.training
+        if self._features:
+            ahead = _AHEAD if training.prefetch is None else training.prefetch
+            data = data.once(batch_size=_FOR_THE_BASE, prefetch=ahead)
+        with data.naming_damage():
+            iterators = data.iterators(self._on_progress)
+            # The base would wait when it comes to the second.
+            for iterator in iterators if self._features else iterators[:1]:
+                iterator.start()
         return iterators
 
-    def _prepare_checkpoints(self, before: RunState | None) -> None:
+    def _prepare_checkpoints(self, before: RunState | None, frozen: set[int]) -> None:
         """Get ready to keep what changes, and bring back what a run before has kept."""
-        options, model = self._options, self._trainer.model
-        frozen = self._classifier.base.variables if self._classifier.frozen else []
-        self._frozen, apart = crc_of(frozen), {id(variable) for variable in frozen}
-        self._kept = [id(variable) not in apart for variable in model.weights]
-        self._checkpoints, self._best = None, []
+        options, core = self._options, self._classifier.core
+        self._weights = [weight for weight in core.weights if id(weight) not in frozen]
+        self._best: list[Any] = []
         if options.early_stopping is not None:
-            self._best = [tf.Variable(weight.value) for weight in self._keep(model.weights)]
+            self._best = [tf.Variable(weight.value) for weight in self._weights]
+        self._checkpoints = None
         if options.out is None or options.recipe is not Recipe.TFRTOOL:
             return
-        changing = [one for one in self._classifier.core.variables if id(one) not in apart]
+        changing = [one for one in core.variables if id(one) not in frozen]
         state = [one.value for one in (*changing, *self._trainer.optimizer.variables)]
         self._checkpoints = Checkpoints(options.out, state, self._best)
         if before is not None:
-            if before.frozen != self._frozen:
+            if before.frozen != self._state.frozen:
                 reason = "the frozen weights are not those that the run began with"
                 raise unusable(options.out / CHECKPOINTS, reason)
             self._checkpoints.restore(len(before.epochs))
 
-    def _keep(self, weights: Sequence[Any]) -> list[Any]:
-        """Return those of the model's weights that may change."""
-        return [weight for weight, kept in zip(weights, self._kept, strict=True) if kept]
+    @property
+    def _best_epoch(self) -> int:
+        return min(self._epochs, key=lambda epoch: epoch.monitored).epoch
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether all epochs are done, or none was better than the best for long enough."""
+        done, patience = len(self._epochs), self._options.early_stopping
+        late = patience is not None and done > 0 and done - self._best_epoch >= patience
+        return late or done >= self._options.epochs
 
     def train(self, given: Sequence[Any], on_epoch: OnEpoch) -> None:
-        """Train until all epochs are done, or a callback stops the training."""
-        options, source, model = self._options, self._source, self._trainer.model
-        if source is None:
+        """Train until the run is over, or a callback stops it."""
+        if self._is_over:
             return
-        iterators = source.iterators if isinstance(source, Extraction) else source
-        own = [StepProgress(self._on_progress)]
+        options, model, iterators = self._options, self._trainer.model, self._iterators
+        own = [keras.callbacks.LambdaCallback(on_train_batch_end=self._tell)]
         if options.tensorboard is not None:
             own.append(EpochLogs(options.tensorboard))
-        stopper = self._stopper()
         with ExitStack() as stack:
             if options.profile_folder is not None:
                 trace = StepTrace(options.profile_folder, iterators[0].steps)
                 stack.callback(trace.stop)
                 own.append(trace)
             callbacks = keras.callbacks.CallbackList(
-                [*own, *given, *([] if stopper is None else [stopper])],
+                [*own, *given],
                 model=model,
                 epochs=options.epochs,
-                steps=iterators[0].steps,
+                steps=self._steps,
                 verbose=0,
             )
             model.stop_training = False
             callbacks.on_train_begin()
-            if stopper is not None and self._epochs:
-                self._bring_back(stopper)
-            spent = Spent()
-            if isinstance(source, Extraction):
-                base, rescale = self._classifier.base, self.plan.rescale
-                iterators, spent = source.run(
-                    base, rescale, options.precision, callbacks, self._on_progress
-                )
-            while not self._is_over:
-                with self._data.naming_damage():
+            start, waited = time.perf_counter(), 0.0
+            with self._data.naming_damage():
+                if self._features:
+                    size, rescale = self.plan.image_size, self.plan.rescale
+                    base = freeze(self._classifier.base, size, rescale, options.precision)
+                    start = time.perf_counter()
+                    made = batches_of_features(
+                        base, iterators, self._data.training, callbacks, self._on_progress
+                    )
+                    waited = sum(iterator.waited for iterator in iterators)
+                    iterators = made
+                while not (self._is_over or model.stop_training):
                     number = len(self._epochs) + 1
-                    epoch = self._trainer.run_epoch(number, iterators, callbacks, spent)
-                spent = Spent()
-                self._epochs.append(epoch)
-                self._stopped = model.stop_training
-                self._save(stopper)
-                on_epoch(epoch)
+                    epoch = self._trainer.run_epoch(number, iterators, callbacks, start, waited)
+                    self._epochs.append(epoch)
+                    self._keep()
+                    on_epoch(epoch)
+                    start, waited = time.perf_counter(), 0.0
             callbacks.on_train_end()
 
-    def _stopper(self) -> Any:
-        """Return the callback for early stopping; None where nobody asked for it."""
-        if self._options.early_stopping is None:
-            return None
-        return keras.callbacks.EarlyStopping(
-            "loss" if self._data.validation is None else "val_loss",
-            patience=self._options.early_stopping,
-            mode="min",
-            restore_best_weights=True,
-        )
-
-    def _bring_back(self, stopper: Any) -> None:
-        """Give early stopping what it knew after the epochs that were done before."""
-        best = self._best_epoch()
-        stopper.best, stopper.best_epoch = best.monitored, best.epoch - 1
-        stopper.wait = len(self._epochs) - best.epoch
-        stopper.best_weights = self._best_weights()
-
-    def _best_epoch(self) -> EpochReport:
-        return min(self._epochs, key=lambda epoch: epoch.monitored)
-
-    def _best_weights(self) -> list[Any]:
-        best = iter(self._best)
-        weights = self._trainer.model.get_weights()
-        return [
-            next(best).numpy() if kept else weight
-            for weight, kept in zip(weights, self._kept, strict=True)
-        ]
-
-    def _save(self, stopper: Any) -> None:
-        """Keep a checkpoint of the last epoch."""
-        self._seconds.append(self._before + time.perf_counter() - self._start[0])
-        if self._checkpoints is None:
-            return
-        if stopper is not None:
-            for variable, weight in zip(self._best, self._keep(stopper.best_weights), strict=True):
-                variable.assign(weight)
-        state = RunState(
-            request=self._request,
-            cache=self.plan.cache,
-            rescale=self.plan.rescale,
-            frozen=self._frozen,
-            epochs=tuple(self._epochs),
-            seconds=tuple(self._seconds),
-            stopped=self._stopped,
-        )
-        self._checkpoints.save(state)
-
     @property
-    def _before(self) -> float:
-        """Seconds that the run took before it was resumed."""
-        done = self.plan.epochs_before
-        return self._seconds[done - 1] if done else 0.0
+    def _steps(self) -> int:
+        return -(-self.plan.train_images // self._options.batch_size)
 
-    def finish(self) -> TrainReport:
+    def _tell(self, batch: int, logs: Any) -> None:
+        progress = Progress(
+            what=f"epoch {len(self._epochs) + 1}",
+            done=batch + 1,
+            total=self._steps,
+            unit="steps",
+            note=f"loss {logs['loss']:.4f}, accuracy {logs['accuracy']:.4f}",
+        )
+        self._on_progress(progress)
+
+    def _keep(self) -> None:
+        """Keep the last epoch's weights if they are the best, and a checkpoint of it."""
+        if self._best and self._best_epoch == len(self._epochs):
+            for best, weight in zip(self._best, self._weights, strict=True):
+                best.assign(weight.value)
+        if self._checkpoints is not None:
+            self._checkpoints.save(self._state)
+
+    def finish(self, start: float) -> TrainReport:
         """Save what came of the run, with the weights of the best epoch if it was to look."""
-        stopping = self._options.early_stopping is not None
-        if stopping and self._source is None:
-            self._trainer.model.set_weights(self._best_weights())
-        wall, cpu = self._start
+        for best, weight in zip(self._best, self._weights, strict=False):
+            weight.assign(best)
+        before = self._epochs[: self.plan.epochs_before]
         report = TrainReport(
             plan=self.plan,
             epochs=tuple(self._epochs),
-            seconds=self._before + time.perf_counter() - wall,
-            cpu_seconds=time.process_time() - cpu,
-            best_epoch=self._best_epoch().epoch if stopping else None,
+            seconds=time.perf_counter() - start + sum(epoch.seconds for epoch in before),
+            best_epoch=self._best_epoch if self._best else None,
             stopped_early=len(self._epochs) < self._options.epochs,
         )
         if self._options.out is not None:
-            save_run(self._options.out, self._classifier.core, report)
+            _save(self._options.out, self._classifier.core, report)
         return report
+
+
+def _save(out: Path, core: Any, report: TrainReport) -> None:
+    """Save model.keras, history.json, history.png and labels.txt; the model comes last."""
+    plan, epochs = report.plan, [epoch.to_json() for epoch in report.epochs]
+    names = {"training": "", "validation": "val_"}
+    charts = [
+        (
+            name,
+            [
+                Series(name=part, values=tuple(getattr(one, start + name) for one in report.epochs))
+                for part, start in names.items()
+            ],
+        )
+        for name in ("loss", "accuracy")
+    ]
+    history = {"epochs": epochs, "run": report.to_json()}
+    files = {
+        "history.json": f"{json.dumps(history, indent=2, allow_nan=False)}\n".encode("ascii"),
+        "history.png": draw_charts(charts),
+        "labels.txt": "".join(f"{name}\n" for name in plan.class_names).encode(),
+    }
+    facts = ModelFacts(
+        model=plan.options.model, image_size=plan.image_size, class_names=plan.class_names
+    )
+    with os_errors_as(WriteError, out, "can't be written"):
+        for name, data in files.items():
+            with new_file(out / name) as file:
+                file.write(data)
+        with new_file_by_name(out / MODEL_FILE) as path:
+            save_model(path, core, plan.rescale, facts)

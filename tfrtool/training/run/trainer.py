@@ -1,47 +1,62 @@
-"""The training loop: step after step and epoch after epoch, with Keras' callbacks."""
+"""The training loop: batches, steps and epochs, with Keras' callbacks."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tfrtool.errors import DatasetError
 from tfrtool.loading.pipeline.tensors import Batch, Tensor
-from tfrtool.training.run.epoch_iterator import EpochIterator
 from tfrtool.training.run.train_report import EpochReport
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """Seconds that count as an epoch's, before its first step, and those of them in waiting."""
+class EpochIterator:
+    """Gives an epoch's batches, again and again.
 
-    seconds: float = 0.0
-    waited: float = 0.0
+    Attributes:
+        images: how many an epoch has.
+        steps: how many batches an epoch has.
+        waited: seconds that the last epoch's batches were waited for.
+    """
 
+    def __init__(self, batches: Iterable[Batch], images: int, steps: int, *, at_once: bool) -> None:
+        """Get ready.
 
-class Score:
-    """Loss and accuracy over images, whatever the batches."""
+        Where ``batches`` hold all epochs, ``at_once``, one iterator goes through all, and the next
+        epoch's first batches are made while the last one is validated.
+        """
+        self.images, self.steps, self.waited = images, steps, 0.0
+        self._batches: Any = batches
+        self._at_once = at_once
+        self._iterator: Iterator[Batch] | None = None
 
-    def __init__(self) -> None:
-        self.images, self._loss, self._hits = 0, 0.0, 0.0
+    def start(self) -> None:
+        """Begin to make the first batches, while something else is done."""
+        if self._at_once:
+            options = tf.data.Options()
+            options.experimental_warm_start = True
+            self._iterator = iter(self._batches.with_options(options))
 
-    def add(self, figures: Tensor, labels: Tensor) -> Mapping[str, float]:
-        """Add a batch, and return the means so far."""
-        count = int(labels.shape[0])
-        loss, accuracy = figures.numpy().tolist()
-        self.images += count
-        self._loss += loss * count
-        self._hits += accuracy * count
-        return self.means
-
-    @property
-    def means(self) -> Mapping[str, float]:
-        """The mean cross-entropy, and the share of images whose class was predicted."""
-        return {"loss": self._loss / self.images, "accuracy": self._hits / self.images}
+    def epoch(self, on_begin: Callable[[int], None] = lambda _: None) -> Iterator[Batch]:
+        """Yield an epoch's batches; ``on_begin`` is called before each is waited for."""
+        self.waited = 0.0
+        if self._iterator is None or not self._at_once:
+            self._iterator = iter(self._batches)
+        for step in range(self.steps):
+            on_begin(step)
+            before = time.perf_counter()
+            batch = next(self._iterator, None)
+            self.waited += time.perf_counter() - before
+            if batch is None:
+                raise DatasetError("the split has fewer records than were counted")
+            yield batch
+        # A cache has to be read to its end to be complete, and to be used in the next epoch.
+        if not self._at_once and next(self._iterator, None) is not None:
+            raise DatasetError("the split has more records than were counted")
 
 
 class Trainer:
@@ -55,6 +70,8 @@ class Trainer:
         model: the compiled ``keras.Model`` that callbacks see; it shares the core's layers, and
             the core that is saved has no optimizer in it.
         optimizer: Adam.
+        train: takes a step, and returns mean loss and accuracy before it, float32 [2].
+        evaluate: returns mean loss and accuracy, float32 [2], and changes nothing.
     """
 
     def __init__(self, core: Any, rate: float, head: Any = None) -> None:
@@ -65,7 +82,7 @@ class Trainer:
         self.model = keras.Model(core.inputs, core.outputs, name=core.name)
         self.model.compile(self.optimizer, self._loss, metrics=["accuracy"])
         self._trained = core if head is None else head
-        shape = core.inputs[0].shape[1:] if head is None else head.input.shape[1:]
+        shape = (core.inputs[0] if head is None else head.input).shape[1:]
         # Any number of images: the last batch of an epoch, which is smaller, needs no new graph.
         # And functions of this trainer alone: of one that several share, TensorFlow would say that
         # it is traced too often.
@@ -82,65 +99,66 @@ class Trainer:
         )
 
     def _train(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Take one step; return mean loss and accuracy before it, float32 [2]."""
         variables = self._trained.trainable_variables
         with tf.GradientTape() as tape:
-            probabilities = self._trained(inputs, training=True)
-            loss = self._total(labels, probabilities)
+            figures = self._evaluate(inputs, labels, training=True)
+            loss = figures[0]
         gradients = tape.gradient(loss, [variable.value for variable in variables])
         self.optimizer.apply(gradients, variables)
-        return _figures(loss, labels, probabilities)
+        return figures
 
-    def _evaluate(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Return mean loss and accuracy, float32 [2], and change nothing."""
-        probabilities = self._trained(inputs, training=False)
-        return _figures(self._total(labels, probabilities), labels, probabilities)
-
-    def _total(self, labels: Tensor, probabilities: Tensor) -> Tensor:
+    def _evaluate(self, inputs: Tensor, labels: Tensor, *, training: bool = False) -> Tensor:
+        probabilities = self._trained(inputs, training=training)
         # The layers' own losses are what regularizes their weights.
-        return tf.add_n([self._loss(labels, probabilities), *self._trained.losses])
+        loss = tf.add_n([self._loss(labels, probabilities), *self._trained.losses])
+        hits = tf.equal(tf.argmax(probabilities, axis=-1, output_type=tf.int64), labels)
+        # One tensor, which is fetched at once.
+        return tf.stack([loss, tf.reduce_mean(tf.cast(hits, tf.float32))])
 
     def run_epoch(
         self,
         number: int,
-        batches: tuple[EpochIterator, EpochIterator | None],
+        batches: Sequence[EpochIterator],
         callbacks: Any,
-        before: Spent,
+        start: float,
+        waited: float = 0.0,
     ) -> EpochReport:
-        """Train for one epoch, and validate; callbacks are told what ``fit`` would tell."""
-        start = time.perf_counter()
-        training, validation = batches
+        """Train for one epoch, and validate; callbacks are told what ``fit`` would tell.
+
+        The epoch began at ``start``; before its first step were ``waited`` seconds of waiting.
+        """
+        training, *validation = batches
         callbacks.on_epoch_begin(number - 1)
-        score = Score()
-        epoch: Any = enumerate(training.epoch(callbacks.on_train_batch_begin))
-        for step, (inputs, labels) in epoch:
-            callbacks.on_train_batch_end(step, score.add(self.train(inputs, labels), labels))
-        trained = time.perf_counter() - start + before.seconds
-        validated = {} if validation is None else self._validate(validation, callbacks)
+        begin, end = callbacks.on_train_batch_begin, callbacks.on_train_batch_end
+        trained = _run(self.train, training, begin, end)
+        seconds = time.perf_counter() - start
+        validated: Mapping[str, float] = {}
+        for one in validation:
+            callbacks.on_test_begin()
+            begin, end = callbacks.on_test_batch_begin, callbacks.on_test_batch_end
+            validated = _run(self.evaluate, one, begin, end)
+            callbacks.on_test_end(validated)
         report = EpochReport(
             epoch=number,
-            seconds=time.perf_counter() - start + before.seconds,
-            images_per_second=training.images / trained,
-            **score.means,
+            seconds=time.perf_counter() - start,
+            images_per_second=training.images / seconds,
+            **trained,
             val_loss=validated.get("loss"),
             val_accuracy=validated.get("accuracy"),
-            input_wait_fraction=min((training.waited + before.waited) / trained, 1.0),
+            input_wait_fraction=min((training.waited + waited) / seconds, 1.0),
         )
         callbacks.on_epoch_end(number - 1, report.logs)
         return report
 
-    def _validate(self, batches: EpochIterator, callbacks: Any) -> Mapping[str, float]:
-        score = Score()
-        callbacks.on_test_begin()
-        batch: Batch
-        for step, batch in enumerate(batches.epoch(callbacks.on_test_batch_begin)):
-            inputs, labels = batch
-            callbacks.on_test_batch_end(step, score.add(self.evaluate(inputs, labels), labels))
-        callbacks.on_test_end(score.means)
-        return score.means
 
-
-def _figures(loss: Tensor, labels: Tensor, probabilities: Tensor) -> Tensor:
-    """Return mean loss and accuracy as one tensor, which is fetched at once."""
-    hits = tf.equal(tf.argmax(probabilities, axis=-1, output_type=tf.int64), labels)
-    return tf.stack([loss, tf.reduce_mean(tf.cast(hits, tf.float32))])
+def _run(step: Any, batches: EpochIterator, on_begin: Any, on_end: Any) -> Mapping[str, float]:
+    """Take a step with each batch; return the means over all images, whatever the batches."""
+    images, sums, means = 0, [0.0, 0.0], {"loss": 0.0, "accuracy": 0.0}
+    for number, (inputs, labels) in enumerate(batches.epoch(on_begin)):
+        count = int(labels.shape[0])
+        images += count
+        figures = step(inputs, labels).numpy().tolist()
+        sums = [total + figure * count for total, figure in zip(sums, figures, strict=True)]
+        means = {"loss": sums[0] / images, "accuracy": sums[1] / images}
+        on_end(number, means)
+    return means

@@ -1,8 +1,7 @@
-"""Callbacks for Keras' list: progress, TensorBoard's numbers, a trace of some steps."""
+"""Callbacks for Keras' list: TensorBoard's numbers, and a trace of some steps."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import keras
 import tensorflow as tf
 
 from tfrtool.errors import WriteError
-from tfrtool.storage.progress import OnProgress, Progress
 
 _WARM_UP = 2
 """Steps before the trace: the first ones build graphs, and are like no others."""
@@ -22,32 +20,7 @@ _SHARED_NAMES = {"loss": "epoch_loss", "accuracy": "epoch_accuracy", "seconds": 
 """As Keras' TensorBoard callback calls them, so that one picture has both runs."""
 
 
-class StepProgress(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
-    """Tells how far an epoch has come."""
-
-    def __init__(self, on_progress: OnProgress) -> None:
-        super().__init__()
-        self._on_progress, self._epoch = on_progress, 0
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Remember which epoch it is."""
-        del logs
-        self._epoch = epoch + 1
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Tell of a step."""
-        note = f"loss {logs['loss']:.4f}, accuracy {logs['accuracy']:.4f}"
-        progress = Progress(
-            what=f"epoch {self._epoch}",
-            done=batch + 1,
-            total=self.params["steps"],
-            unit="steps",
-            note=note,
-        )
-        self._on_progress(progress)
-
-
-class EpochLogs(keras.callbacks.Callback):  # type: ignore[misc]
+class EpochLogs(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
     """Writes numbers of each epoch to event files, in a folder for each run of TensorBoard's.
 
     Keras' own callback needs the package tensorboard, of which ``tf.summary.scalar`` is a part.
@@ -60,36 +33,27 @@ class EpochLogs(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Write what an epoch brought, so that it can be looked at while the next one runs."""
-        runs: dict[str, dict[str, float]] = {"train": {}, "validation": {}}
+        metadata = tf.compat.v1.SummaryMetadata()
+        metadata.plugin_data.plugin_name = "scalars"
         for name, value in logs.items():
-            run = "validation" if name.startswith("val_") else "train"
-            runs[run][name.removeprefix("val_")] = value
-        for run, values in runs.items():
-            if values:
-                self._write(run, values, epoch + 1)
+            folder = str(self._folder / ("validation" if name.startswith("val_") else "train"))
+            tag = name.removeprefix("val_")
+            try:
+                if folder not in self._writers:
+                    self._writers[folder] = tf.summary.create_file_writer(folder)
+                with self._writers[folder].as_default(step=epoch + 1):
+                    number = tf.constant(value, tf.float32)
+                    tf.summary.write(_SHARED_NAMES.get(tag, tag), number, metadata=metadata)
+                self._writers[folder].flush()
+            except tf.errors.OpError as error:
+                reason = " ".join(str(error.message).split())[:200]
+                raise WriteError(f"can't be written: {reason}", path=folder) from error
 
     def on_train_end(self, logs: Any = None) -> None:
         """Close the files."""
         del logs
         for writer in self._writers.values():
             writer.close()
-
-    def _write(self, run: str, values: Mapping[str, float], step: int) -> None:
-        metadata = tf.compat.v1.SummaryMetadata()
-        metadata.plugin_data.plugin_name = "scalars"
-        folder = str(self._folder / run)
-        try:
-            if run not in self._writers:
-                self._writers[run] = tf.summary.create_file_writer(folder)
-            with self._writers[run].as_default():
-                for name, value in values.items():
-                    number = tf.constant(value, tf.float32)
-                    tag = _SHARED_NAMES.get(name, name)
-                    tf.summary.write(tag, number, step=step, metadata=metadata)
-            self._writers[run].flush()
-        except tf.errors.OpError as error:
-            reason = " ".join(str(error.message).split())[:200]
-            raise WriteError(f"can't be written: {reason}", path=folder) from error
 
 
 class StepTrace(keras.callbacks.Callback):  # type: ignore[misc]

@@ -26,10 +26,9 @@ from tfrtool.loading.pipeline.normalize import standard_rescale
 from tfrtool.loading.pipeline.pipeline import count_images, has_disk_cache, load
 from tfrtool.loading.pipeline.reading import split_records
 from tfrtool.storage.progress import OnProgress, Progress
-from tfrtool.training.features.precision import Precision
 from tfrtool.training.models.model_choice import CNN, feature_size
-from tfrtool.training.run.epoch_iterator import EpochIterator
-from tfrtool.training.run.train_options import KNOBS, TrainOptions
+from tfrtool.training.run.train_options import Precision, TrainOptions
+from tfrtool.training.run.trainer import EpochIterator
 
 _USUAL_VALIDATION = "validation"
 
@@ -69,17 +68,23 @@ class TrainingData:
         validation = None if self.validation is None else replace(self.validation, **changes)
         return replace(self, training=replace(self.training, **changes), validation=validation)
 
-    def iterators(self, on_progress: OnProgress) -> tuple[EpochIterator, EpochIterator | None]:
-        """Return the batches to train on, and those to validate on."""
-        found = []
-        for part in self.parts:
-            images = count_images(self.dataset, part)
-            batches = load(self.dataset, part, on_progress=on_progress)
-            # The published pipelines are read as they are in the notebooks: anew each epoch.
-            at_once = part.recipe is Recipe.TFRTOOL
-            steps = -(-images // part.batch_size)
-            found.append(EpochIterator(batches, images, steps, at_once=at_once))
-        return found[0], found[1] if len(found) > 1 else None
+    def once(self, **changes: Any) -> TrainingData:
+        """Return all images as uint8, for one pass in the order of their records."""
+        order: dict[str, Any] = {"training": False, "epochs": 1, "first_epoch": 0}
+        return self.changed(rescale=None, cache=Cache.NONE, augment=None, **order, **changes)
+
+    def iterators(self, on_progress: OnProgress) -> list[EpochIterator]:
+        """Return the batches to train on, and those to validate on if any."""
+        return [
+            EpochIterator(
+                load(self.dataset, part, on_progress=on_progress),
+                images := count_images(self.dataset, part),
+                -(-images // part.batch_size),
+                # The published pipelines are read as they are in the notebooks: anew each epoch.
+                at_once=part.recipe is Recipe.TFRTOOL,
+            )
+            for part in self.parts
+        ]
 
     def naming_damage(self) -> AbstractContextManager[None]:
         """Turn TensorFlow's errors about records into ours, which name shard and record."""
@@ -90,16 +95,7 @@ class TrainingData:
 
         All of them are decoded once for it.
         """
-        options = replace(
-            self.training,
-            recipe=Recipe.TFRTOOL,
-            cache=Cache.NONE,
-            training=False,
-            augment=None,
-            epochs=1,
-            first_epoch=0,
-        )
-        images = load(self.dataset, options)
+        images = load(self.dataset, self.once(recipe=Recipe.TFRTOOL).training)
         total = int(images.cardinality())
         on_progress(Progress(what="statistics", done=0, total=total, unit="batches"))
         with self.naming_damage():
@@ -128,19 +124,7 @@ def find_training_data(
             path=dataset.directory,
             found=", ".join(dataset.class_names),
         )
-    training = LoadOptions(
-        image_size=_choose_image_size(options, dataset),
-        split=options.split,
-        rescale=None,
-        batch_size=options.batch_size,
-        recipe=options.recipe,
-        seed=options.seed,
-        cache_directory=options.cache_directory,
-        augment=options.augment,
-        epochs=options.epochs,
-        deterministic=options.deterministic,
-        **{name: getattr(options, name) for name in KNOBS},
-    )
+    training = options.loading(_choose_image_size(options, dataset))
     validation = None
     if isinstance(options.validation, float):
         holdout = Holdout(fraction=options.validation, held_out=False)
@@ -188,7 +172,7 @@ def _choose_image_size(options: TrainOptions, dataset: Dataset) -> int:
     return min(options.size, -(-max(longest, 1) // _STEP) * _STEP)
 
 
-def plan_run_cache(options: TrainOptions, data: TrainingData, before: str | None) -> CachePlan:
+def plan_run_cache(options: TrainOptions, data: TrainingData, before: Cache | None) -> CachePlan:
     """Decide where images are kept between epochs; a run that is resumed keeps them where it did.
 
     The order of images depends on it. What was asked for and doesn't fit is a UsageError.
@@ -200,7 +184,7 @@ def plan_run_cache(options: TrainOptions, data: TrainingData, before: str | None
             images=sum(data.images),
             image_size=data.training.image_size,
             epochs=options.epochs,
-            asked=options.cache if before is None else Cache(before),
+            asked=before or options.cache,
             recipe=options.recipe,
             base_frozen=options.freezes_base,
             augmented=options.augment is not None,

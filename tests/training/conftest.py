@@ -1,0 +1,78 @@
+"""A dataset and a run that tests of training share, and may only read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.datasets import write_pets
+from tests.training.runs import small_options, write_drawings
+from tfrtool.storage.progress import Progress
+from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
+
+AS_IT_IS = ("test_features", "test_demo")
+"""Files whose graphs are optimized as they are for users."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_graphs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave out TensorFlow's optimizer, which takes longer than it saves in a few small steps."""
+    name = Path(request.node.path).stem
+    if name in AS_IT_IS:
+        yield
+        return
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+@pytest.fixture(scope="session")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the drawings of the fixtures as a dataset."""
+    return write_drawings(tmp_path_factory.mktemp("pets") / "pets")
+
+
+@pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset of 14 images to train on, and 6 to validate on."""
+    return write_pets(tmp_path_factory.mktemp("few"))
+
+
+@dataclass
+class Told:
+    """A run of two epochs, with all that it can leave, and what its callbacks were told."""
+
+    options: dict[str, Any]
+    report: TrainReport
+    plans: list[TrainPlan] = field(default_factory=list)
+    epochs: list[EpochReport] = field(default_factory=list)
+    progress: list[Progress] = field(default_factory=list)
+
+    @property
+    def out(self) -> Path:
+        """The directory of the run."""
+        out: Path = self.options["out"]
+        return out
+
+
+@pytest.fixture(scope="session")
+def finished(pets: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Return a run of the cnn on the drawings, with logs and a trace."""
+    import tfrtool
+
+    root = tmp_path_factory.mktemp("finished")
+    options = small_options(pets, out=root / "run", tensorboard=root / "logs", profile=True)
+    told = Told(options, report=None)  # type: ignore[arg-type]
+    told.report = tfrtool.train(
+        **options,
+        on_plan=told.plans.append,
+        on_epoch=told.epochs.append,
+        on_progress=told.progress.append,
+    )
+    return told
