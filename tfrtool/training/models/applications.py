@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import inspect
 import io
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -25,50 +25,35 @@ _NEAR = 6
 _FORWARD, _REVERSED = (0, 1, 2), (2, 1, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
-    """A model of keras.applications.
-
-    Attributes:
-        name: of its constructor, such as "EfficientNetB0".
-        construct: the constructor.
-        rescale: what the ``preprocess_input`` of its module does to pixels.
-    """
-
-    name: str
-    construct: Callable[..., Any]
-    rescale: Rescale
-
-
 def application_names() -> tuple[str, ...]:
     """Return the names of all constructors in keras.applications."""
     found = vars(keras.applications).items()
     return tuple(sorted(name for name, value in found if inspect.isfunction(value)))
 
 
-def find_application(model: str) -> Application:
-    """Find a model in keras.applications.
+def find_application(model: str) -> Callable[..., Any]:
+    """Return the constructor of a model in keras.applications.
 
     Raises:
-        UsageError: there is none of that name, or its preprocessing is not linear.
+        UsageError: there is none of that name; the error has near ones.
     """
     names = {model_name(name): name for name in application_names()}
-    name = names.get(model)
-    if name is None:
-        near = [key for key in names if model in key or key in model]
-        near.sort(key=lambda key: (not key.startswith(model), key))
-        near += difflib.get_close_matches(model, names, n=_NEAR)
-        chosen = list(dict.fromkeys(near))[:_NEAR] or list(names)
-        known = ", ".join(names[key] for key in chosen)
+    if model not in names:
+        near = difflib.get_close_matches(model, names, n=_NEAR) or names
+        known = ", ".join(names[name] for name in near)
         raise UsageError(
             "no such model",
             expected=f"mobilenet_v2, cnn or a name of keras.applications: {known}",
             found=model,
         )
-    construct = getattr(keras.applications, name)
+    construct: Callable[..., Any] = getattr(keras.applications, names[model])
+    return construct
+
+
+def application_rescale(construct: Callable[..., Any]) -> Rescale:
+    """Return what a model's own ``preprocess_input`` does to pixels."""
     # Where the constructor is defined; the public modules don't have all of them.
-    rescale = probe_rescale(sys.modules[construct.__module__].preprocess_input)
-    return Application(name=name, construct=construct, rescale=rescale)
+    return probe_rescale(sys.modules[construct.__module__].preprocess_input)
 
 
 def probe_rescale(preprocess: Callable[..., Any]) -> Rescale:
@@ -106,7 +91,7 @@ def _one_or_three(values: Any) -> float | tuple[float, float, float]:
     return first, second, third
 
 
-def build_base(application: Application, image_size: int, *, imagenet: bool) -> Any:
+def build_base(construct: Callable[..., Any], image_size: int, *, imagenet: bool) -> Any:
     """Build the part of a model below its classifier.
 
     Returns:
@@ -117,40 +102,33 @@ def build_base(application: Application, image_size: int, *, imagenet: bool) -> 
         UsageError: the model can't take images of this size.
         WeightsError: the weights for ImageNet can't be downloaded.
     """
-    if not imagenet:
-        return _construct(application, image_size, None)
+    build = functools.partial(
+        construct, input_shape=(image_size, image_size, 3), include_top=False, pooling="avg"
+    )
     try:
-        # Keras shows a download on stdout, which is for results.
-        with contextlib.redirect_stdout(sys.stderr if sys.stderr.isatty() else io.StringIO()):
-            return _construct(application, image_size, IMAGENET)
-    except UsageError:
+        if imagenet:
+            # Keras shows a download on stdout, which is for results.
+            shown = sys.stderr if sys.stderr.isatty() else io.StringIO()
+            with contextlib.suppress(ValueError), contextlib.redirect_stdout(shown):
+                return build(weights=IMAGENET)
         # Keras raises the same for an impossible size and for a download whose hash is wrong.
-        _construct(application, image_size, None)
-        raise _not_downloaded("the file that came is not the expected one") from None
-    except Exception as error:
-        # Keras raises a plain Exception where a download fails, from the one that says why.
-        reason = getattr(error.__context__, "reason", None) or error
-        raise _not_downloaded(" ".join(str(reason).split())[:200]) from error
-
-
-def _construct(application: Application, image_size: int, weights: str | None) -> Any:
-    try:
-        return application.construct(
-            input_shape=(image_size, image_size, 3),
-            include_top=False,
-            weights=weights,
-            pooling="avg",
-        )
+        base = build(weights=None)
     except ValueError as error:
         raise UsageError(
-            f"{application.name} can't be built for images of {image_size} pixels",
+            f"{construct.__name__} can't be built for images of {image_size} pixels",
             found=" ".join(str(error).split())[:200],
         ) from error
+    except Exception as error:
+        # Keras raises a plain Exception where a download fails, from the one that says why.
+        raise _not_downloaded(getattr(error.__context__, "reason", None) or error) from error
+    if imagenet:
+        raise _not_downloaded("the file that came is not the expected one")
+    return base
 
 
-def _not_downloaded(reason: str) -> WeightsError:
+def _not_downloaded(reason: object) -> WeightsError:
     return WeightsError(
-        f"the imagenet weights can't be downloaded: {reason}",
+        f"the imagenet weights can't be downloaded: {' '.join(str(reason).split())[:200]}",
         hint="--weights none starts from random ones, --weights FILE takes a file, "
         "--model cnn needs none",
     )

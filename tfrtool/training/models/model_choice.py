@@ -10,54 +10,38 @@ CNN, MOBILENET_V2 = "cnn", "mobilenet_v2"
 IMAGENET, NO_WEIGHTS = "imagenet", "none"
 
 _USUAL_SIZE = 224
-_SIZES = {
-    CNN: 300,
-    "efficientnetb1": 240,
-    "efficientnetb2": 260,
-    "efficientnetb3": 300,
-    "efficientnetb4": 380,
-    "efficientnetb5": 456,
-    "efficientnetb6": 528,
-    "efficientnetb7": 600,
-    "efficientnetv2b1": 240,
-    "efficientnetv2b2": 260,
-    "efficientnetv2b3": 300,
-    "efficientnetv2l": 480,
-    "efficientnetv2m": 480,
-    "efficientnetv2s": 384,
-    "inceptionresnetv2": 299,
-    "inceptionv3": 299,
-    "nasnetlarge": 331,
-    "xception": 299,
+_KNOWN = {
+    (300, None): "cnn",
+    (224, 512): "vgg16 vgg19",
+    (224, 576): "mobilenetv3small",
+    (224, 768): "convnextsmall convnexttiny",
+    (224, 960): "mobilenetv3large",
+    (224, 1024): "convnextbase densenet121 mobilenet",
+    (224, 1056): "nasnetmobile",
+    (224, 1280): "mobilenetv2 efficientnetb0 efficientnetv2b0",
+    (224, 1536): "convnextlarge",
+    (224, 1664): "densenet169",
+    (224, 1920): "densenet201",
+    (224, 2048): "convnextxlarge resnet50 resnet101 resnet152 resnet50v2 resnet101v2 resnet152v2",
+    (240, 1280): "efficientnetb1 efficientnetv2b1",
+    (260, 1408): "efficientnetb2 efficientnetv2b2",
+    (299, 1536): "inceptionresnetv2",
+    (299, 2048): "inceptionv3 xception",
+    (300, 1536): "efficientnetb3 efficientnetv2b3",
+    (331, 4032): "nasnetlarge",
+    (380, 1792): "efficientnetb4",
+    (384, 1280): "efficientnetv2s",
+    (456, 2048): "efficientnetb5",
+    (480, 1280): "efficientnetv2l efficientnetv2m",
+    (528, 2304): "efficientnetb6",
+    (600, 2560): "efficientnetb7",
 }
-"""Pixels both ways, where they are not the usual ones.
+"""Pixels both ways that models were made for, and numbers that their bases make of an image.
 
 They are the ``default_size`` that each constructor of keras.applications (3.15) hands to
-``obtain_input_shape``; a test asks all of them. The cnn's is that of the horses_or_humans example.
+``obtain_input_shape``, and the last size of its output shape with ``include_top=False,
+pooling="avg"``; tests ask Keras. The cnn's size is that of the horses_or_humans example.
 """
-
-_FEATURES = {
-    512: "vgg16 vgg19",
-    576: "mobilenetv3small",
-    768: "convnextsmall convnexttiny",
-    960: "mobilenetv3large",
-    1024: "convnextbase densenet121 mobilenet",
-    1056: "nasnetmobile",
-    1280: "mobilenetv2 efficientnetb0 efficientnetb1 efficientnetv2b0 efficientnetv2b1 "
-    "efficientnetv2s efficientnetv2m efficientnetv2l",
-    1408: "efficientnetb2 efficientnetv2b2",
-    1536: "convnextlarge inceptionresnetv2 efficientnetb3 efficientnetv2b3",
-    1664: "densenet169",
-    1792: "efficientnetb4",
-    1920: "densenet201",
-    2048: "convnextxlarge efficientnetb5 inceptionv3 xception resnet50 resnet101 resnet152 "
-    "resnet50v2 resnet101v2 resnet152v2",
-    2304: "efficientnetb6",
-    2560: "efficientnetb7",
-    4032: "nasnetlarge",
-}
-"""Numbers that each base makes of an image, averaged over it: the last size of the output shape of
-each constructor of keras.applications (3.15) with ``include_top=False, pooling="avg"``."""
 
 
 def model_name(text: str) -> str:
@@ -81,10 +65,15 @@ def model_name(text: str) -> str:
 
 def usual_size(model: str) -> int:
     """Return the size of images that a model was made for, in pixels both ways."""
-    return _SIZES.get(model, _USUAL_SIZE)
+    return _known(model)[0]
 
 
 def feature_size(model: str) -> int | None:
     """Return how many numbers a model's base makes of an image; None where that is not known."""
+    return _known(model)[1]
+
+
+def _known(model: str) -> tuple[int, int | None]:
     key = model.replace("_", "")
-    return next((size for size, models in _FEATURES.items() if key in models.split()), None)
+    known = (sizes for sizes, names in _KNOWN.items() if key in names.split())
+    return next(known, (_USUAL_SIZE, None))

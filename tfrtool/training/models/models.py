@@ -12,7 +12,11 @@ import keras
 
 from tfrtool.errors import UsageError, WeightsError
 from tfrtool.loading.pipeline.load_options import Rescale
-from tfrtool.training.models.applications import build_base, find_application
+from tfrtool.training.models.applications import (
+    application_rescale,
+    build_base,
+    find_application,
+)
 from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS
 from tfrtool.training.models.saved_model import CORE, SavedModel, load_model
 
@@ -51,7 +55,7 @@ class Classifier:
 
 def rescale_for(model: str, *, unit: bool = False) -> Rescale:
     """Return how pixel values become what a model takes. The cnn's own range is 0 to 1."""
-    own = _UNIT if model == CNN else find_application(model).rescale
+    own = _UNIT if model == CNN else application_rescale(find_application(model))
     return _UNIT if unit else own
 
 

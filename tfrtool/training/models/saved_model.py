@@ -6,7 +6,7 @@ import json
 import os
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,17 @@ MODEL_FILE = "model.keras"
 _MEMBER = "tfrtool.json"
 """A .keras file is a zip archive; Keras passes over members that it doesn't know."""
 
-_RESIZE = {"method": "bilinear", "antialias": False, "keeps_aspect_ratio": False, "dtype": "uint8"}
-"""How images become those that the model takes: as ``tf.image.resize`` does by default, rounded."""
+_FORM = {
+    "format": 1,
+    "resize": {
+        "method": "bilinear",
+        "antialias": False,
+        "keeps_aspect_ratio": False,
+        "dtype": "uint8",
+    },
+}
+"""The format of that, and how images become those that the model takes: as ``tf.image.resize`` does
+by default, rounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,32 +54,22 @@ class ModelFacts:
     image_size: int
     class_names: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        if self.image_size < 1 or len(self.class_names) < 2:
-            raise ValueError("a classifier takes pixels, and knows at least two classes")
-
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that is kept in the file."""
-        return {
-            "format": 1,
-            "model": self.model,
-            "image_size": self.image_size,
-            "resize": _RESIZE,
-            "class_names": list(self.class_names),
-        }
+        return asdict(self) | _FORM
 
     @classmethod
     def from_json(cls, data: Any) -> ModelFacts:
         """Make it again from the object in a file; anything else is a ValueError."""
-        if not isinstance(data, dict):
-            raise ValueError("not an object")
-        model, size, names = (data.get(key) for key in ("model", "image_size", "class_names"))
-        if data.get("format") != 1 or data.get("resize") != _RESIZE:
+        if not isinstance(data, dict) or {name: data.get(name) for name in _FORM} != _FORM:
             raise ValueError("of another version of tfrtool")
-        if not isinstance(model, str) or not isinstance(size, int) or isinstance(size, bool):
+        model, size, names = (data.get(field.name) for field in fields(cls))
+        if not isinstance(model, str) or type(size) is not int or size < 1:
             raise ValueError("the model's name or its image size is missing")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError("the class names are missing")
+        if len(names) < 2:
+            raise ValueError("a classifier knows at least two classes")
         return cls(model=model, image_size=size, class_names=tuple(names))
 
 
@@ -139,40 +138,25 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     return SavedModel(path=path, whole=whole, facts=facts)
 
 
-def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
-    """Check what a model's members unpack to, before Keras unpacks all of them.
-
-    Keras compresses none: together they are no larger than the file. zipfile itself gives out no
-    more of a member than it claims to have.
-    """
-    total = sum(member.file_size for member in archive.infolist())
-    if total > size:
-        raise ValueError(f"its members unpack to {total:,} bytes, more than its own {size:,}")
-    for member in archive.infolist():
-        if member.filename.endswith(".json") and member.file_size > MAX_METADATA_BYTES:
-            raise ValueError(
-                f"its {member.filename!r} has {member.file_size:,} bytes, "
-                f"more than {MAX_METADATA_BYTES:,}"
-            )
-
-
 def _read_facts(path: Path) -> ModelFacts:
     expected = f"a {MODEL_FILE} that tfrtool train wrote"
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            _check_sizes(archive, file.seek(0, os.SEEK_END))
+            # Before Keras unpacks its members. It compresses none: together they are no larger
+            # than the file. zipfile gives out no more of a member than it claims to have.
+            size, members = file.seek(0, os.SEEK_END), archive.infolist()
+            if sum(member.file_size for member in members) > size:
+                raise ValueError(f"its members unpack to more than its own {size:,} bytes")
+            for member in members:
+                if member.filename.endswith(".json") and member.file_size > MAX_METADATA_BYTES:
+                    raise ValueError(f"{member.filename!r} in it has {member.file_size:,} bytes")
             return ModelFacts.from_json(json.loads(archive.read(_MEMBER)))
     except OSError as error:
-        raise WeightsError(
-            f"can't be read: {os_reason(error)}", path=path, expected=expected
-        ) from error
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError) as error:
-        raise WeightsError("not a model's file", path=path, expected=expected) from error
-    except KeyError as error:
-        raise WeightsError(
-            "there are no class names in it", path=path, expected=expected
-        ) from error
+        reason = f"can't be read: {os_reason(error)}"
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError):
+        reason = "not a model's file"
+    except KeyError:
+        reason = "there are no class names in it"
     except (ValueError, RecursionError) as error:
-        raise WeightsError(
-            f"what it says of the model can't be used: {error}", path=path, expected=expected
-        ) from error
+        reason = f"what it says of the model can't be used: {error}"
+    raise WeightsError(reason, path=path, expected=expected)
