@@ -31,7 +31,7 @@ def keras() -> Any:
     return keras
 
 
-def _mobilenet(weights: str = "none", trainable: str = "auto") -> Any:
+def _mobilenet(weights: str = "none", trainable: str = "all") -> Any:
     return build_classifier("mobilenet_v2", SIZE, 2, weights, trainable).core
 
 
@@ -121,7 +121,7 @@ def test_the_parts_are_the_whole(saved: tuple[Path, Classifier]) -> None:
 def test_weights_of_a_whole_model(saved: tuple[Path, Classifier]) -> None:
     """A saved model is gone on from, base and head, at another size of images too."""
     path, first = saved
-    again = build_classifier(MODEL, 64, 2, str(path), "auto")
+    again = build_classifier(MODEL, 64, 2, str(path), "head")
     assert again.core.input_shape == (None, 64, 64, 3)
     assert _same(first.base, again.base)
     assert _same(first.head, again.head)
@@ -132,7 +132,7 @@ def test_weights_of_a_base(saved: tuple[Path, Classifier], tmp_path: Path) -> No
     """A file of a base's weights is loaded into the base, which is frozen then."""
     path = tmp_path / "base.weights.h5"
     saved[1].base.save_weights(path)
-    again = build_classifier(MODEL, SIZE, 2, str(path), "auto")
+    again = build_classifier(MODEL, SIZE, 2, str(path), "head")
     assert _same(saved[1].base, again.base)
     assert len(again.core.trainable_weights) == 2
 
@@ -144,11 +144,11 @@ BLOCK = ["conv_pw_13", "conv_pw_13_bn"]
 @pytest.mark.parametrize(
     ("loaded", "trainable", "learning", "changing"),
     [
-        (True, "auto", [], []),
+        (True, "head", [], []),
         (True, "all", ["conv1", ..., "conv_pw_13"], []),
         (True, "conv_pw_13", BLOCK[:1], []),
         (False, "head", [], []),
-        (False, "auto", ["conv1", "conv1_bn", ..., *BLOCK], ["conv1_bn", ..., "conv_pw_13_bn"]),
+        (False, "all", ["conv1", "conv1_bn", ..., *BLOCK], ["conv1_bn", ..., "conv_pw_13_bn"]),
         (False, "conv_pw_13", BLOCK, BLOCK[1:]),
     ],
 )
@@ -217,7 +217,7 @@ def test_cnn_weights_from_a_saved_model(tmp_path: Path) -> None:
     """A cnn goes on from a model.keras."""
     first = build_classifier("cnn", SIZE, 2, "none").core
     path = _save(tmp_path / "m.keras", first, "cnn")
-    second = build_classifier("cnn", SIZE, 2, str(path), "auto").core
+    second = build_classifier("cnn", SIZE, 2, str(path), "head").core
     images = np.random.default_rng(0).random((2, SIZE, SIZE, 3), np.float32)
     assert np.allclose(np.asarray(second(images)), np.asarray(first(images)), atol=1e-6)
 
@@ -228,7 +228,7 @@ def test_a_saved_cnn_fits_its_own_size_and_classes(size: int, classes: int, tmp_
     first = build_classifier("cnn", SIZE, 2, "none").core
     path = _save(tmp_path / "m.keras", first, "cnn")
     with pytest.raises(WeightsError):
-        build_classifier("cnn", size, classes, str(path), "auto")
+        build_classifier("cnn", size, classes, str(path), "head")
 
 
 @pytest.mark.parametrize("kind", ["missing", "text.h5", "text.keras", "other.keras"])
@@ -281,7 +281,7 @@ def _imagenet_from(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     home = tmp_path / "home"
     home.mkdir()  # Keras goes elsewhere if it isn't there
     monkeypatch.setattr("keras.src.utils.file_utils.config.keras_home", lambda: str(home))
-    return build_classifier("mobilenet_v2", 224, 2, "imagenet", "auto").core
+    return build_classifier("mobilenet_v2", 224, 2, "imagenet", "head").core
 
 
 def test_imagenet_is_downloaded_and_frozen(

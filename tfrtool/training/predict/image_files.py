@@ -24,12 +24,7 @@ Locations = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 class ImageFile(NamedTuple):
-    """A file that should be an image.
-
-    Attributes:
-        path: where it is, as it was asked for.
-        problem: why it can't be read, if that is known already.
-    """
+    """A file that should be an image, and why it can't be read, if that is known already."""
 
     path: str
     problem: str | None = None
@@ -60,10 +55,9 @@ def _expand(argument: str) -> Iterator[ImageFile]:
     elif os.path.lexists(argument) or not is_pattern(argument):
         yield ImageFile(argument)
     else:
-        # Path.glob takes neither an absolute pattern nor one that starts with "..".
-        matches = sorted(glob.glob(argument, recursive=True), key=natural_order)  # noqa: PTH207
         images: list[ImageFile] = []
-        for match in matches:
+        # Path.glob takes neither an absolute pattern nor one that starts with "..".
+        for match in sorted(glob.glob(argument, recursive=True), key=natural_order):  # noqa: PTH207
             if Path(match).is_dir():
                 images += _below(match)
             elif is_image_name(match) and not is_clutter(Path(match).name):

@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import SourceError, UsageError, os_reason
+from tfrtool.errors import SourceError, os_reason
 from tfrtool.images.audit import audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.folders.listing import file_entry, read_file
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.words import check_least
 from tfrtool.training.models.saved_model import SavedModel, load_model
 from tfrtool.training.predict.image_files import ImageFile, Locations, find_images
 
@@ -54,12 +55,8 @@ class Prediction:
         """Return the object that ``predict --json`` prints."""
         classes = {name: round(value, 6) for name, value in self.classes.items()}
         probability = next(iter(classes.values()), None)
-        return {
-            "path": self.path,
-            "label": self.label,
-            "probability": probability,
-            "classes": classes,
-        }
+        found = {"label": self.label, "probability": probability, "classes": classes}
+        return {"path": self.path, **found}
 
 
 def predict(
@@ -94,9 +91,7 @@ def predict(
         UsageError: a number is below 1, or a path is a URL.
         WeightsError: the model can't be loaded.
     """
-    for name, value in {"top": top, "batch size": batch_size}.items():
-        if value < 1:
-            raise UsageError(f"impossible {name}", expected="at least 1", found=value)
+    check_least({"top": top, "batch_size": batch_size}, {"top": 1, "batch_size": 1})
     saved = model if isinstance(model, SavedModel) else load_model(model)
     return predict_files(saved, find_images(images), top, batch_size, on_progress)
 
@@ -131,27 +126,22 @@ def predict_files(
             yield Prediction(path=path, classes=classes)
 
 
-_Found = tuple[str, Any]
-"""A path, and uint8 pixels [size, size, 3] or what is wrong."""
-
-
-def _decoded(images: Sequence[ImageFile], size: int, batch_size: int) -> Iterator[list[_Found]]:
-    """Yield batches; while one is in use, the next is being decoded."""
+def _decoded(
+    images: Sequence[ImageFile], size: int, batch_size: int
+) -> Iterator[list[tuple[str, Any]]]:
+    """Yield batches of paths, and pixels or what is wrong; the next is decoded meanwhile."""
     pool = ThreadPoolExecutor(os.cpu_count())
-    ahead: deque[tuple[str, Future[Any]]] = deque()
+    started: deque[Iterator[tuple[str, Any]]] = deque()
 
-    def taken() -> list[_Found]:
-        batch = [ahead.popleft() for _ in range(min(batch_size, len(ahead)))]
-        return [(path, future.result()) for path, future in batch]
+    def read(image: ImageFile) -> tuple[str, Any]:
+        return image.path, _read(image, size)
 
     with quiet_pillow():
         try:
-            for image in images:
-                ahead.append((image.path, pool.submit(_read, image, size)))
-                if len(ahead) == 2 * batch_size:
-                    yield taken()
-            while ahead:
-                yield taken()
+            for start in range(0, len(images) + batch_size, batch_size):
+                started.append(pool.map(read, images[start : start + batch_size]))
+                if len(started) == 2:
+                    yield list(started.popleft())
         finally:
             pool.shutdown(cancel_futures=True)
 
