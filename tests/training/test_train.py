@@ -69,15 +69,15 @@ def test_every_recipe_trains_on_all_images(few: Path, recipe: str, cache: str) -
 def test_validation_defaults_and_choices(pets: Path, tmp_path: Path) -> None:
     """The split named validation is the default; a fraction is held out of the training split."""
 
-    def counts(**changes: Any) -> tuple[int, int]:
+    def counts(**changes: Any) -> list[int]:
         options = TrainOptions(**small_options(pets, **changes))
         return find_training_data(options, tmp_path, silent).images
 
-    assert counts() == (155, 44)
+    assert counts() == [155, 44]
     trained, held = counts(validation=0.25)
     assert trained + held == 155
     assert 0.2 < held / 155 < 0.3
-    assert counts(split="validation", validation="train") == (44, 155)
+    assert counts(split="validation", validation="train") == [44, 155]
 
 
 def test_without_validation_nothing_is_validated(tmp_path: Path) -> None:

@@ -53,8 +53,7 @@ def weights(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _part(options: dict[str, Any], tmp_path: Path, *, training: bool) -> tuple[Any, Any]:
     """Return all images that a run trains or validates on, as pixels, and their labels."""
     data = find_training_data(TrainOptions(**options), tmp_path, silent)
-    part = data.training if training else data.validation
-    assert part is not None
+    part = data.parts[0 if training else 1]
     whole = replace(part, batch_size=1000, training=False, epochs=1)
     ((images, labels),) = load(data.dataset, whole)
     return images.numpy(), labels.numpy()
@@ -132,12 +131,12 @@ def test_the_loader_is_told_what_was_asked_for(pets: Path, tmp_path: Path) -> No
     }
     options = small_options(pets, augment=augment, **knobs)
     data = find_training_data(TrainOptions(**options), tmp_path, silent)
-    assert data.validation is not None
+    training, validation = data.parts
     for name, value in knobs.items():
-        assert getattr(data.training, name) == value
-        assert getattr(data.validation, name) == value
-    assert (str(data.training.augment), data.validation.augment) == (augment, None)
-    assert (data.training.training, data.validation.training) == (True, False)
+        assert getattr(training, name) == value
+        assert getattr(validation, name) == value
+    assert (str(training.augment), validation.augment) == (augment, None)
+    assert (training.training, validation.training) == (True, False)
 
 
 def test_features_are_made_once(few: Path, weights: Path) -> None:

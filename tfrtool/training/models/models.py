@@ -158,11 +158,7 @@ def _freeze_before(layers: Sequence[Any], name: str, model: str) -> None:
     """Freeze the layers before one of them."""
     names = [layer.name for layer in layers]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=_NEAR) or [
-            *names[1:3],
-            "...",
-            *names[-_NEAR:],
-        ]
+        near = difflib.get_close_matches(name, names, n=_NEAR) or ["...", *names[-_NEAR:]]
         raise UsageError(
             f"{model} has no layer {name!r}",
             expected=f"auto, head, all or a layer: {', '.join(near)}",

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as
-from tfrtool.images.chart import Series, draw_charts
+from tfrtool.images.chart import draw_charts
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.storage.appearing import new_file, new_file_by_name
@@ -84,13 +84,17 @@ def _run_directory(out: Path, *, resume: bool) -> Iterator[None]:
         with os_errors_as(WriteError, out, "can't be written to"):
             out.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(out, "train"))
-        if has_checkpoint(out):
-            if not resume:
-                hint = "--resume goes on with it; or choose another"
-                raise UsageError("holds a run already", path=out, hint=hint)
-        elif os.path.lexists(out / MODEL_FILE):
-            hint = "choose another directory"
-            raise UsageError("holds a model already, and no checkpoint", path=out, hint=hint)
+        begun = has_checkpoint(out)
+        if begun and not resume:
+            raise UsageError(
+                "holds a run already", path=out, hint="--resume goes on with it; or choose another"
+            )
+        if not begun and os.path.lexists(out / MODEL_FILE):
+            raise UsageError(
+                "holds a model already, and no checkpoint of its run",
+                path=out,
+                hint="choose another directory",
+            )
         yield
 
 
@@ -144,7 +148,7 @@ class _Run:
             epochs=self._epochs,
         )
         self._prepare_checkpoints(before, {id(variable) for variable in frozen})
-        images, validated = data.images
+        images, *validated = data.images
         damage = data.dropped
         self.plan = TrainPlan(
             options=options,
@@ -153,7 +157,7 @@ class _Run:
             image_size=size,
             class_names=classes,
             train_images=images,
-            validation_images=validated,
+            validation_images=sum(validated),
             trainable_parameters=sum(
                 variable.value.shape.num_elements() for variable in core.trainable_variables
             ),
@@ -288,17 +292,13 @@ class _Run:
 def _save(out: Path, core: Any, report: TrainReport) -> None:
     """Save model.keras, history.json, history.png and labels.txt; the model comes last."""
     plan, epochs = report.plan, [epoch.to_json() for epoch in report.epochs]
-    names = {"training": "", "validation": "val_"}
-    charts = [
-        (
-            name,
-            [
-                Series(name=part, values=tuple(getattr(one, start + name) for one in report.epochs))
-                for part, start in names.items()
-            ],
-        )
+    charts = {
+        name: {
+            "training": [getattr(one, name) for one in report.epochs],
+            "validation": [getattr(one, f"val_{name}") for one in report.epochs],
+        }
         for name in ("loss", "accuracy")
-    ]
+    }
     history = {"epochs": epochs, "run": report.to_json()}
     files = {
         "history.json": f"{json.dumps(history, indent=2, allow_nan=False)}\n".encode("ascii"),

@@ -49,24 +49,21 @@ class TrainingData:
     original: Dataset
     dataset: Dataset
     dropped: DropReport | None
-    training: LoadOptions
-    validation: LoadOptions | None
+    parts: tuple[LoadOptions, ...]  # how to load what is trained on, and what is validated on
 
     @property
-    def parts(self) -> tuple[LoadOptions, ...]:
-        """How all images are loaded: those to train on, and those to validate on if any."""
-        return (self.training,) if self.validation is None else (self.training, self.validation)
+    def training(self) -> LoadOptions:
+        """How the images that are trained on are loaded."""
+        return self.parts[0]
 
     @property
-    def images(self) -> tuple[int, int]:
-        """How many images an epoch has, and how many are validated on."""
-        counts = [count_images(self.dataset, part) for part in self.parts]
-        return counts[0], sum(counts[1:])
+    def images(self) -> list[int]:
+        """How many images an epoch has, and how many are validated on, if any."""
+        return [count_images(self.dataset, part) for part in self.parts]
 
     def changed(self, **changes: Any) -> TrainingData:
-        """Return the same images, both parts of them loaded in another way."""
-        validation = None if self.validation is None else replace(self.validation, **changes)
-        return replace(self, training=replace(self.training, **changes), validation=validation)
+        """Return the same images, all parts of them loaded in another way."""
+        return replace(self, parts=tuple(replace(part, **changes) for part in self.parts))
 
     def once(self, **changes: Any) -> TrainingData:
         """Return all images as uint8, for one pass in the order of their records."""
@@ -78,12 +75,12 @@ class TrainingData:
         return [
             EpochIterator(
                 load(self.dataset, part, on_progress=on_progress),
-                images := count_images(self.dataset, part),
+                images,
                 -(-images // part.batch_size),
                 # The published pipelines are read as they are in the notebooks: anew each epoch.
                 at_once=part.recipe is Recipe.TFRTOOL,
             )
-            for part in self.parts
+            for part, images in zip(self.parts, self.images, strict=True)
         ]
 
     def naming_damage(self) -> AbstractContextManager[None]:
@@ -134,15 +131,10 @@ def find_training_data(
         if name == options.split:
             raise UsageError(f"split {name!r} can't be both trained and validated on")
         validation = replace(training, split=name)
+    parts: tuple[LoadOptions, ...] = (training,)
     if validation is not None:
-        validation = replace(validation, training=False, augment=None)
-    return TrainingData(
-        original=original,
-        dataset=dataset,
-        dropped=report,
-        training=training,
-        validation=validation,
-    )
+        parts = (training, replace(validation, training=False, augment=None))
+    return TrainingData(original=original, dataset=dataset, dropped=report, parts=parts)
 
 
 def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:
