@@ -15,7 +15,6 @@ from tfrtool.training.models.applications import (
     application_rescale,
     build_base,
     find_application,
-    probe_rescale,
 )
 from tfrtool.training.models.model_choice import CNN, feature_size, model_name, usual_size
 
@@ -161,15 +160,7 @@ def test_a_base_ends_in_pooled_features() -> None:
     assert base.output_shape == (None, 576)
 
 
-@pytest.mark.parametrize("kind", ["squared", "grey", "green and blue swapped"])
-def test_what_is_not_linear_is_refused(kind: str) -> None:
-    """Preprocessing that a scale and an offset can't do is an error, and not done wrong."""
-
-    def preprocess(pixels: Any, data_format: str) -> Any:
-        assert data_format == "channels_last"
-        if kind == "squared":
-            return pixels**2
-        return pixels[..., [0, 2, 1]] if kind != "grey" else pixels[..., [1, 1, 1]]
-
-    with pytest.raises(UsageError):
-        probe_rescale(preprocess)
+def test_an_unknown_preprocessing_is_refused() -> None:
+    """A model of which nobody knows what it takes is an error, and not given something else."""
+    with pytest.raises(UsageError, match="unit"):
+        application_rescale(test_an_unknown_preprocessing_is_refused)

@@ -55,8 +55,8 @@ class Classifier:
 
 def rescale_for(model: str, *, unit: bool = False) -> Rescale:
     """Return how pixel values become what a model takes. The cnn's own range is 0 to 1."""
-    own = _UNIT if model == CNN else application_rescale(find_application(model))
-    return _UNIT if unit else own
+    construct = None if model == CNN else find_application(model)
+    return _UNIT if unit or construct is None else application_rescale(construct)
 
 
 def build_classifier(
