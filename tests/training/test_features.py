@@ -22,7 +22,6 @@ pytestmark = pytest.mark.tf
 
 SIZE = 32
 RESCALE = Rescale(scale=1 / 127.5, offset=-1.0)
-NO_ONEDNN = ("TF_ENABLE_ONEDNN_OPTS", "0")
 
 
 def _pixels(count: int, seed: int = 0) -> Any:
@@ -198,14 +197,6 @@ def test_bfloat16_is_for_the_base_alone(odd: Any, bfloat16: Precision, tf: Any) 
     assert tf.config.optimizer.get_experimental_options() == before
     again = tf.function(lambda: tf.nn.relu(tf.nn.conv2d(image, kernel, 1, "SAME")))
     assert np.array_equal(again(), expected)
-
-
-@pytest.mark.usefixtures("bfloat16")
-def test_bfloat16_needs_onednn(odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without oneDNN, bfloat16 is refused instead of computed slowly."""
-    monkeypatch.setenv(*NO_ONEDNN)
-    with pytest.raises(UsageError, match="oneDNN"):
-        freeze(odd, SIZE, RESCALE, Precision.BFLOAT16)
 
 
 @pytest.mark.parametrize(

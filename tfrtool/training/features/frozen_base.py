@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,11 +65,7 @@ def freeze(
 
     The base is a ``keras.Model`` from rescaled images to features, float32 [n, width], and its
     weights are copied: what they become later is not seen. Features are float32 in any precision.
-
-    Raises:
-        UsageError: the processor, or this TensorFlow, can't compute in bfloat16.
     """
-    check_precision(precision)
     pixels = tf.TensorSpec([None, image_size, image_size, 3], tf.uint8)
     # Given to the base from outside, weights need not be variables; that saves the detour of
     # tracing it with variables, and replacing them in the graph.
@@ -97,11 +92,7 @@ def freeze(
 
 
 def check_precision(precision: Precision, cpuinfo: Path = _CPUINFO) -> None:
-    """Check that the processor can compute with a precision, and TensorFlow with oneDNN on it.
-
-    Raises:
-        UsageError: it can't, or ``cpuinfo`` (proc(5)) doesn't say so.
-    """
+    """Check that the processor can compute with a precision, and ``cpuinfo`` (proc(5)) says so."""
     if precision is Precision.FLOAT32:
         return
     try:
@@ -109,10 +100,9 @@ def check_precision(precision: Precision, cpuinfo: Path = _CPUINFO) -> None:
     except OSError:
         lines = []
     flags = {flag for line in lines if line.startswith("flags") for flag in line.split()}
-    problem = ""
     if not flags & _BFLOAT16_FLAGS:
-        problem = "this processor has no instructions for bfloat16"
-    elif os.environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower() in ("0", "false"):
-        problem = "TF_ENABLE_ONEDNN_OPTS turns oneDNN off, by which TensorFlow computes in bfloat16"
-    if problem:
-        raise UsageError(problem, hint="leave --precision out")
+        raise UsageError(
+            "this processor has no instructions for bfloat16",
+            expected=" or ".join(sorted(_BFLOAT16_FLAGS)),
+            hint="leave --precision out",
+        )

@@ -21,12 +21,8 @@ _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CAFFE = Rescale(scale=1.0, offset=(-103.939, -116.779, -123.68), bgr=True)
 _INSIDE = Rescale(scale=1.0, offset=0.0)
 
+_SYMMETRIC = Rescale(scale=1 / 127.5, offset=-1.0)
 _RESCALED = {
-    **dict.fromkeys(
-        ("inception_resnet_v2", "inception_v3", "mobilenet", "mobilenet_v2", "nasnet")
-        + ("resnet_v2", "xception"),
-        Rescale(scale=1 / 127.5, offset=-1.0),
-    ),
     "convnext": _INSIDE,
     "densenet": Rescale(
         scale=tuple(1 / deviation / 255 for deviation in _DEVIATION),  # type: ignore[arg-type]
@@ -34,10 +30,17 @@ _RESCALED = {
     ),
     "efficientnet": _INSIDE,
     "efficientnet_v2": _INSIDE,
+    "inception_resnet_v2": _SYMMETRIC,
+    "inception_v3": _SYMMETRIC,
+    "mobilenet": _SYMMETRIC,
+    "mobilenet_v2": _SYMMETRIC,
     "mobilenet_v3": _INSIDE,
+    "nasnet": _SYMMETRIC,
     "resnet": _CAFFE,
+    "resnet_v2": _SYMMETRIC,
     "vgg16": _CAFFE,
     "vgg19": _CAFFE,
+    "xception": _SYMMETRIC,
 }
 """What the ``preprocess_input`` of a module does to pixels: to -1 to 1; nothing if the model has
 layers for it; what Caffe's or PyTorch's models take. A test asks Keras for all."""
