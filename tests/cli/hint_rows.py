@@ -210,7 +210,7 @@ $ rm -r run/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run | 2
   ? choose another directory
   > tfrtool train pets --model cnn --image-size 32 --epochs 1 --out another
-$ truncate -s 100 run/checkpoint/ckpt-2.index
+$ truncate -s 5 run/checkpoint/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run --resume | 1
   ? without it, the run can only begin anew
   > rm -r run

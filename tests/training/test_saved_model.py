@@ -208,7 +208,7 @@ def test_a_file_that_inflates_is_refused_before_it_does(saved: Path, member: str
             archive.writestr(name, data)
     tracemalloc.start()
     try:
-        with pytest.raises(WeightsError, match=r"unpack to more than its own \d{3},\d{3} bytes"):
+        with pytest.raises(WeightsError, match=r"unpack to more than its own [0-9,]+ bytes"):
             load_model(saved)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:

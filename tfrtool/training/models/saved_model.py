@@ -149,7 +149,9 @@ def _read_facts(path: Path) -> ModelFacts:
                 raise ValueError(f"its members unpack to more than its own {size:,} bytes")
             for member in members:
                 if member.filename.endswith(".json") and member.file_size > MAX_METADATA_BYTES:
-                    raise ValueError(f"{member.filename!r} in it has {member.file_size:,} bytes")
+                    raise ValueError(
+                        f"{member.filename!r} in it has more than {MAX_METADATA_BYTES:,} bytes"
+                    )
             return ModelFacts.from_json(json.loads(archive.read(_MEMBER)))
     except OSError as error:
         reason = f"can't be read: {os_reason(error)}"

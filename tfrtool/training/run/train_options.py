@@ -17,6 +17,12 @@ from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS, mode
 KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
 """The numbers of our loader; None for each is its own default."""
 
+_LOADED = (
+    *("split", "batch_size", "recipe", "seed", "cache_directory", "augment", "epochs"),
+    *("deterministic", *KNOBS),
+)
+"""What has the same name in `LoadOptions`."""
+
 _AUTO = "auto"
 
 _HEAD_RATE = 1e-3
@@ -111,8 +117,8 @@ class TrainOptions:
             raise UsageError(
                 "there is no place for the profile", hint="--tensorboard or --out names one"
             )
-        if self.cache_directory is not None and self.cache is not Cache.DISK:
-            raise UsageError("a cache directory is for the cache on disk", found=self.cache)
+        if self.cache_directory is not None and self.cache not in (None, Cache.DISK):
+            raise UsageError("a cache directory is for the cache on disk", found=self.cache.value)
         if self.model == CNN and self.weights == IMAGENET:
             raise UsageError("there are no imagenet weights for the cnn", expected="none or a file")
         if self.recipe is not Recipe.TFRTOOL:
@@ -142,14 +148,8 @@ class TrainOptions:
             object.__setattr__(self, "cache", None)
         if self.cache is None and self.cache_directory is not None:
             object.__setattr__(self, "cache", Cache.DISK)
-        take_words(
-            self,
-            rescale=RescaleTo,
-            recipe=Recipe,
-            cache=Cache,
-            precision=Precision,
-            on_corrupt=OnCorrupt,
-        )
+        take_words(self, rescale=RescaleTo, recipe=Recipe, cache=Cache, precision=Precision)
+        take_words(self, on_corrupt=OnCorrupt)
         take_paths(self, "dataset", "cache_directory", "out", "tensorboard")
         if self.weights is not None:
             object.__setattr__(self, "weights", str(as_path(self.weights)))
@@ -160,19 +160,8 @@ class TrainOptions:
 
     def loading(self, image_size: int) -> LoadOptions:
         """Return how images are loaded to be trained on, as uint8 of this size, without a cache."""
-        return LoadOptions(
-            image_size=image_size,
-            split=self.split,
-            rescale=None,
-            batch_size=self.batch_size,
-            recipe=self.recipe,
-            seed=self.seed,
-            cache_directory=self.cache_directory,
-            augment=self.augment,
-            epochs=self.epochs,
-            deterministic=self.deterministic,
-            **{name: getattr(self, name) for name in KNOBS},
-        )
+        shared = {name: getattr(self, name) for name in _LOADED}
+        return LoadOptions(image_size=image_size, rescale=None, **shared)
 
     @property
     def trained(self) -> str:
@@ -195,7 +184,7 @@ class TrainOptions:
     @property
     def size(self) -> int:
         """The image size in pixels, the model's own where none is given."""
-        return self.image_size or usual_size(self.model)
+        return usual_size(self.model) if self.image_size is None else self.image_size
 
     @property
     def rate(self) -> float:
