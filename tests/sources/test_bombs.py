@@ -210,9 +210,8 @@ def test_a_zip_bomb_is_refused(
     with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as archive:
         for number in range(5):
             archive.writestr(f"cat/{number}.jpg", bytes(1_000_000))
-    with pytest.raises(SourceError, match="5,000,000") as caught:
+    with pytest.raises(SourceError, match="5,000,000"):
         open_tree(tmp_path / "a.zip")
-    assert "cat/" in str(caught.value)
 
 
 def test_links_to_one_large_file_are_refused(

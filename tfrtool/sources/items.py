@@ -68,27 +68,15 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Everything that was found in a source.
+    """Everything that was found in a source."""
 
-    Attributes:
-        items: the images, sorted by key.
-        labels: the class names, in the order of their numbers: sorted, unless the source has an
-            order of its own.
-        reader: reads the items.
-        splits: the splits that the source itself has, in its order; if there are any, each item has
-            one.
-        rejected: images that can't be items, for they belong to no class.
-        ignored: files that are no images by their names.
-        notices: what a user should know of how it was understood, each a clause.
-    """
-
-    items: tuple[Item, ...]
-    labels: tuple[str, ...]
+    items: tuple[Item, ...]  # the images, sorted by key
+    labels: tuple[str, ...]  # names of classes, in the order of their numbers
     reader: ItemReader
-    splits: tuple[str, ...] = ()
-    rejected: tuple[LeftOut, ...] = ()
-    ignored: tuple[LeftOut, ...] = ()
-    notices: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()  # that the source itself has, in its order; then each item has one
+    rejected: tuple[LeftOut, ...] = ()  # images that can't be items
+    ignored: tuple[LeftOut, ...] = ()  # files that are no images by their names
+    notices: tuple[str, ...] = ()  # what a user should know of how it was understood, each a clause
 
     def __post_init__(self) -> None:
         if self.splits and any(item.split not in self.splits for item in self.items):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tfrtool.errors import SourceError, printable
+from tfrtool.errors import SourceError
 from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, is_image_name, size_problem
 from tfrtool.sources.items import Item, ItemReader
 from tfrtool.storage.limits import unpacked_limit
@@ -107,17 +107,12 @@ class Members:
             file if file.problem is None and key not in self._links else self._resolve(key)
             for key, file in self._files.items()
         ]
-        images = [entry for entry in entries if is_image_name(entry.key)]
+        images = (entry for entry in entries if is_image_name(entry.key))
         total = sum(entry.bytes for entry in images if not size_problem(entry.bytes))
-        if total > unpacked_limit(size):
-            largest = max(images, key=lambda entry: entry.bytes)
-            raise SourceError(
-                f"unpacks to images of {total:,} bytes, {printable(largest.key)} alone to "
-                f"{largest.bytes:,}",
-                path=archive,
-                expected=f"at most {unpacked_limit(size):,} from {size:,} bytes",
-                hint=UNPACK_HINT,
-            )
+        if total > (most := unpacked_limit(size)):
+            what = f"unpacks to images of {total:,} bytes"
+            expected = f"at most {most:,} from {size:,} bytes"
+            raise SourceError(what, path=archive, expected=expected, hint=UNPACK_HINT)
         return Listing(entries=entries, reader=reader)
 
     def _resolve(self, key: str) -> Entry:
