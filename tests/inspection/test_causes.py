@@ -83,7 +83,7 @@ def test_carriage_returns_put_in(make_shard: MakeShard) -> None:
 
 def test_carriage_returns_taken_out(make_shard: MakeShard) -> None:
     """A transfer in text mode from Windows is told once a file is long enough to be sure."""
-    for count, sure in ((400, True), (10, False)):
+    for count, sure in ((340, True), (10, False)):
         path = make_shard(noise(count))
         data = path.read_bytes()
         assert b"\r\n" in data

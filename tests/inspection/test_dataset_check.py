@@ -178,7 +178,7 @@ def test_other_count_than_the_metadata_says(dataset: Path) -> None:
     (fault,) = verify([str(dataset)]).faults
     assert fault.kind.value == "count"
     assert "expected 3 shards" in fault.message
-    assert "that say 5" in fault.message
+    assert "found nums-train.tfrecord-*-of-00005" in fault.message
 
 
 def test_shards_that_the_metadata_does_not_know(dataset: Path) -> None:
@@ -222,7 +222,7 @@ def test_shards_of_one_equal_record_are_noted(tmp_path: Path) -> None:
         write_shard(tmp_path / f"x-{index:05d}-of-00002", 0, 1)
     report = verify([str(tmp_path)])
     assert report.is_sound
-    assert report.notes == ("x-00001-of-00002 holds the same record as x-00000-of-00002",)
+    assert report.notes == ("x-00001-of-00002 holds the same 1 record as x-00000-of-00002",)
 
 
 def test_same_records_in_two_splits(tmp_path: Path) -> None:

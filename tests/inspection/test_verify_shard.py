@@ -25,7 +25,7 @@ SOURCES = {"SOURCE.txt", "LICENSE", "LICENSE.txt", "README.md"}
 REAL = sorted(
     path
     for path in (SHARED_DATA / "tfrecord").rglob("*")
-    if path.is_file() and path.name not in SOURCES
+    if path.is_file() and path.name not in SOURCES and path.stat().st_size < 1_000_000
 )
 CAT = encode_example({"label": int64(0)})
 
@@ -57,7 +57,7 @@ def test_fixture(twin: Path) -> None:
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in REAL])
 def test_file_of_others(path: Path) -> None:
-    """Of every file that other software wrote the faults are those of inspection."""
+    """Of every small file that other software wrote the faults are those of inspection."""
     assert_as_inspected(path)
 
 
@@ -130,7 +130,7 @@ def test_digest_is_of_the_records(make_shard: MakeShard) -> None:
     """The same records have the same digest, however they are compressed; others have not."""
     import gzip
 
-    payloads = [str(number).encode() for number in range(40_000)]
+    payloads = [str(number).encode() for number in range(17_000)]  # more than are held at once
     path = make_shard(payloads)
     packed = path.with_name("b.tfrecord")
     packed.write_bytes(gzip.compress(path.read_bytes(), 1))

@@ -8,7 +8,6 @@ import click
 
 from tfrtool.cli.output import Outcome, emit_json, emit_page
 from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, shards_of
-from tfrtool.errors import UsageError
 
 
 @click.command(
@@ -48,8 +47,6 @@ def extract_command(
     from tfrtool.cli.render.extract_text import extract_page
     from tfrtool.inspection.extract.extract import extract
 
-    if choices["flat"] and choices["by"] is not None:
-        raise UsageError("--by and --flat exclude each other")
     with Bars() as bars:
         report = extract(shards_of(shards), directory, **choices, on_progress=bars)
     if as_json:

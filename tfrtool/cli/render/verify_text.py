@@ -24,7 +24,6 @@ from tfrtool.inspection.verify.duplicates import Duplicates
 from tfrtool.inspection.verify.image_check import ImageFindings
 from tfrtool.inspection.verify.verify import VerifyReport
 from tfrtool.inspection.verify.verify_shard import ShardVerdict
-from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FaultKind
 
 _WIDTH = 78  # a block of lines stands two columns in
@@ -54,8 +53,13 @@ def verify_page(report: VerifyReport) -> Page:
     if report.notes:
         lines = [line for note in report.notes for line in _wrapped(printable(note), "- ")]
         page += [Heading("notes"), Lines(lines)]
-    page += [Heading(_verdict(report)), Facts(list(_sums(report)))]
-    return page
+    verdict: str = Toned("all is well", Tone.GOOD)
+    if not report.is_sound:
+        verdict = human_count(report.n_faults, "fault")
+        if report.unreadable:
+            verdict += f", {human_count(len(report.unreadable), 'shard')} can't be read"
+        verdict = Toned(verdict, Tone.BAD)
+    return [*page, Heading(verdict), Facts(list(_sums(report)))]
 
 
 def _shard(verdict: ShardVerdict) -> list[str]:
@@ -90,35 +94,19 @@ def _duplicates(duplicates: Duplicates) -> list[Block]:
     return [Heading(f"the same image again: {title}"), Lines(lines)]
 
 
-def _verdict(report: VerifyReport) -> str:
-    if report.is_sound:
-        return Toned("all is well", Tone.GOOD)
-    parts = [human_count(report.n_faults, "fault")] if report.n_faults else []
-    if report.unreadable:
-        parts.append(f"{human_count(len(report.unreadable), 'shard')} can't be read")
-    return Toned(", ".join(parts), Tone.BAD)
-
-
 def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
-    names = Counter(
-        "not compressed" if v.compression is Compression.NONE else v.compression.value
-        for v in report.shards
-        if v.shard is not None
-    )
-    packed = [name if len(names) == 1 else f"{count:,} {name}" for name, count in names.items()]
-    shards = human_count(len(report.shards), "shard")
-    yield "read", ", ".join((shards, human_bytes(report.bytes), *packed))
+    yield "read", f"{human_count(len(report.shards), 'shard')}, {human_bytes(report.bytes)}"
     lost = any(shard.lost for shard in report.shards)
     text = human_count(report.records, "whole record" if lost else "record")
     yield "records", f"{text}; the CRCs of lengths and payloads hold" if report.records else text
     kinds = Counter[PayloadKind]()
     for shard in report.shards:
         kinds[shard.payload] += shard.records
-    kinds = +kinds
-    if kinds:
+    if +kinds:
         unfit = any(f.kind is FaultKind.PARSE for s in report.shards for f in s.faults)
         word = "in shards of" if unfit else "as"
-        yield "parsed", ", ".join(f"{count:,} {word} {kind.title}" for kind, count in kinds.items())
+        parsed = (f"{count:,} {word} {kind.title}" for kind, count in (+kinds).items())
+        yield "parsed", ", ".join(parsed)
     for found in report.directories:
         if found.info is not None and found.info.splits:
             splits = ", ".join(

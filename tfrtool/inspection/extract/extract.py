@@ -35,11 +35,10 @@ from tfrtool.storage.locations import as_path
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
+# How many faults, records and names a report lists; the metadata has a line about each record.
 _LISTED = 1000
-"""How many faults, records and names a report lists; the metadata has a line about each record."""
-
+# Bytes that are no text are kept in full up to here: hashes and keys, but no images and masks.
 _KEPT_BYTES = 1024
-"""Bytes that are no text are kept in full up to here: hashes and keys, but no images and masks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,13 +131,15 @@ def extract(
     if not shards:
         raise UsageError("no shards to take anything out of")
     if flat and by is not None:
-        raise UsageError("folders by a feature and one flat folder exclude each other")
+        raise UsageError("by (folders by a feature) and flat (no folders) exclude each other")
     if limit is not None and limit < 1:
         raise UsageError(f"limit is at least 1, not {limit}")
     with new_files(directory, overwrite=overwrite) as files:
         plan = plan_extract(shards, feature, by, name)
         extraction = _Extraction(replace(plan, by=None) if flat else plan, flat, files)
-        for path, item in _items(shards, on_progress):
+        total = sum(path.stat().st_size for path in shards if path.exists())
+        for path, item, read in _items(shards):
+            on_progress(Progress(what="extract", done=read, total=total, unit="B"))
             extraction.add(path, item)
             if extraction.records == limit:
                 break
@@ -152,18 +153,14 @@ def extract(
     return report
 
 
-def _items(
-    shards: Sequence[Path], on_progress: OnProgress
-) -> Iterator[tuple[Path, Record | Fault]]:
-    sizes = [path.stat().st_size if path.exists() else 0 for path in shards]
+def _items(shards: Sequence[Path]) -> Iterator[tuple[Path, Record | Fault, int]]:
+    """Yield records and faults with their shards, and how many bytes are read by then."""
     before = 0
-    for path, size in zip(shards, sizes, strict=True):
+    for path in shards:
         with open_shard(path) as file:
             for item in read_records(file):
-                done = before + file.tell()
-                on_progress(Progress(what="extract", done=done, total=sum(sizes), unit="B"))
-                yield path, item
-        before += size
+                yield path, item, before + file.tell()
+            before += file.tell()
 
 
 class _Extraction:
@@ -221,11 +218,17 @@ class _Extraction:
         recorded = named[0] if len(named) == 1 and isinstance(named[0], bytes) else None
         path = () if recorded is None else safe_path(recorded)
         *folders, base = path or (f"{self._stem}-{record:06d}",)
-        class_name = self._class_name(example)
+        label = example.values(self._plan.by)
+        class_name = self._label_names.text(label)
+        if len(label) == 1 and isinstance(label[0], float):
+            class_name = str(shortest_float(label[0]))
         if self._flat:
             folders = []
         elif class_name is not None:
-            folders = self._below_class(class_name, folders)
+            # TFDS writes the class "cat" of a file in "PetImages/Cat", which has its folder then.
+            folder = safe_part(class_name)
+            if folder.casefold() not in ("", *(part.casefold() for part in folders)):
+                folders = [folder, *folders]
         files = []
         for number, value in enumerate(values, 1):
             name = base if len(values) == 1 else numbered(base, number, "-")
@@ -240,21 +243,6 @@ class _Extraction:
                 shown = (recorded or parts[-1].encode()).decode("utf-8", "backslashreplace")
                 self._renamed.add(RenamedFile(file=file, recorded=printable(shown)))
         return files
-
-    def _class_name(self, example: Example) -> str | None:
-        values = example.values(self._plan.by)
-        if len(values) == 1 and isinstance(values[0], float):
-            return str(shortest_float(values[0]))
-        return self._label_names.text(values)
-
-    def _below_class(self, class_name: str, recorded: list[str]) -> list[str]:
-        """Return a file's recorded folders, with the class before them if it is not there.
-
-        Letter case is no matter: TFDS writes the class "cat" of a file in "PetImages/Cat".
-        """
-        folder = safe_part(class_name)
-        known = {"", *(part.casefold() for part in recorded)}
-        return recorded if folder.casefold() in known else [folder, *recorded]
 
     def report(self, directory: Path) -> ExtractReport:
         return ExtractReport(

@@ -19,8 +19,8 @@ from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.signals import signals_wait
 
+# What the name of the folder ends in that files are in until all of them are whole.
 STAGING = "extract"
-"""What the name of the folder ends in that files are in until all of them are whole."""
 
 _NEW, _OLD = "new", "replaced"
 """In that folder, and in the one that the metadata are in: what comes, and what goes."""
@@ -124,10 +124,6 @@ def new_files(directory: Path, *, overwrite: bool = False) -> Iterator[NewFiles]
 
     What a killed process left of such a place is taken away, too, and so is a folder that was made
     for this if nothing came of it. What an earlier extract made stays until the end.
-
-    Raises:
-        UsageError: there are other files or metadata already, or another process is at work.
-        WriteError: the directory can't be made or written to.
     """
     beside = metadata_beside(directory)
     with ExitStack() as cleanup:
@@ -158,12 +154,7 @@ def metadata_beside(directory: Path) -> Path:
 
 
 def check_target(directory: Path, overwrite: bool) -> list[str]:
-    """Return the names in a directory that an extract replaces; raise if it is in use.
-
-    Raises:
-        UsageError: there is something, and it is not to be replaced, or is no earlier extract.
-        OSError: it can't be looked into.
-    """
+    """Return the names in a directory that an extract replaces; `UsageError` if it is in use."""
     beside = metadata_beside(directory)
     try:
         found = os.listdir(directory)  # noqa: PTH208 - no iterator that an error could hide in

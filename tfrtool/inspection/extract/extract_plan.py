@@ -20,15 +20,11 @@ from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
 
+# Records whose features are looked at for the parts that nobody named: one may lack its label.
 _SAMPLE = 64
-"""Records whose features are looked at for the parts that nobody named: one may lack its label."""
-
+# Records that are looked through for a feature which was asked for, and may be rare.
 _SEARCH = 10_000
-"""Records that are looked through for a feature which was asked for, and may be rare."""
-
-_HEAD = 4097
-"""Bytes of a value that tell what it is; a text that is so long is no name or label."""
-
+_HEAD = 4097  # bytes of a value that tell what it is; a text that is so long is no name or label
 _NAMES_SHOWN = 8
 
 
@@ -59,12 +55,7 @@ def find_feature(example: Example, name: str) -> Feature | None:
 def plan_extract(
     shards: Sequence[Path], feature: str | None, by: str | None, name: str | None
 ) -> ExtractPlan:
-    """Decide the parts that features play, from what is asked for and what the records hold.
-
-    Raises:
-        UsageError: a feature that was asked for is not there, or is no string feature.
-        ShardError: there is no record to take anything out of, or none has an image.
-    """
+    """Decide the parts that features play, from what is asked for and what the records hold."""
     wanted = {feature, by, name} - {None}
     seen: dict[str, Feature] = {}  # of each feature the first value, in short
     lists: set[str] = set()

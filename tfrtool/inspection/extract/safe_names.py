@@ -15,27 +15,18 @@ from pathlib import Path
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.appearing import TEMPORARY
 
+# The longest name of a file or folder, in bytes: the limit of ext4, XFS, APFS and NTFS.
 NAME_BYTES = 255
-"""The longest name of a file or folder, in bytes: the limit of ext4, XFS, APFS and NTFS."""
-
+# The longest path below the folder: macOS has the shortest limit for a whole path, 1,024.
 _PATH_BYTES = 1000
-"""The longest path below the folder: macOS has the shortest limit for a whole path, 1,024."""
-
-_FOLDERS = 32
-"""The most folders in a path; beyond, only its last parts are kept."""
-
+_FOLDERS = 32  # the most folders in a path; beyond, only its last parts are kept
+# What comes after a name's last dot is kept when the name is cut, if it is no longer than this.
 _SUFFIX_BYTES = 32
-"""What comes after a name's last dot is kept when the name is cut, if it is no longer than this."""
-
-_NUMBER_BYTES = 12
-"""Room for what `numbered` adds to a name."""
-
+_NUMBER_BYTES = 12  # room for what `numbered` adds to a name
+# Categories of Unicode that steer terminals and programs, turn text around, or can't be seen.
 _UNSEEN = frozenset(("Cc", "Cf", "Zl", "Zp"))
-"""Categories of Unicode that steer terminals and programs, turn text around, or can't be seen."""
-
+# They are of Cf, and make emoji and the words of many languages what they are.
 _JOINERS = "\u200c\u200d"
-"""They are of Cf, and make emoji and the words of many languages what they are."""
-
 _SURROGATE = re.compile(r"[\udc80-\udcff]")
 _WINDOWS = re.compile(r'[<>:"|?*]')
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -49,21 +40,12 @@ _SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}")
 _SHARD_SUFFIX = re.compile(r"(\.(gz|gzip|zlib|tfrecords?))+\Z", re.IGNORECASE)
 _SUFFIXES = {
     "image/jpeg": ".jpg",
-    "image/png": ".png",
-    "image/gif": ".gif",
-    "image/webp": ".webp",
-    "image/bmp": ".bmp",
     "image/tiff": ".tif",
-    "image/avif": ".avif",
     "application/x-npy": ".npy",
     "application/gzip": ".gz",
-    "audio/flac": ".flac",
-    "audio/ogg": ".ogg",
-    "audio/wav": ".wav",
-    "video/avi": ".avi",
     "text": ".txt",
 }
-"""What a file's name ends in by what it holds (`describe_bytes`), if the name has no suffix."""
+"""Suffixes by what files hold (`describe_bytes`); others are as their kind is called: ``.png``."""
 
 
 def safe_path(name: bytes, *, windows: bool = os.name == "nt") -> tuple[str, ...]:
@@ -149,7 +131,9 @@ def with_suffix(name: str, content: str) -> str:
     """Return a safe name, with a suffix by its content if it has none that could be one."""
     if _SUFFIX.fullmatch(_split(name)[1]):
         return name
-    return safe_part(name + _SUFFIXES.get(content, ".bin"))
+    kind, _, form = content.partition("/")
+    usual = f".{form}" if kind in ("image", "audio", "video") else ".bin"
+    return safe_part(name + _SUFFIXES.get(content, usual))
 
 
 def shard_stem(shard: Path) -> str:

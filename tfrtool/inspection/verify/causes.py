@@ -13,16 +13,12 @@ from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER, HEADER_SIZE, LENGT
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Stream, folder_of, open_shard
 
+# Faults of a file in which a single wrong bit is looked for; of thousands, the first tell.
 _LOOKS = 20
-"""Faults of a file in which a single wrong bit is looked for; of thousands, the first tell."""
-
 _HEAD = 4096
-_BLOCK = 1 << 20
-_FLIP_REACH = 1 << 20
+_BLOCK = _FLIP_REACH = 1 << 20
 _REPLACED = b"\xef\xbf\xbd"  # U+FFFD, what decoders put for bytes that are no text
 _GZIP = b"\x1f\x8b\x08"
-_SURE = 4
-"""Newlines that all have a carriage return before them: chance gives 2**-32."""
 
 
 class Causes:
@@ -116,7 +112,7 @@ class Causes:
                 pairs += block.count(b"\r\n") + (before + block[:1] == b"\r\n")
                 replaced += block.count(_REPLACED)
                 before = block[-1:]
-        put_in = newlines == pairs >= _SURE
+        put_in = newlines == pairs >= 4  # by chance: 2**-32
         # Bytes at random have newlines * returns / size pairs; that none of 24 is there: 4e-11.
         taken_out = not pairs and newlines * returns > 24 * size
         if put_in or taken_out or replaced * 100 > size:

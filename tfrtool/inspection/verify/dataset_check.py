@@ -23,8 +23,7 @@ from tfrtool.records.framing import FRAME_SIZE, FaultKind
 from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
 from tfrtool.records.shards import shards_in
 
-MISSING_TOLD = 100
-"""Missing shards of a set that are told one by one; the others are one fault."""
+MISSING_TOLD = 100  # missing shards of a set that are told one by one; the others are one fault
 
 Verdicts = Mapping[Path, ShardVerdict]
 
@@ -117,11 +116,10 @@ def _split_against_metadata(
     meant = next((one for one in sets if (one.count or 1) == count), None)
     for one in sets:
         if one is not meant:
-            found = f"names that say {one.count or 1:,}: {printable(one.name)}"
-            if meant is not None:
-                found = f"{printable(one.name)} beside them, perhaps of an earlier write"
             wanted = f"{human_count(count, 'shard')} of split {split.name!r} by {DATASET_INFO}"
-            yield DatasetFault(one.paths[0], f"expected {wanted}, found {found}")
+            beside = "" if meant is None else " beside them, perhaps of an earlier write"
+            message = f"expected {wanted}, found {printable(one.name)}{beside}"
+            yield DatasetFault(one.paths[0], message)
     if meant is None:
         return
     yield from _missing(meant)

@@ -20,12 +20,8 @@ from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, folder_of, open_shard, path_of
 
-GROUPS_KEPT = 1000
-"""Groups that are told of each sort; all are counted."""
-
-COPIES_KEPT = 100
-"""Copies that are told of one group: a black frame may be there a million times."""
-
+GROUPS_KEPT = 1000  # groups that are told of each sort; all are counted
+COPIES_KEPT = 100  # copies that are told of one group: a black frame may be there a million times
 _UNLABELLED = bytes(8)
 
 ImageShard = tuple[Path | Stream, str | None, ImageFindings]

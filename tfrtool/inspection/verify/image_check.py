@@ -102,8 +102,13 @@ class ImageCheck:
         if self._roles.image is None:
             self._roles = find_roles(example.features, self._info)
             if self._roles.image is None:
-                image = find_roles(first_values(example), self._info).image
-                self._roles = self._roles._replace(image=image)
+                # A list of images is as good as one.
+                lists = {name: steps[0] for name, steps in example.feature_lists.items() if steps}
+                firsts = {
+                    name: Feature(dtype=item.dtype, values=item.values[:1])
+                    for name, item in {**lists, **example.features}.items()
+                }
+                self._roles = self._roles._replace(image=find_roles(firsts, self._info).image)
         role, absent = self._roles.image, True
         for name, place, value in string_values(example):
             absent = absent and name != role
@@ -179,15 +184,6 @@ class ImageCheck:
             doubts=tuple(fault for certain, fault in image.told if not certain),
             fingerprints=b"".join(sorted(self._fingerprints)),
         )
-
-
-def first_values(example: Example) -> dict[str, Feature]:
-    """Return the features of a record with their first values alone, lists by their first step."""
-    lists = {name: steps[0] for name, steps in example.feature_lists.items() if steps}
-    return {
-        name: Feature(dtype=item.dtype, values=item.values[:1])
-        for name, item in {**lists, **example.features}.items()
-    }
 
 
 def string_values(example: Example) -> Iterator[tuple[str, str, bytes]]:

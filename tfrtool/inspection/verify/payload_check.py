@@ -16,12 +16,9 @@ from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tf_parser import parser_problem
 from tfrtool.records.framing import Fault, FaultKind, Record
 
-_PROBATION = 64
-"""Records after which a shard's payload kind is settled."""
-
+_PROBATION = 64  # records after which a shard's payload kind is settled
+# Features that are remembered: a hostile shard may name new ones in each record.
 _FEATURES_KEPT = 10_000
-"""Features that are remembered: a hostile shard may name new ones in each record."""
-
 NO_EXAMPLE = "no tf.train.Example or SequenceExample"
 
 _parse = pb.SequenceExample.FromString  # an Example is one without feature lists, to the byte

@@ -23,9 +23,8 @@ from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
+# Bytes of images that are decoded in the time that a process takes to start, roughly.
 _WORTH_WITH_IMAGES = 2 * 1024 * 1024
-"""Bytes of images that are decoded in the time that a process takes to start, roughly."""
-
 _NOTES_KEPT = 20
 
 
@@ -187,13 +186,11 @@ def _same_records(
         own, records = set_of.get(verdict.path), verdict.records
         same = earlier.setdefault((verdict.digest, records, verdict.payload_bytes), {})
         mistaken = [v for v in same.values() if _is_mistake(own, set_of.get(v.path), records)]
-        for other in (mistaken or list(same.values()))[:1]:
-            what = "record" if records == 1 else f"{records:,} records"
-            message = f"holds the same {what} as {printable(other.path.name)}"
-            if mistaken:
-                yield DatasetFault(verdict.path, message)
-            else:
-                yield f"{printable(verdict.path.name)} {message}"
+        for other in (mistaken or [*same.values()])[:1]:
+            message = f"holds the same {human_count(records, 'record')} as "
+            message += printable(other.path.name)
+            name = printable(verdict.path.name)
+            yield DatasetFault(verdict.path, message) if mistaken else f"{name} {message}"
         same.setdefault(id(own), verdict)
 
 

@@ -17,27 +17,15 @@ from tfrtool.inspection.verify.causes import Causes
 from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
 from tfrtool.inspection.verify.payload_check import PayloadCheck, unparseable
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.framing import Fault, FaultKind
+from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, folder_of, open_shard, path_of, size_of
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.plain import plain
 
-MAX_FAULTS = 10_000
-"""Faults of a shard that are kept; all are counted."""
-
+MAX_FAULTS = 10_000  # faults of a shard that are kept; all are counted
 _CRCS_HELD = 16 * 1024
-_LOSSES = frozenset(
-    (
-        FaultKind.LENGTH_CRC,
-        FaultKind.PAYLOAD_CRC,
-        FaultKind.OVERSIZED_LENGTH,
-        FaultKind.TRUNCATED,
-        FaultKind.DECOMPRESSION,
-    )
-)
-"""Faults that stand for a record that was there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +105,7 @@ def verify_shard(
             found = Shard(path=path, bytes=bytes_known, compression=compression)
             for item in read_records(file, compression=compression):
                 if isinstance(item, Fault):
-                    lost += item.kind in _LOSSES and item.record is not None
+                    lost += item.record is not None
                     damage.add(item)
                     continue
                 records += 1
