@@ -55,9 +55,8 @@ def lengths_text(feature: FeatureStatistics) -> str:
     if not feature.present:
         return ""
     text = _span(*feature.lengths)
-    if feature.is_list:
-        text += " steps" + (f" of {_span(*feature.steps)}" if feature.steps else "")
-    return text
+    steps = f" of {_span(*feature.steps)}" if feature.steps else ""
+    return f"{text} steps{steps}" if feature.is_list else text
 
 
 def values_text(feature: FeatureStatistics) -> str:
@@ -74,8 +73,8 @@ def values_text(feature: FeatureStatistics) -> str:
             low, high = value_text(found.minimum), value_text(found.maximum)
             parts.append((low if low == high else f"{low} to {high}") + " bytes" * strings)
         parts += [f"{len(distinct)} distinct" if distinct else ""]
-    parts += [f"{found.nan:,} NaN" if found.nan else ""]
-    parts += [f"{found.infinite:,} infinite" if found.infinite else ""]
+    odd = ((found.nan, "NaN"), (found.infinite, "infinite"))
+    parts += [f"{count:,} {what}" for count, what in odd if count]
     return ", ".join(filter(None, parts))
 
 

@@ -21,7 +21,6 @@ _NOTATION = re.compile(
 _SIZE = re.compile("[0-9]{1,11}")
 _FORM = "NAME:DTYPE[:SHAPE][=DEFAULT], such as label:int64=-1 or box:float32:[4]"
 _LARGEST_DEFAULT = 1 << 24
-_LARGEST_SIZE = 1 << 31
 _TYPES: dict[DType, type] = {DType.STRING: bytes, DType.INT64: int, DType.FLOAT32: float}
 
 
@@ -47,7 +46,7 @@ class FeatureSpec:
     def __post_init__(self) -> None:
         take_words(self, dtype=DType)
         name, size = repr(self.name), self.size
-        if not all(0 <= size < _LARGEST_SIZE for size in self.shape or ()):
+        if not all(0 <= size < 1 << 31 for size in self.shape or ()):
             raise SchemaError(f"{name} has an impossible shape", found=self.shape)
         if self.is_list and size == 0:
             # tf.io.parse_single_sequence_example of TensorFlow 2.21 divides by it, and dies.
