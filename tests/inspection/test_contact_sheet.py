@@ -147,8 +147,10 @@ def test_no_image_anywhere(make_shard: MakeShard, tmp_path: Path) -> None:
         contact_sheet([path], out)
     with pytest.raises(ShardError, match="no feature 'photo'"):
         contact_sheet([path], out, feature="photo")
-    with pytest.raises(ShardError, match=r"no image can be read.*empty"):
+    with pytest.raises(ShardError, match=r"no image can be read.*no records$"):
         contact_sheet([make_shard([], "empty.tfrecord")], out)
+    with pytest.raises(ShardError, match=r"no feature holds an image.*no tf.train.Example"):
+        contact_sheet([make_shard([b"hello"], "text.tfrecord")], out)
     assert not out.exists()
 
 

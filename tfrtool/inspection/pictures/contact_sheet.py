@@ -118,12 +118,12 @@ def contact_sheet(
     if not tiles:
         path, casting = next(iter(castings.items()))
         what = "no feature holds an image" if feature is None else f"no feature {feature!r}"
-        if casting.faults and not casting.features:
-            what = f"no image can be read: {casting.faults[0].message}"
-        names, hint = "no tf.train.Example", None
+        names, hint = None if casting.faults else "no tf.train.Example", None
         if casting.features:
             names = f"the features {_listed(casting.features)}"
             hint = "--feature names the one that holds pixels"
+        elif casting.faults:
+            what = f"no image can be read: {casting.faults[0].message}"
         raise ShardError(what, path=path, found=names, hint=hint)
     features = dict.fromkeys(
         name for one in castings.values() for name in one.features if name != one.image
