@@ -61,8 +61,8 @@ def test_integers_are_numbered_by_value(folder: Path, kind: Any) -> None:
 
 def test_rows_that_are_no_items(folder: Path) -> None:
     """A row that can't be used is listed with its number, from 1 on, through groups of rows."""
-    paths = ["a.jpg", None, "b.jpg", "missing.jpg", "x" * 2_000_000, "sub/c.jpg"]
-    labels = ["cat", "cat", None, "cat", "cat", "dog"]
+    paths = ["a.jpg", None, "b.jpg", "missing.jpg", "x" * 2_000_000, "sub/c.jpg", None]
+    labels = ["cat", "cat", None, "cat", "cat", "dog", None]
     source = _open(folder, {"path": paths, "label": labels}, row_group_size=4)
     assert [item.key for item in source.items] == ["a.jpg", "sub/c.jpg"]
     assert sorted(reasons(source)) == [
@@ -70,6 +70,7 @@ def test_rows_that_are_no_items(folder: Path) -> None:
         "row 3: no label",
         "row 4: no such file",
         "row 5: longer than 1,048,576 bytes",
+        "row 7: no path",
     ]
 
 
