@@ -35,21 +35,15 @@ _SAVED = ".keras"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classifier:
-    """A model, whole and in its two parts, which share their weights.
+    """A model, whole and in its two parts, which share their weights; the cnn is whole alone.
 
-    Attributes:
-        core: a ``keras.Model`` from rescaled images, float32 [batch, image_size, image_size, 3],
-            to softmax probabilities, float32 [batch, classes].
-        base: a ``keras.Model`` from rescaled images to pooled features, float32
-            [batch, features]; None for the cnn, which has no such part.
-        head: the layer from features to probabilities; None where there is no base.
-        frozen: whether nothing of the base is trained. It then runs in inference mode, so that an
-            image always has the same features.
+    A frozen base is one of which nothing is trained. It runs in inference mode, so that an image
+    always has the same features.
     """
 
-    core: Any
-    base: Any = None
-    head: Any = None
+    core: Any  # keras.Model, rescaled float32 [batch, image_size, image_size, 3] to softmax
+    base: Any = None  # keras.Model, the same to pooled features, float32 [batch, features]
+    head: Any = None  # the layer from features to probabilities
     frozen: bool = False
 
 

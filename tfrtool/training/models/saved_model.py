@@ -42,17 +42,11 @@ by default, rounded."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """What a model's layers don't tell.
+    """What a model's layers don't tell."""
 
-    Attributes:
-        model: its name on the command line.
-        image_size: images are resized to this many pixels, both ways, before the model takes them.
-        class_names: by number.
-    """
-
-    model: str
-    image_size: int
-    class_names: tuple[str, ...]
+    model: str  # its name on the command line
+    image_size: int  # pixels both ways, to which images are resized for the model
+    class_names: tuple[str, ...]  # by number
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that is kept in the file."""

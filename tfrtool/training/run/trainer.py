@@ -15,13 +15,7 @@ from tfrtool.training.run.train_report import EpochReport
 
 
 class EpochIterator:
-    """Gives an epoch's batches, again and again.
-
-    Attributes:
-        images: how many an epoch has.
-        steps: how many batches an epoch has.
-        waited: seconds that the last epoch's batches were waited for.
-    """
+    """Gives an epoch's batches, again and again; ``waited`` is how long they were waited for."""
 
     def __init__(self, batches: Iterable[Batch], images: int, steps: int, *, at_once: bool) -> None:
         """Get ready.
