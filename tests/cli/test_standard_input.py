@@ -175,6 +175,18 @@ def test_standard_input_that_is_a_file(shard: Path) -> None:
     assert json.loads(done.stdout) == {"path": "-", "records": 3}
 
 
+def test_no_index_stands_beside_a_device(shard: Path) -> None:
+    """What the shell has opened may be a file, and its name still is one of /dev."""
+    for name in ("/dev/stdin", "/dev/fd/0"):
+        with shard.open("rb") as file:
+            done = run(["index", name], shard.parent, stdin=file)
+        assert done.returncode == 2
+        assert "--out" in done.stderr
+    with shard.open("rb") as file:
+        assert run(["index", "/dev/stdin", "--out", "."], shard.parent, stdin=file).returncode == 0
+    assert {path.name for path in shard.parent.iterdir()} == {"a.tfrecord", "stdin.idx"}
+
+
 def test_metadata_of_the_current_directory_is_not_taken(shard: Path) -> None:
     """A stream comes from nowhere: what lies in the working directory does not describe it."""
     (shard.parent / "features.json").write_text("[")

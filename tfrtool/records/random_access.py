@@ -39,9 +39,15 @@ def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
     """Return where the indices of shards are written: ``SHARD.idx`` beside each.
 
     Or, in the directory ``out``, in folders as the shards are in below the one that all of them
-    are in, so that no two have one name.
+    are in, so that no two have one name. What is named as an open file (``/dev/stdin``) needs
+    that: `UsageError`.
     """
     if out is None:
+        for shard in shards:
+            folder = f"{os.path.realpath(shard.parent)}/"
+            if folder.startswith(("/dev/fd/", "/proc/")) or shard.parent == Path("/dev"):
+                hint = "--out DIR names another place for its index"
+                raise UsageError("nothing is written beside it", path=shard, hint=hint)
         return [shard.with_name(f"{shard.name}.idx") for shard in shards]
     folders = [os.path.abspath(shard.parent) for shard in shards]  # noqa: PTH100 - links stay
     top = os.path.commonpath(folders) if folders else ""

@@ -210,11 +210,15 @@ class RecordReader:
         payload = b""  # it is not held twice while the next record is looked for
         window.pinned = body
         held = window.load(after, HEADER_SIZE)
+        whole = held == 0 or holds_header(window.view(after, after + HEADER_SIZE))
+        if held >= HEADER_SIZE and not whole:
+            # Two damaged records in a row, or bytes that were put in or taken out of this one?
+            landing = self._search.find_next(after, after + 1, near=True)
+            whole = landing is not None and landing.proven
         window.pinned = None
-        if held == 0 or holds_header(window.view(after, after + HEADER_SIZE)):
+        if whole:
             chain = self._search.find_chain(body, after)
             return self._go_on(fault, after if chain is None else chain)
-        # Bytes were put in or taken out.
         return self._search_on(fault)
 
     def _search_on(self, fault: Fault, start: int | None = None) -> tuple[Fault, int | None]:

@@ -77,12 +77,12 @@ class Search:
         self._limit = limit
         self._spent = self._misled = 0
 
-    def find_next(self, damaged: int, start: int) -> Landing | None:
+    def find_next(self, damaged: int, start: int, *, near: bool = False) -> Landing | None:
         """Find where to go on after a record that is not whole.
 
         Its header starts at ``damaged``; ``start``, above that, is the first offset to look at. The
         end of that record is returned, where it can be proven; else the next whole record; None
-        where there is neither. The window holds the bytes from there on.
+        where there is neither, or none is ``near``. The window holds the bytes from there on.
         """
         window = self._window
         body = damaged + HEADER_SIZE
@@ -90,15 +90,15 @@ class Search:
         first: int | None = None
         candidates = 0  # those looked at in vain
         reach = min(max(_allowed(damaged) - self._spent, _LEAST_LOOKAHEAD), LOOKAHEAD)
-        position = start
+        position, last, outer = start, start + reach if near else None, window.pinned
         try:
-            while first is None or position <= first + reach:
-                window.pinned = covered if first is None else min(covered, first)
+            while last is None or position <= last:
+                window.pinned = min(at for at in (outer, covered, first) if at is not None)
                 held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
                 places = headers(window.view(position, position + held))
                 ends = [window.end] if held < BLOCK_SIZE else []
                 for candidate in (*(position + place for place in places), *ends):
-                    if first is not None and candidate > first + reach:
+                    if last is not None and candidate > last:
                         break
                     candidates += first is not None
                     if (upto := candidate - FOOTER_SIZE) >= body:
@@ -114,6 +114,7 @@ class Search:
                             return Landing(candidate, proven=True)
                     if first is None and self._record_at(candidate):
                         first = candidate
+                        last = candidate + reach if last is None else last
                 if ends:
                     break
                 # A header may lie across the edge of the block.
@@ -122,7 +123,7 @@ class Search:
                     crc = extend_crc32c(crc, window.view(covered, position - FOOTER_SIZE))
                     covered = position - FOOTER_SIZE
         finally:
-            window.pinned = None
+            window.pinned = outer
         self._spent += max(covered - (start if first is None else first), 0)
         self._spent += _CANDIDATE * candidates
         return None if first is None else Landing(first, proven=False)

@@ -11,6 +11,7 @@ import contextlib
 import io
 import lzma
 import os
+import re
 import stat
 import zipfile
 import zlib
@@ -30,6 +31,9 @@ _UTF8 = 0x800
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 
 _LOCAL_HEADER = 30
+_LONGEST_END = 22 + 0xFFFF
+"""Bytes of the end record with the longest comment (4.3.16)."""
+
 _SLACK = 512
 """Bytes for a member's name and extra fields that are read together with its data."""
 
@@ -55,6 +59,23 @@ class ZipReader:
         return f"{self.archive}/{item.key}"
 
 
+def _check_end(file: io.FileIO, members: int) -> None:
+    """Refuse an archive whose end record is another one to other programs, or counts otherwise.
+
+    `zipfile` takes the last one there is, also if it stands in the comment of another.
+    """
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST_END))
+    tail = file.readall()
+    ends = [found.start() for found in re.finditer(rb"PK\x05\x06(?=.{18})", tail, re.DOTALL)]
+    lengths = [int.from_bytes(tail[at + 20 : at + 22], "little") for at in ends]
+    whole = [at for at, length in zip(ends, lengths, strict=True) if at + 22 + length == len(tail)]
+    if whole and ends[-1:] != whole:
+        raise zipfile.BadZipFile("its comment looks like the end of another archive")
+    count = int.from_bytes(tail[ends[-1] + 10 : ends[-1] + 12], "little")
+    if count not in (members & 0xFFFF, 0xFFFF):
+        raise zipfile.BadZipFile(f"{members:,} members, and not as many as it says")
+
+
 class _Archive(io.FileIO):
     """An archive whose directory, which `zipfile` reads at once, has a bounded size."""
 
@@ -74,6 +95,7 @@ def list_zip(path: str) -> Listing:
             stamp = stamp_of(file.fileno())
             archive = zipfile.ZipFile(file)
             infos = archive.infolist()
+            _check_end(file, len(infos))
             archive.NameToInfo.clear()
             infos.reverse()
             while infos:  # half a kilobyte each: they go as their members come
