@@ -55,19 +55,6 @@ def assert_only_lost(reading: Reading, payloads: list[bytes], lost: int) -> None
     assert [record.offset for record in reading.records] == [offsets[index] for index in kept]
 
 
-@pytest.mark.parametrize("size", [5, 3 * BLOCK_SIZE])
-def test_a_damaged_payload_before_a_damaged_header(size: int) -> None:
-    """Each of two damaged records in a row is a fault of its own."""
-    payloads = [bytes([65 + i]) * size for i in range(5)]
-    offsets, data = offsets_of(payloads), shard_of(payloads)
-    reading = read(flip(flip(data, 8 * (offsets[1] + HEADER_SIZE + 2)), 8 * offsets[2]))
-    assert [(fault.kind, fault.offset, fault.record) for fault in reading.faults] == [
-        (FaultKind.PAYLOAD_CRC, offsets[1], 1),
-        (FaultKind.LENGTH_CRC, offsets[2], 2),
-    ]
-    assert reading.payloads == [payloads[0], *payloads[3:]]
-
-
 @given(payloads=payload_lists, data=st.data())
 def test_flipped_bit(payloads: list[bytes], data: st.DataObject) -> None:
     """One bit that is wrong, wherever it is, costs its own record, and is found there."""

@@ -6,6 +6,7 @@ import pytest
 
 from tests.records.strategies import offsets_of, read, shard_of
 from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, FaultKind, frame
+from tfrtool.records.window import BLOCK_SIZE
 
 PAYLOADS = [bytes([65 + number]) * (30 + number) for number in range(6)]
 
@@ -23,6 +24,21 @@ def test_index_is_not_claimed_after_an_unprovable_gap() -> None:
         (offsets[4], None),
     ]
     assert reading.payloads == [PAYLOADS[index] for index in (0, 2, 3, 5)]
+
+
+@pytest.mark.parametrize("size", [5, 3 * BLOCK_SIZE])
+def test_a_damaged_payload_before_a_damaged_header(size: int) -> None:
+    """Each of two damaged records in a row is a fault of its own."""
+    payloads = [bytes([65 + number]) * size for number in range(5)]
+    offsets, data = offsets_of(payloads), bytearray(shard_of(payloads))
+    data[offsets[1] + HEADER_SIZE + 2] ^= 1
+    data[offsets[2]] ^= 1
+    reading = read(bytes(data))
+    assert [(fault.kind, fault.offset, fault.record) for fault in reading.faults] == [
+        (FaultKind.PAYLOAD_CRC, offsets[1], 1),
+        (FaultKind.LENGTH_CRC, offsets[2], 2),
+    ]
+    assert reading.payloads == [payloads[0], *payloads[3:]]
 
 
 @pytest.mark.parametrize("cut", [5, 100, 117, 150, 170])
