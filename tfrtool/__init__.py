@@ -4,8 +4,6 @@ Names are loaded on first use (PEP 562), so that importing the package costs not
 into a shard doesn't start TensorFlow.
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING = False  # as in typing, which takes a while to import
 if TYPE_CHECKING:
     from typing import Any
@@ -100,7 +98,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOME_OF:
         raise AttributeError(f"module 'tfrtool' has no attribute {name!r}")
     import importlib  # takes a millisecond, in which Ctrl-C would show a traceback

@@ -4,8 +4,6 @@ An error carries its facts as attributes, and ``str()`` composes them into one l
 the same order: where, what, what was expected and found, what to do.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The command line: one file a command; parse, call one function, render, exit."""
 
-from __future__ import annotations
-
 import signal
 
 TYPE_CHECKING = False
@@ -9,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: "Sequence[str] | None" = None) -> int:
     """Run the command line, and return the exit code.
 
     Args:

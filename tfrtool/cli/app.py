@@ -1,7 +1,5 @@
 """The ``tfrtool`` command, and the one place where outcomes become exit codes."""
 
-from __future__ import annotations
-
 import signal
 import traceback
 from collections.abc import Sequence

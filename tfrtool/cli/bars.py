@@ -1,7 +1,5 @@
 """Progress bars, on a terminal only."""
 
-from __future__ import annotations
-
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +24,7 @@ class Bars:
         self._phase: str | None = None
         self._bar: tqdm[Any] | None = None
 
-    def __enter__(self) -> Bars:
+    def __enter__(self) -> "Bars":
         return self
 
     def __exit__(self, *_: object) -> None:

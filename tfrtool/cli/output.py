@@ -1,7 +1,5 @@
 """Printing, results on stdout and everything else on stderr; and the exit codes."""
 
-from __future__ import annotations
-
 import enum
 import json
 import sys

@@ -1,7 +1,5 @@
 """Paths of the command line, options that commands share, and what SHARDS and DATASET mean."""
 
-from __future__ import annotations
-
 import io
 import os
 import stat
@@ -71,7 +69,7 @@ def shards_of(arguments: Iterable[str]) -> tuple[Path, ...]:
     return found.paths
 
 
-def sources_of(arguments: Sequence[str]) -> tuple[Path | Stream, ...]:
+def sources_of(arguments: Sequence[str]) -> "tuple[Path | Stream, ...]":
     """Return the shards that SHARDS means, or standard input."""
     from tfrtool.records.stream import Stream
 

@@ -3,8 +3,6 @@
 It imports little, so that signals are heeded at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io
@@ -35,7 +33,7 @@ class StandardFile(io.FileIO):
 
     lost: OSError | None = None
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: "ReadableBuffer", /) -> int:
         """Write, or only pretend to."""
         if self.lost is None:
             try:

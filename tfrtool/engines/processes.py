@@ -1,7 +1,5 @@
 """Work on several shards at once, in processes of their own."""
 
-from __future__ import annotations
-
 import os
 import queue
 import sys

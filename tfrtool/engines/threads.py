@@ -1,7 +1,5 @@
 """Work in threads, in order, and only in as many as pay."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

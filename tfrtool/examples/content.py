@@ -1,7 +1,5 @@
 """What the bytes of a string feature hold, told from the bytes themselves."""
 
-from __future__ import annotations
-
 import math
 from codecs import getincrementaldecoder
 from itertools import islice

@@ -1,7 +1,5 @@
 """Payloads as tf.train.Example and tf.train.SequenceExample: what they are, and what they hold."""
 
-from __future__ import annotations
-
 import enum
 import numbers
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Statistics in few words, and a feature_description with them as Python source."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 

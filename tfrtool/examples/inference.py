@@ -1,7 +1,5 @@
 """Inferring a Schema: what the records of shards say about their features, as a fold."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -140,7 +138,7 @@ class SchemaFold:
             if take_values:
                 held.take(kind, whole(message, payload) if large and strings else values)
 
-    def merge(self, other: SchemaFold) -> None:
+    def merge(self, other: "SchemaFold") -> None:
         """Take in what another fold over other records has seen; that one is used up."""
         self.records += other.records
         self.sequences += other.sequences

@@ -5,8 +5,6 @@ record of a gigabyte takes memory for itself and for the value that is looked at
 protobuf holds once more, nor eight bytes for each number that the record holds in one.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Iterator, Sequence

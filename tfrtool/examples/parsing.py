@@ -1,7 +1,5 @@
 """Parsing an Example with a Schema, as ``tf.io.parse_single_example`` does it, with reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

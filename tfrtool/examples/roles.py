@@ -1,7 +1,5 @@
 """Which features of a record are its image, its label and its name."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,7 +79,7 @@ class LabelNames(NamedTuple):
     names: tuple[str, ...] = ()
 
     @classmethod
-    def beside(cls, directory: Path | None, label: str | None) -> LabelNames:
+    def beside(cls, directory: Path | None, label: str | None) -> "LabelNames":
         """Read the names that TFDS keeps beside the shards; unreadable files count as none."""
         if directory is not None and label is not None:
             with contextlib.suppress(DatasetError):

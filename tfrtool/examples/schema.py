@@ -1,7 +1,5 @@
 """Schema: what TensorFlow calls a feature_description, with its notations."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -71,7 +69,7 @@ class FeatureSpec:
         return None if self.shape is None else math.prod(self.shape)
 
     @classmethod
-    def parse(cls, notation: str) -> FeatureSpec:
+    def parse(cls, notation: str) -> "FeatureSpec":
         """Read ``NAME:DTYPE[:SHAPE][=DEFAULT]``, or raise a `SchemaError`."""
         match = _NOTATION.fullmatch(notation)
         if match is None:
@@ -112,7 +110,7 @@ class FeatureSpec:
         return data
 
     @classmethod
-    def from_json(cls, name: str, data: object) -> FeatureSpec:
+    def from_json(cls, name: str, data: object) -> "FeatureSpec":
         """Read what `to_json` returns, or raise a `SchemaError`.
 
         A default of one value fills a whole shape.
@@ -187,13 +185,13 @@ class Schema:
         return len(self.specs)
 
     @classmethod
-    def from_notation(cls, notations: str | Iterable[str]) -> Schema:
+    def from_notation(cls, notations: str | Iterable[str]) -> "Schema":
         """Read features such as ``label:int64=-1``, or raise a `SchemaError`."""
         notations = [notations] if isinstance(notations, str) else notations
         return cls(tuple(map(FeatureSpec.parse, notations)))
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Schema:
+    def from_json(cls, text: str | bytes) -> "Schema":
         """Read a JSON object with a description under each feature's name.
 
         A name that a SequenceExample's context and its feature lists share has a list of two. It

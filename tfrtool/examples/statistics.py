@@ -1,7 +1,5 @@
 """What has been seen of one feature, and the spec that follows from it."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections import Counter
@@ -94,7 +92,7 @@ class ValueStatistics:
         if high is not None and (self.maximum is None or high > self.maximum):
             self.maximum = high
 
-    def merge(self, other: ValueStatistics) -> None:
+    def merge(self, other: "ValueStatistics") -> None:
         """Take in what another fold has seen of the same type."""
         self.stretch(other.low, other.high)
         self.first = min(self.first, other.first)
@@ -128,7 +126,7 @@ class FeatureStatistics:
         held = self.kinds[kind] = ValueStatistics(first=place, distinct=distinct)
         return held
 
-    def merge(self, other: FeatureStatistics) -> None:
+    def merge(self, other: "FeatureStatistics") -> None:
         """Take in what another fold has seen of the same feature."""
         for name, kind in other.kinds.items():
             held = self.kinds.get(name) or self.start(name, kind.first)

@@ -5,8 +5,6 @@
 takes, and of others it reads only a part. What is written here was measured with TensorFlow 2.21.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import islice

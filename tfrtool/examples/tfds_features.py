@@ -1,7 +1,5 @@
 """A features.json for ``tensorflow_datasets.builder_from_directory`` (TFDS 4.9.10)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The files that make a directory of shards a TFDS dataset (tensorflow-datasets 4.9.10)."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Mapping, Sequence

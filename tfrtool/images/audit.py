@@ -1,7 +1,5 @@
 """Whether an image can be used, whether its bytes can be kept, and encoding it anew if not."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from typing import Any, NamedTuple

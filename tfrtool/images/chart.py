@@ -1,7 +1,5 @@
 """Small line charts, drawn with Pillow."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The one way to a decoder: what costs more than the limits allow never gets there."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings

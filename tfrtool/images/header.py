@@ -1,7 +1,5 @@
 """What a JPEG says of itself before its pixels: read without Pillow, in a few microseconds."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import struct

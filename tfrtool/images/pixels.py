@@ -1,7 +1,5 @@
 """A feature's value as a small picture: encoded images, raw pixels, pixels as text or numbers."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import math

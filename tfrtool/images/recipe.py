@@ -1,7 +1,5 @@
 """How images are checked and encoded: the options of everything that is done to one image."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Contact sheets: many small pictures on one, each with its label and size below."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Sequence

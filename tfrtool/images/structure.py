@@ -1,7 +1,5 @@
 """Whether what an image is made of keeps to the limits, by its bytes and before decoding."""
 
-from __future__ import annotations
-
 import re
 import struct
 

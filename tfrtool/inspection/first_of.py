@@ -1,7 +1,5 @@
 """Lists that a report bounds."""
 
-from __future__ import annotations
-
 from typing import Generic, TypeVar
 
 Entry = TypeVar("Entry")

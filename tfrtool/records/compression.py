@@ -1,7 +1,5 @@
 """What a file's first bytes tell: its compression, undone as a stream, or another format."""
 
-from __future__ import annotations
-
 import enum
 import io
 import zlib
@@ -127,7 +125,7 @@ class Inflater:
         self._input = rest
         return True
 
-    def _rescue(self, inflate: zlib._Decompress) -> bytes:
+    def _rescue(self, inflate: "zlib._Decompress") -> bytes:
         """Return all that comes before the damage: byte by byte, for none goes with the failure."""
         pieces = []
         reason = "it can't be read twice"

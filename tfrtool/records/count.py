@@ -1,7 +1,5 @@
 """Hopping from header to header: where records end, how many there are, and the first damage."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Callable, MutableSequence

@@ -5,8 +5,6 @@ The polynomial is Castagnoli's (RFC 3720, appendix B.4); the mask is the one of 
 covers from being taken for such data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import google_crc32c

@@ -5,8 +5,6 @@ payload``, all little-endian (TensorFlow, ``tensorflow/core/lib/io/record_writer
 records and nothing else: no header, footer, count or index.
 """
 
-from __future__ import annotations
-
 import enum
 import struct
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Records by their number: the index of a shard, and a Sequence over shards."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from array import array
@@ -57,7 +55,7 @@ def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
     ]
 
 
-def make_index(shard: Path) -> array[int]:
+def make_index(shard: Path) -> "array[int]":
     """Return the offset of each record's header, and last the size of the file, in bytes.
 
     `ShardError` if it is compressed, so that no record can be read alone; `CorruptShardError`,
@@ -176,7 +174,7 @@ class Records(Sequence[Record]):
         for file in files.values():
             file.close()
 
-    def __enter__(self) -> Records:
+    def __enter__(self) -> "Records":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """One streaming reader of TFRecord files, for inspection, verification, loading and recovery."""
 
-from __future__ import annotations
-
 import io
 import os
 import stat

@@ -1,7 +1,5 @@
 """Taking what is whole out of a damaged shard."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Iterator

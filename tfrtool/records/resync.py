@@ -5,8 +5,6 @@ no place needs that CRC to be computed: a length below 2**32 has four zero bytes
 half, so that only the neighbourhood of runs of zeros is looked at.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

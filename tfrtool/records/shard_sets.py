@@ -1,7 +1,5 @@
 """Names of shards, and which files belong together by them; which of these are missing."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -200,7 +198,7 @@ class ShardName:
         return f"{self.dataset}-{self.split}.tfrecord-{self.index:05d}-of-{self.count:05d}"
 
     @classmethod
-    def parse(cls, name: str) -> ShardName | None:
+    def parse(cls, name: str) -> "ShardName | None":
         """Return what ``name`` says, or None if it is no name of this form."""
         match = _TEMPLATE.fullmatch(name)
         if match is None or match["split"] == "all" or int(match["index"]) >= int(match["count"]):

@@ -1,7 +1,5 @@
 """What SHARDS and DATASET mean: which files are shards, and where those of a dataset are."""
 
-from __future__ import annotations
-
 import glob
 import os
 import re
@@ -41,7 +39,7 @@ class Shard:
     compression: Compression
 
     @classmethod
-    def at(cls, path: str | os.PathLike[str]) -> Shard:
+    def at(cls, path: str | os.PathLike[str]) -> "Shard":
         """Look at the file at ``path``; `ShardError` if it can't be opened."""
         path = as_path(path)
         with open_shard(path) as file:

@@ -1,7 +1,5 @@
 """A shard that is to be read: a file; or a stream, such as standard input, which comes once."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

@@ -1,7 +1,5 @@
 """The part of an uncompressed stream that the reader holds in memory."""
 
-from __future__ import annotations
-
 import io
 from typing import Protocol
 

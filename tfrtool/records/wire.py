@@ -1,7 +1,5 @@
 """The wire format of protobuf, read where nothing is known of the message."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

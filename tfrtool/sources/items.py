@@ -1,7 +1,5 @@
 """What a source gives: items, how to read them, and an account of everything that is none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

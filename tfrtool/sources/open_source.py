@@ -1,7 +1,5 @@
 """What SOURCE means: told from its form, and from what lies there."""
 
-from __future__ import annotations
-
 import os
 import stat
 import zipfile

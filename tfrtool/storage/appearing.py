@@ -1,7 +1,5 @@
 """How a file appears: whole under its name, or not at all; the only home of renames."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

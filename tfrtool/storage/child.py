@@ -4,8 +4,6 @@ It lives no longer than the process that started it, however that ends: once not
 from there, it ends itself, in the middle of its work if need be.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -76,7 +74,7 @@ class Child:
         self._tasks = cast(IO[bytes], self._process.stdin)
         self._answers = cast(IO[bytes], self._process.stdout)
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> "Child":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """Reading JSON that somebody else may have written."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ Every path that decodes or unpacks takes its limits from here. What is over a li
 that names the limit and the number that was found.
 """
 
-from __future__ import annotations
-
 MAX_ARCHIVE_HEADER_BYTES = 16 * 1024
 """Of an extended header of a tar archive: a path and a link's target have 4,096 bytes each at most,
 and as much again is left for times and attributes."""

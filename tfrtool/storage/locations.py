@@ -1,7 +1,5 @@
 """What users give as a path, and where their caches are."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping

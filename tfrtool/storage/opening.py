@@ -1,7 +1,5 @@
 """Opening files to read: regular files only, and no more of them than is asked for."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

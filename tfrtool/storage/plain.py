@@ -1,7 +1,5 @@
 """Dataclasses as JSON values, so that what is printed has the names of what is in memory."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass

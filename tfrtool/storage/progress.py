@@ -1,7 +1,5 @@
 """How far a verb is, told to whoever called it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

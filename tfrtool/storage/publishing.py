@@ -18,8 +18,6 @@ and which one it is tells what remains to be done: `finish_publishing` does that
 a power cut. After an error everything is taken back, and signals wait until it is over.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

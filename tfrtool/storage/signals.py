@@ -1,7 +1,5 @@
 """Signals that wait for what must not be left half-done."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

@@ -1,7 +1,5 @@
 """What users give for a choice or a size: a member of an enumeration, or words."""
 
-from __future__ import annotations
-
 import enum
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """A dataset's directory: where shards become whole, and how all files appear in it together."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Looking at images: which are bad, which are converted, which are exact copies of others."""
 
-from __future__ import annotations
-
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -139,7 +137,7 @@ class Audit:
         return [position for position in range(len(self.digests)) if position not in problems]
 
     @cached_property
-    def leaders(self) -> array[int]:
+    def leaders(self) -> "array[int]":
         """For each image the position of the first that it is an exact copy of, once all are known.
 
         Digests of 64 bits suffice to keep copies in one split.

@@ -5,8 +5,6 @@ it is written. Of images that are encoded anew it is not: then some are tried, a
 the others are estimated from theirs. The sample depends on images and options alone.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from array import array
@@ -156,7 +154,7 @@ def _varint(number: int) -> int:
     return max(1, (number.bit_length() + 6) // 7)
 
 
-def measure(shards: Iterable[PlannedShard], folder: Path, items: int) -> array[int]:
+def measure(shards: Iterable[PlannedShard], folder: Path, items: int) -> "array[int]":
     """Return the sizes of the records of whole shards, by the positions of their items."""
     sizes = array("Q", bytes(8 * items))
     for shard in shards:

@@ -1,7 +1,5 @@
 """Writing shards: images become records, and each shard is read back before it gets its name."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections import deque

@@ -1,7 +1,5 @@
 """The verb: a source of images becomes a dataset of shards. Scan, plan, write, publish."""
 
-from __future__ import annotations
-
 import enum
 import os
 import tempfile

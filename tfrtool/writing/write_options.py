@@ -1,7 +1,5 @@
 """What to write, and how: what `tfrtool.write` was given, checked."""
 
-from __future__ import annotations
-
 import enum
 import json
 import math

@@ -8,8 +8,6 @@ and the second one on that; so the shards are the same on any number of workers 
 interruptions.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from array import array

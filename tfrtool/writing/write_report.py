@@ -1,7 +1,5 @@
 """The account of a write, planned or done: every record, every image left out or converted."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``tfrtool bench``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from textwrap import wrap
@@ -66,7 +64,7 @@ def bench_command(dataset: str, as_json: bool, **options: Any) -> Outcome:
     return Outcome.DAMAGE if any(stage.left_out for stage in report.stages) else Outcome.FINE
 
 
-def _page(report: BenchReport) -> Page:
+def _page(report: "BenchReport") -> Page:
     """Return what is shown to people."""
     images = human_count(report.images, "image")
     if report.images < report.total_images:

@@ -1,7 +1,5 @@
 """``tfrtool count``."""
 
-from __future__ import annotations
-
 import click
 
 from tfrtool.cli.output import Outcome, emit, emit_json, warn

@@ -1,7 +1,5 @@
 """``tfrtool extract``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

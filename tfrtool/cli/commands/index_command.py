@@ -1,7 +1,5 @@
 """``tfrtool index``."""
 
-from __future__ import annotations
-
 import click
 
 from tfrtool.cli.output import emit, emit_json

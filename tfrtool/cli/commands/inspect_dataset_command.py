@@ -1,7 +1,5 @@
 """``tfrtool inspect dataset``."""
 
-from __future__ import annotations
-
 import click
 
 from tfrtool.cli.bars import Bars

@@ -1,7 +1,5 @@
 """``tfrtool inspect images``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -110,7 +108,7 @@ def inspect_images_command(
     return Outcome.DAMAGE if left_out else Outcome.FINE
 
 
-def _page(report: SheetReport) -> Page:
+def _page(report: "SheetReport") -> Page:
     layout, broken, many = report.layout, len(report.broken), len(report.shards) > 1
     names = dict.fromkeys(shard.feature for shard in report.shards if shard.feature is not None)
     sheet = f"{human_count(layout.columns, 'column')}, {human_count(layout.rows, 'row')}"

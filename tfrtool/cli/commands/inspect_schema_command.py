@@ -1,7 +1,5 @@
 """``tfrtool inspect schema``."""
 
-from __future__ import annotations
-
 import json
 
 import click

@@ -1,7 +1,5 @@
 """``tfrtool inspect shard``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +104,7 @@ def inspect_shard_command(
     return outcome
 
 
-def _schema(features: tuple[str, ...], description: str | None) -> Schema | None:
+def _schema(features: tuple[str, ...], description: str | None) -> "Schema | None":
     from tfrtool.examples.schema import Schema
 
     if features and description is not None:

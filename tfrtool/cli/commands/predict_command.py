@@ -1,7 +1,5 @@
 """``tfrtool predict``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 

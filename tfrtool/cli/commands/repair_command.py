@@ -1,7 +1,5 @@
 """``tfrtool repair``."""
 
-from __future__ import annotations
-
 import click
 
 from tfrtool.cli.output import Outcome, emit_json, emit_page

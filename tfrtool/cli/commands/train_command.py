@@ -1,7 +1,5 @@
 """``tfrtool train``."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -150,7 +148,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
 
     with Bars() as bars:
 
-        def show_plan(plan: TrainPlan) -> None:
+        def show_plan(plan: "TrainPlan") -> None:
             bars.close()
             for line in plan.left_out[:_LEFT_OUT_SHOWN]:
                 warn(f"left out: {line}")
@@ -160,7 +158,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
             if not as_json:
                 emit(render_plan(plan))
 
-        def show_epoch(epoch: EpochReport) -> None:
+        def show_epoch(epoch: "EpochReport") -> None:
             bars.close()
             if as_json:
                 emit_json(epoch.to_json())
@@ -177,7 +175,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
     return Outcome.DAMAGE if report.plan.n_left_out else Outcome.FINE
 
 
-def _options(dataset: str, given: dict[str, Any]) -> TrainOptions:
+def _options(dataset: str, given: dict[str, Any]) -> "TrainOptions":
     from tfrtool.training.run.train_options import TrainOptions
 
     rescale, normalize = given.pop("rescale"), given.pop("normalize")

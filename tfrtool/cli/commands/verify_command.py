@@ -1,7 +1,5 @@
 """``tfrtool verify``."""
 
-from __future__ import annotations
-
 import click
 
 from tfrtool.cli.bars import Bars

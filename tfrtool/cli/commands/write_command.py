@@ -1,7 +1,5 @@
 """``tfrtool write``."""
 
-from __future__ import annotations
-
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +190,7 @@ def _resize(text: str) -> int | tuple[int, int]:
     return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))
 
 
-def _warn_of(report: WriteReport) -> None:
+def _warn_of(report: "WriteReport") -> None:
     from tfrtool.cli.render.write_text import shared_text
 
     for notice in report.notices:

@@ -1,7 +1,5 @@
 """What a dataset holds, as a page."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 from collections.abc import Iterator, Mapping

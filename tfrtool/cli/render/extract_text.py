@@ -1,7 +1,5 @@
 """An extract's report as a page."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from tfrtool.cli.output import human_bytes, human_count

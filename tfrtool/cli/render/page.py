@@ -5,8 +5,6 @@ A page is built once. `plain` writes it in fixed columns, for pipes, files and t
 and whether colours are wanted (``NO_COLOR``, ``TERM=dumb``). No result is told by its colour alone.
 """
 
-from __future__ import annotations
-
 import enum
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -38,7 +36,7 @@ class Toned(str):
 
     tone: Tone
 
-    def __new__(cls, text: str, tone: Tone) -> Toned:
+    def __new__(cls, text: str, tone: Tone) -> "Toned":
         """Give ``text`` a tone."""
         made = super().__new__(cls, text)
         made.tone = tone
@@ -131,7 +129,7 @@ def _plain_lines(block: Block | None) -> Iterator[str]:
             yield (_INDENT + gap.join(cells)).rstrip()
 
 
-def styled(page: Page) -> RenderableType:
+def styled(page: Page) -> "RenderableType":
     """Return a page as rich prints it on a terminal: what is too long is folded in its column."""
     from rich.console import Group
     from rich.padding import Padding

@@ -1,7 +1,5 @@
 """What was saved of a damaged shard, as text for people."""
 
-from __future__ import annotations
-
 from tfrtool.cli.output import human_bytes, human_count
 from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned
 from tfrtool.errors import printable

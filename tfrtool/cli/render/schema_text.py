@@ -1,7 +1,5 @@
 """A schema for people."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator
 

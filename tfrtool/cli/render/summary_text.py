@@ -1,7 +1,5 @@
 """A shard's summary as a page for people, in 80 columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from tfrtool.cli.output import human_bytes, human_count

@@ -1,7 +1,5 @@
 """A training run as text."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfrtool.cli.output import human_count
@@ -49,7 +47,7 @@ def render_plan(plan: TrainPlan) -> str:
     return "\n".join(lines)
 
 
-def _pixels(rescale: Rescale) -> str:
+def _pixels(rescale: "Rescale") -> str:
     """Return what 0 to 255 becomes: "0 to 1"."""
     scale, offset = rescale.scale, rescale.offset
     if isinstance(scale, tuple) or isinstance(offset, tuple):

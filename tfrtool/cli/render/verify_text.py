@@ -1,7 +1,5 @@
 """What verification found as text for people, in 80 columns."""
 
-from __future__ import annotations
-
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence

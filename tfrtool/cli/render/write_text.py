@@ -1,7 +1,5 @@
 """What was written, or would be, as text that can be read in five seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tfrtool.cli.output import human_bytes, human_count

@@ -1,7 +1,5 @@
 """Looking into a dataset: its splits and shards, its labels, and how well they are shuffled."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from array import array

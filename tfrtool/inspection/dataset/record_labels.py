@@ -1,7 +1,5 @@
 """The labels of a shard's records, in their order and in little memory."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -90,7 +88,7 @@ class ShardLabels:
 
     shard: Shard
     verdict: ShardVerdict  # with the first `FAULTS_KEPT` of its faults
-    codes: array[int]  # for each record with a label, in order, the number of that in `labels`
+    codes: "array[int]"  # for each record with a label, in order, the number of that in `labels`
     labels: tuple[Label, ...]  # in the order in which they first occur
     unlabelled: int  # records without one whole number or short string
     overflowed: bool  # more labels than `MAX_LABELS`; then `codes` and `labels` are empty

@@ -4,8 +4,6 @@ What a bad order costs is seen in the batches: their mixes of labels vary more t
 batches that are drawn at random. "By chance" means: if all orders of the records are as likely.
 """
 
-from __future__ import annotations
-
 import enum
 import math
 from array import array

@@ -1,7 +1,5 @@
 """The verb: the images of a shard become files again, byte for byte."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

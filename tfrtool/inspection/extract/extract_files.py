@@ -1,7 +1,5 @@
 """The folder that files are taken out into: nothing half-written, nothing of others overwritten."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Which features become files, folders and names, decided before anything is written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ all. A name that is safe already is kept as it is; whatever is changed is change
 reader can undo (``%0A`` for a line break).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import unicodedata

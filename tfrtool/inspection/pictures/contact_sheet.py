@@ -1,7 +1,5 @@
 """Contact sheets of shards: the first images of each, with labels, and with what is broken."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """From records to pictures: which feature is the image, how large it is, and what it shows."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

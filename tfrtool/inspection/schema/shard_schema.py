@@ -1,7 +1,5 @@
 """The schema of several shards together: one fold a shard, in parallel, merged in order."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Looking into one shard: its records, its CRCs, its features, and the first records parsed."""
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Values and features as JSON values, as every command prints them."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What likely made a fault, where its message does not say it: told from the file's bytes."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whether a directory has the shards that its metadata and its file names promise."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The same image in more than one record: within a split, in two splits, under two labels."""
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Sequence

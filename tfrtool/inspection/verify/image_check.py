@@ -1,7 +1,5 @@
 """Whether every image of a shard decodes, and a fingerprint of each, to find it again."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Iterator, Mapping

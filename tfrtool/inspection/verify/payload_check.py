@@ -1,7 +1,5 @@
 """Whether each payload of a shard is what its shard holds: parsed, but not looked into further."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from google.protobuf.message import DecodeError

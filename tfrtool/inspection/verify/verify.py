@@ -1,7 +1,5 @@
 """Verifying shards and datasets: each shard for itself, and all of them together."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

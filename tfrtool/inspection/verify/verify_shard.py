@@ -1,7 +1,5 @@
 """Verifying one shard: every CRC, every payload, and, when asked, every image."""
 
-from __future__ import annotations
-
 import hashlib
 from array import array
 from collections.abc import Iterable

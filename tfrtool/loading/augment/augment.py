@@ -5,8 +5,6 @@ number of its own, and values run from 0 to 255. Beyond its edges an image goes 
 reflection, in which the pixel at the edge is repeated (numpy's "symmetric", Keras' "reflect").
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

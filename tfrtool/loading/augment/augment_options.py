@@ -1,7 +1,5 @@
 """How images are changed at random while a model is trained."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tfrtool.errors import UsageError

@@ -1,7 +1,5 @@
 """The loader alone, stage by stage: what each brings, what it costs, and what limits ours."""
 
-from __future__ import annotations
-
 import os
 import statistics
 from collections.abc import Sequence

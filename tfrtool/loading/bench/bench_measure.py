@@ -4,8 +4,6 @@ TensorFlow keeps memory that was freed. A pipeline that fills a cache where anot
 pays for none of it, and would look better than it is in any real run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Where images are kept between epochs: predicted from the shards, held against what is free."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from dataclasses import dataclass

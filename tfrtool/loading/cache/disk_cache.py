@@ -8,8 +8,6 @@ It is read, and not mapped into memory: where a mapped file is cut, or the disk 
 ends the whole process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -71,7 +69,7 @@ class CacheKey:
     @classmethod
     def of(
         cls, dataset: Dataset, options: LoadOptions, images: int, share: tuple[int, int] = (0, 1)
-    ) -> CacheKey:
+    ) -> "CacheKey":
         """Return the key of what ``options`` would load in one pipeline of several.
 
         Contents of shards are known by the files' names, sizes and times of change: reading them

@@ -1,7 +1,5 @@
 """All images of a split in memory, in one piece: filled on the way, and read at random."""
 
-from __future__ import annotations
-
 import mmap
 import weakref
 from collections.abc import Callable, Sequence
@@ -43,7 +41,7 @@ class ImageStore:
         self._cache: DiskCache | None = None
 
     @classmethod
-    def of(cls, cache: DiskCache) -> ImageStore:
+    def of(cls, cache: DiskCache) -> "ImageStore":
         """Return a full store of what a file holds."""
         store = cls(0, cache.image_size)
         store._tensors = store._tensors[0], tf.constant(cache.labels)

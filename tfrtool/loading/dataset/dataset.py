@@ -1,7 +1,5 @@
 """A dataset on disk: its splits, its shards, and what is known of its features."""
 
-from __future__ import annotations
-
 import enum
 import os
 from collections.abc import Collection, Mapping
@@ -176,7 +174,7 @@ class Dataset:
         *,
         splits: Collection[str] | None = None,
         on_progress: OnProgress = silent,
-    ) -> tuple[Dataset, DropReport]:
+    ) -> "tuple[Dataset, DropReport]":
         """Leave out the records that can't be trained on, and no others.
 
         Each shard is read, CRCs and records are checked, and images are decoded, by all cores;

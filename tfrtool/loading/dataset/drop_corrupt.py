@@ -1,7 +1,5 @@
 """Damaged records: naming the one that stopped a run, and leaving out all of them beforehand."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -168,7 +166,7 @@ def _clean(
 
 def _check(
     dataset: Dataset, path: Path, compression: Compression
-) -> tuple[list[Fault], array[int]]:
+) -> "tuple[list[Fault], array[int]]":
     """Return what is wrong with a shard before decoding, and where its other records start."""
     check, faults, kept = record_check(dataset), list[Fault](), array("q")
     for item in read_items(path, compression):
@@ -186,7 +184,7 @@ def _fault(record: Record, message: str) -> Fault:
     return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=message)
 
 
-def _write(path: Path, copy: Path, compression: Compression, offsets: array[int]) -> Path:
+def _write(path: Path, copy: Path, compression: Compression, offsets: "array[int]") -> Path:
     try:
         copy.parent.mkdir(parents=True, exist_ok=True)
         with tf.io.TFRecordWriter(os.fspath(copy), TF_TYPES[compression]) as writer:
@@ -206,7 +204,7 @@ def _records_at(path: Path, compression: Compression, offsets: Collection[int]) 
 
 
 def _undecodable(
-    dataset: Dataset, path: Path, clean: Path, compression: Compression, kept: array[int]
+    dataset: Dataset, path: Path, clean: Path, compression: Compression, kept: "array[int]"
 ) -> list[Fault]:
     """Return the records of a shard that TensorFlow can't parse or decode.
 

@@ -1,7 +1,5 @@
 """In which form the records of a dataset hold images and labels."""
 
-from __future__ import annotations
-
 import enum
 import math
 import os

@@ -1,7 +1,5 @@
 """Finding out what is in a directory of shards, by its metadata or by what the shards hold."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Mapping, Sequence

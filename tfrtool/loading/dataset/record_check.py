@@ -1,7 +1,5 @@
 """What a record's image and label are, and whether they can be used, without decoding the image."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From serialized records to images of one size, and class numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf

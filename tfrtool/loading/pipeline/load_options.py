@@ -1,7 +1,5 @@
 """How records become batches."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 from pathlib import Path

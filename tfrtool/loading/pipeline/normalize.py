@@ -1,7 +1,5 @@
 """Pixel values as a model takes them, by fixed numbers or by what a dataset's pixels are like."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The order in which an epoch takes images that can be had at random: a formula, and no buffer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """From shards to batches: interleave, map, cache, shuffle, batch, augment, rescale, prefetch."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

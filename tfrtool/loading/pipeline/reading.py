@@ -1,7 +1,5 @@
 """The records of a split as tf.data reads them: shard by shard, or several at a time."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import cast

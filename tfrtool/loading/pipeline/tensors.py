@@ -1,7 +1,5 @@
 """Names for what TensorFlow has no types for, and its devices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

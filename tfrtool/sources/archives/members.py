@@ -1,7 +1,5 @@
 """The members of an archive: names made keys, links followed, repeats sorted out, parts read."""
 
-from __future__ import annotations
-
 import errno
 import os
 import posixpath

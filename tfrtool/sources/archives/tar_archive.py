@@ -7,8 +7,6 @@ believed where its mark of zeros is.
 negative size, ten thousand digits. Those are read here, as POSIX' pax and GNU tar have them.
 """
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import gzip

@@ -4,8 +4,6 @@
 and unpack bzip2 and LZMA to any size. Layouts are those of PKWARE's APPNOTE.TXT 6.3.10.
 """
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """Trees whose folders are no classes: VOC, COCO, YOLO, images beside masks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Sequence
 

@@ -3,8 +3,6 @@
 One function for all trees, so that an archive means what the folder means that was packed.
 """
 
-from __future__ import annotations
-
 import enum
 import os.path
 import re

@@ -3,8 +3,6 @@
 Links are followed, but never in circles, and nothing is opened to list it.
 """
 
-from __future__ import annotations
-
 import errno
 import fnmatch
 import os

@@ -1,7 +1,5 @@
 """What the columns of a table are by their names, and what its labels are: one class an image."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence

@@ -5,8 +5,6 @@ they can't read, take a quotation mark that isn't closed for text, and give up a
 bad line.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os

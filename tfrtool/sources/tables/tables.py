@@ -1,7 +1,5 @@
 """Tables of images: a path, a label and perhaps a split in each row."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

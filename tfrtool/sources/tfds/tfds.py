@@ -1,7 +1,5 @@
 """TFDS' own datasets: prepared by TFDS, then read from its shards without it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

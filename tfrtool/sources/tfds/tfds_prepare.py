@@ -1,7 +1,5 @@
 """Having TFDS prepare a dataset, in quiet, where it can download it at all."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A frozen base's outputs in the place of images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

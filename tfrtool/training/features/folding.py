@@ -9,8 +9,6 @@ one activation, which TensorFlow computes in one pass. MobileNetV2 takes 8.4 ms 
 image instead of 12.8, and 3.7 in bfloat16; oneDNN's private operations take as long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

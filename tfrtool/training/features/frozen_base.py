@@ -1,7 +1,5 @@
 """A frozen base as a graph for inference: it is run once an image, and its features are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The models of keras.applications: found by name, each with its own preprocessing."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import functools

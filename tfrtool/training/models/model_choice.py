@@ -1,7 +1,5 @@
 """Which model is trained, and what is known of it before it is built."""
 
-from __future__ import annotations
-
 import re
 
 from tfrtool.errors import UsageError

@@ -1,7 +1,5 @@
 """The models: image in, probabilities out."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A whole model in one file: pixels in, probabilities out, and what the probabilities mean."""
 
-from __future__ import annotations
-
 import json
 import os
 import zipfile
@@ -53,7 +51,7 @@ class ModelFacts:
         return asdict(self) | _FORM
 
     @classmethod
-    def from_json(cls, data: Any) -> ModelFacts:
+    def from_json(cls, data: Any) -> "ModelFacts":
         """Make it again from the object in a file; anything else is a ValueError."""
         if not isinstance(data, dict) or {name: data.get(name) for name in _FORM} != _FORM:
             raise ValueError("of another version of tfrtool")

@@ -1,7 +1,5 @@
 """The image files that a user means, before any of them is opened."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The verb: image files become labels, by a saved model."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ step, and the old one is deleted after that. It stays when the run has ended, so
 can follow. What is read is checked as something that anybody may have written.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -64,7 +62,7 @@ class RunState:
         return json.dumps(values).encode("ascii")
 
     @classmethod
-    def from_bytes(cls, data: bytes, epochs: int) -> RunState:
+    def from_bytes(cls, data: bytes, epochs: int) -> "RunState":
         """Make it again; any error is raised if it is not JSON of a run of so many epochs."""
         values = json.loads(data)
         if values["format"] != _FORMAT:

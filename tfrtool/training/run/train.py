@@ -1,7 +1,5 @@
 """The verb: a dataset of shards becomes a trained model."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

@@ -1,7 +1,5 @@
 """What to train, on what, and how long: the keywords of `train`, checked."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What was decided before a training run, and what came of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -99,7 +97,7 @@ class TrainReport:
     seconds: float
     best_epoch: int | None = None
     stopped_early: bool = False
-    naive: TrainReport | None = None
+    naive: "TrainReport | None" = None
 
     @property
     def speedup(self) -> float:

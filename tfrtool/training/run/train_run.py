@@ -1,7 +1,5 @@
 """One training run, from the opened dataset to the saved model."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """The training loop: batches, steps and epochs, with Keras' callbacks."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

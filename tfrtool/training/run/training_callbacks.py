@@ -1,7 +1,5 @@
 """Callbacks for Keras' list: TensorBoard's numbers, and a trace of some steps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The training data: the dataset without its damage, its parts, and how they are loaded."""
 
-from __future__ import annotations
-
 import statistics
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -61,11 +59,11 @@ class TrainingData:
         """How many images an epoch has, and how many are validated on, if any."""
         return [count_images(self.dataset, part) for part in self.parts]
 
-    def changed(self, **changes: Any) -> TrainingData:
+    def changed(self, **changes: Any) -> "TrainingData":
         """Return the same images, all parts of them loaded in another way."""
         return replace(self, parts=tuple(replace(part, **changes) for part in self.parts))
 
-    def once(self, **changes: Any) -> TrainingData:
+    def once(self, **changes: Any) -> "TrainingData":
         """Return all images as uint8, for one pass in the order of their records."""
         order: dict[str, Any] = {"training": False, "epochs": 1, "first_epoch": 0}
         return self.changed(rescale=None, cache=Cache.NONE, augment=None, **order, **changes)
