@@ -11,15 +11,15 @@ RANKS = {
     "cli": 0,
     "training": 1,
     "writing": 1,
-    "inspection": 1,
     "loading": 2,
-    "engines": 2,
-    "sources": 2,
-    "examples": 3,
-    "images": 3,
-    "records": 4,
-    "storage": 5,
-    "errors": 6,
+    "inspection": 3,
+    "engines": 4,
+    "sources": 4,
+    "examples": 5,
+    "images": 5,
+    "records": 6,
+    "storage": 7,
+    "errors": 8,
 }
 """The rooms from left to right; those of the same rank stand beside each other."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from collections import Counter
 from itertools import islice
@@ -139,3 +140,24 @@ def test_an_interrupted_write_at_once_can_be_gone_on_with(
     for name, data in whole.items():
         if "tfrecord" in name:
             assert (dataset / name).read_bytes() == data
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "zip"])
+def test_planned_shards_can_be_sent_elsewhere(
+    packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planned shard is whole: pickled, as another process gets it, it is the same bytes."""
+    source = write_class_folders(tmp_path / "photos", count=10)
+    next(source.rglob("*.jpg")).write_bytes(image_bytes("PNG"))
+    if packed:
+        source = Path(shutil.make_archive(str(tmp_path / "photos"), "zip", source))
+    options: dict[str, Any] = {"splits": {"train": 0.5, "test": 0.5}, "shards": 2}
+    expected = _written(source, tmp_path / "a", **options)
+
+    def elsewhere(shards: Any, *arguments: Any) -> Any:
+        for shard in shards:
+            sent = pickle.loads(pickle.dumps(shard))
+            yield from ((shard, result) for _, result in write_shards([sent], *arguments))
+
+    monkeypatch.setattr("tfrtool.writing.write.write_shards", elsewhere)
+    assert _written(source, tmp_path / "b", **options) == expected

@@ -32,11 +32,11 @@ def _number(name: str, least: int, default: int, text: str) -> Callable[[_Comman
 )
 @click.argument("dataset", type=INPUT)
 @click.option("--split", default="train", show_default=True, help="The split to load.")
-@_number("--image-size", 8, 224, "Pixels; what the model takes.")
+@_number("--image-size", 8, 224, "Images are resized to N x N pixels.")
 @_number("--batch-size", 1, 32, "Images in a batch.")
 @_number("--epochs", 2, 2, "Epochs of each run; all but the first count as later ones.")
-@_number("--rounds", 1, 3, "How often each stage is measured, in turn with the others.")
-@_number("--limit", 1, 2000, "How many images are enough; whole shards are read.")
+@_number("--rounds", 1, 3, "Measurements of each stage, in turn with the others.")
+@_number("--limit", 1, 2000, "Images to load at least; whole shards are read.")
 @json_option
 @debug_option
 def bench_command(dataset: str, as_json: bool, **options: Any) -> Outcome:

@@ -17,19 +17,23 @@ from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, sha
 @click.argument("shards", nargs=-1, required=True, type=INPUT)
 @click.argument("directory", type=OUTPUT, metavar="DIR")
 @click.option(
-    "--feature", metavar="NAME", help="The string feature to take out; the default is the image."
+    "--feature", metavar="NAME", help="The string feature to extract; the default is the image."
 )
 @click.option(
-    "--by", metavar="FEATURE", help="The feature that decides the folder; the default is the label."
+    "--by",
+    metavar="FEATURE",
+    help="The feature that names the class folder; the default is the label.",
 )
 @click.option(
     "--name",
     metavar="FEATURE",
     help="The feature that names the files; image/filename or its like, if there is one.",
 )
-@click.option("--flat", is_flag=True, help="No folders: every file lies in DIR itself.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Take the first N records.")
-@click.option("--overwrite", is_flag=True, help="Replace what an earlier extract made there.")
+@click.option("--flat", is_flag=True, help="No class folders: put every file into DIR itself.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Extract the first N records only."
+)
+@click.option("--overwrite", is_flag=True, help="Replace what an earlier extract wrote to DIR.")
 @json_option
 @debug_option
 def extract_command(

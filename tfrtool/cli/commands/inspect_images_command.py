@@ -38,13 +38,13 @@ _LISTED = 10
     default=100,
     show_default=True,
     metavar="N",
-    help="How many images to show: the first ones, evenly from each shard.",
+    help="Number of images to show: the first ones, evenly from each shard.",
 )
 @click.option(
     "--columns",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many pictures stand side by side; by default about a square.",
+    help="Columns of the sheet; the default makes it about square.",
 )
 @click.option(
     "--thumb",
@@ -52,11 +52,11 @@ _LISTED = 10
     default=128,
     show_default=True,
     metavar="PX",
-    help="The side of the square that a picture fits into.",
+    help="Size of the square in pixels that each image is scaled to fit.",
 )
 @click.option("--feature", metavar="NAME", help="The feature that holds the image.")
-@click.option("--label", metavar="NAME", help="The feature that labels it.")
-@click.option("--overwrite", is_flag=True, help="Replace a sheet that is there already.")
+@click.option("--label", metavar="NAME", help="The feature that holds its label.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing sheet.")
 @json_option
 @debug_option
 def inspect_images_command(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     default=3,
     show_default=True,
     metavar="N",
-    help="How many records to show of each shard.",
+    help="Number of records to show of each shard.",
 )
 @click.option(
     "--record", type=click.IntRange(min=0), metavar="I", help="Show the record with this index."
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     "features",
     multiple=True,
     metavar="NAME:DTYPE[:SHAPE][=DEFAULT]",
-    help="Parse with this feature; again for each. DTYPE: string, int64, float32. "
+    help="Parse with this feature; repeat for each. DTYPE: string, int64, float32. "
     "SHAPE: [] (the default), [3], [2,2] or [*].",
 )
 @click.option(

@@ -29,7 +29,7 @@ _WIDEST_PATH, _WIDEST_LABEL = 60, 30
     default=1,
     show_default=True,
     metavar="K",
-    help="How many classes to print for each image, the most probable first.",
+    help="Number of classes to print for each image, the most probable first.",
 )
 @click.option(
     "--batch-size",
@@ -37,7 +37,7 @@ _WIDEST_PATH, _WIDEST_LABEL = 60, 30
     default=32,
     show_default=True,
     metavar="N",
-    help="Images that go through the model at a time.",
+    help="Images in a batch.",
 )
 @json_option
 @debug_option

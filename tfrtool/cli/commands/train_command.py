@@ -46,55 +46,55 @@ _KINDS: dict[str, Any] = {
 
 _OPTIONS = {
     "--split NAME=train": "The split to train on.",
-    "--validation NAME|FRACTION": "A split to validate on, or the fraction of the training split "
-    "to hold out. The default is the split named validation, if there is one.",
-    "--on-corrupt stop|skip=stop": "At a damaged record, end and name it; or leave out what is "
-    "damaged, and end with exit code 3.",
-    "--model NAME=mobilenet_v2": "mobilenet_v2, any other name of keras.applications, or cnn: "
-    "five convolutions.",
-    "--weights imagenet|none|FILE": "What to start from; imagenet (a download), and none for the "
-    "cnn.",
-    "--trainable auto|head|all|LAYER=auto": "Which layers are trained: the head; all; from a layer "
-    "on. auto is the head over loaded weights, and all where there are none.",
-    "--image-size N": "Pixels; the model's own.",
-    "--rescale model|unit": "Scale pixels to what the model was trained on (the default), or to "
-    "0..1, which is the cnn's own range.",
-    "--normalize dataset": "Instead, make the mean of each channel 0 and its standard deviation 1, "
-    "over all images that are trained on.",
-    "--precision float32|bfloat16=float32": "What a frozen base computes in whose outputs are "
-    "kept: with --trainable head, --cache features or auto, and no --augment.",
-    "--epochs N=5": "",
-    "--batch-size N=32": "",
-    "--learning-rate X": "Of Adam; 0.001 for a head, 0.0003 for random weights, 0.0001 for loaded "
-    "ones.",
-    "--early-stopping N": "End after N epochs without a lower val_loss (loss, if nothing is "
-    "validated), and keep the best epoch's weights.",
-    "--seed N=0": "Of the initial weights, the order of images and their changes.",
-    "--recipe tfrtool|notebook|naive=tfrtool": "The loader: ours; the published one; one that does "
-    "one thing after the other. The options below are for ours.",
-    "--cache auto|features|memory|disk|none=auto": "What is kept between epochs: a frozen base's "
-    "outputs, decoded images in memory or on disk. auto goes by what is free.",
-    "--cache-dir DIR": "Where the cache on disk is, which it asks for; the user's own cache "
-    "folder.",
-    "--augment LIST": "Changes drawn anew every epoch, such as flip,rotate=40,crop=4: flip, "
-    "flip-vertical, rotate=DEGREES, crop=PIXELS, cutout=PIXELS, brightness, contrast, saturation, "
-    "hue.",
-    "--cycle-length N|auto": "Shards read at a time; 4.",
-    "--block-length N|auto": "Records of a shard in a row; 1.",
-    "--parallel-calls N|auto": "Images decoded at a time; the cores.",
-    "--shuffle-buffer N|auto": "The shuffle buffer, in images; all that are cached, else 1024 or "
-    "32 MiB.",
-    "--prefetch N|auto": "Batches made ahead; 2.",
-    "--deterministic/--no-deterministic =true": "Images in an order that the seed decides, or as "
-    "soon as they are ready.",
+    "--validation NAME|FRACTION": "The split to validate on, or the fraction of the training "
+    "split to hold out. The default is the split named validation, if there is one.",
+    "--on-corrupt stop|skip=stop": "What to do at a damaged record: stop and name it, or skip what "
+    "is damaged and end with exit code 3.",
+    "--model NAME=mobilenet_v2": "mobilenet_v2, the name of any other keras.applications model, "
+    "or cnn: five convolutional layers.",
+    "--weights imagenet|none|FILE": "Initial weights. The default is imagenet (downloaded), and "
+    "none for the cnn.",
+    "--trainable auto|head|all|LAYER=auto": "The trainable layers: the head, all, or from a "
+    "layer on. auto is the head over loaded weights, and all layers without them.",
+    "--image-size N": "Images are resized to N x N pixels. The default is the model's own size.",
+    "--rescale model|unit": "Scale pixels to the range that the model was trained on (the "
+    "default), or to 0..1, which is the cnn's own range.",
+    "--normalize dataset": "Instead, scale each channel to mean 0 and standard deviation 1 over "
+    "the training images.",
+    "--precision float32|bfloat16=float32": "Precision of feature extraction by a frozen base: "
+    "with --trainable head, --cache features or auto, and no --augment.",
+    "--epochs N=5": "Epochs to train.",
+    "--batch-size N=32": "Images in a batch.",
+    "--learning-rate X": "Learning rate of Adam. The default is 0.001 for a head, 0.0003 for "
+    "random weights, and 0.0001 for loaded ones.",
+    "--early-stopping N": "Stop after N epochs without a lower val_loss (loss, without "
+    "validation), and keep the best epoch's weights.",
+    "--seed N=0": "Seed of the initial weights, the order of images, and augmentation.",
+    "--recipe tfrtool|notebook|naive=tfrtool": "The loader: ours, the published tf.data pipeline, "
+    "or a naive sequential one. The options below are for ours.",
+    "--cache auto|features|memory|disk|none=auto": "What is cached between epochs: the "
+    "outputs of a frozen base, or decoded images in memory or on disk. auto goes by what is free.",
+    "--cache-dir DIR": "Directory of the disk cache; implies --cache disk. The default is in the "
+    "user's cache directory.",
+    "--augment LIST": "Random augmentation, drawn anew every epoch, such as flip,rotate=40: "
+    "flip, flip-vertical, rotate=DEGREES, crop=PIXELS, cutout=PIXELS, brightness, contrast, "
+    "saturation, hue.",
+    "--cycle-length N|auto": "Shards read in parallel; auto is 4.",
+    "--block-length N|auto": "Consecutive records from a shard; auto is 1.",
+    "--parallel-calls N|auto": "Images decoded in parallel; auto is the number of cores.",
+    "--shuffle-buffer N|auto": "Size of the shuffle buffer in images; auto is all cached images, "
+    "else 1024 or 32 MiB.",
+    "--prefetch N|auto": "Batches to prefetch; auto is 2.",
+    "--deterministic/--no-deterministic =true": "Images in the order that the seed decides, or "
+    "as soon as they are ready.",
     "--out DIR": "Save model.keras, history.json, history.png and labels.txt here, and a "
     "checkpoint after each epoch.",
     "--resume": "Resume the run in --out from its checkpoint, if there is one; --epochs may be "
     "raised.",
-    "--tensorboard DIR": "Write logs for TensorBoard here.",
+    "--tensorboard DIR": "Write TensorBoard logs here.",
     "--profile": "Trace ten steps for TensorBoard's profiler, into --tensorboard or DIR/profile of "
     "--out.",
-    "--compare": "Train with the naive recipe, too, and print both times and their ratio.",
+    "--compare": "Also train with the naive recipe, and print both times and their ratio.",
 }
 """The options, what stands for their values, or the words that these can be, their defaults."""
 

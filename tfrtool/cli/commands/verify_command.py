@@ -19,7 +19,7 @@ from tfrtool.errors import ShardError
 @click.option(
     "--images",
     is_flag=True,
-    help="Decode every image, and find those that are there more than once.",
+    help="Decode every image, and find duplicates.",
 )
 @workers_option
 @json_option

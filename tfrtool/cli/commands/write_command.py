@@ -41,17 +41,19 @@ _SHOWN = 5
     "--root",
     type=Location(exists=True, file_okay=False),
     metavar="DIR",
-    help="Let a table name files below DIR, and not only below its own folder.",
+    help="Let a table's paths lead below DIR, too, and not only below its own folder.",
 )
 @click.option(
     "--split",
     "splits",
     multiple=True,
     metavar="NAME=FRACTION",
-    help="A split and about its share of each class; again for each. The default is all in train. "
+    help="A split and about its share of each class; repeat for each. The default is all in train. "
     "A SOURCE with splits of its own keeps those, and takes no others.",
 )
-@click.option("--shards", type=click.IntRange(1, 99_999), metavar="N", help="Shards of each split.")
+@click.option(
+    "--shards", type=click.IntRange(1, 99_999), metavar="N", help="Number of shards of each split."
+)
 @click.option(
     "--shard-size",
     metavar="SIZE",
@@ -63,21 +65,21 @@ _SHOWN = 5
     type=click.IntRange(-(2**63), 2**63 - 1, clamp=False),
     default=0,
     metavar="N",
-    help="Decides the splits and the order of records.",
+    help="Seed of the splits and of the order of records.",
 )
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the file names.")
 @click.option(
     "--compression",
     type=click.Choice(["none", "gzip", "zlib"]),
     default="none",
-    help="Compression of the shards. TFDS can read none only.",
+    help="Compression of the shards. TFDS reads uncompressed ones only.",
 )
 @click.option(
     "--check",
     type=click.Choice(["decode", "header", "tfds"]),
     default="decode",
-    help="What makes an image bad: it does not fully decode; the header of a JPEG is wrong (fast; "
-    "cut ones are kept); TFDS' own rule for cats_vs_dogs.",
+    help="What makes an image bad: it does not fully decode; its JPEG header is wrong (faster, but "
+    "keeps truncated images); TFDS' own rule for cats_vs_dogs.",
 )
 @click.option(
     "--on-bad",
@@ -114,7 +116,12 @@ _SHOWN = 5
     default=True,
     help="Turn images upright as their EXIF orientation says.",
 )
-@click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Threads; the cores.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Number of threads; the default is the number of cores.",
+)
 @click.option("--resume", is_flag=True, help="Resume an interrupted write.")
 @click.option("--overwrite", is_flag=True, help="Replace what tfrtool wrote to DATASET before.")
 @click.option("--dry-run", is_flag=True, help="Check the images and show the plan; write nothing.")

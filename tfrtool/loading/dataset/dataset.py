@@ -16,6 +16,7 @@ from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import make_options
 
 if TYPE_CHECKING:
+    from tfrtool.inspection.verify.verify import VerifyReport
     from tfrtool.loading.dataset.drop_corrupt import DropReport
 
 
@@ -167,6 +168,12 @@ class Dataset:
             **options,
         )
         return load(self, chosen, context, on_progress)
+
+    def verify(self, **options: Any) -> "VerifyReport":
+        """Check every record, and that all shards are there: `tfrtool.verify` of the directory."""
+        from tfrtool.inspection.verify.verify import verify
+
+        return verify(self, **options)
 
     def drop_corrupt(
         self,
