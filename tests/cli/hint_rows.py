@@ -238,6 +238,7 @@ ELSEWHERE = {
     "--recipe tfrtool keeps": "below",
     "--cache auto takes what fits": "below",
     "open one of them: split=": "below",
+    "names another place for its index": "test_standard_input.py runs it",
     "lists all damage": "below",
     "labels:": "above, with the paths",
     "TFDS_DATA_DIR names another place": "tests/sources/test_tfds.py prepares data where that says",

@@ -7,6 +7,7 @@ half, so that only the neighbourhood of runs of zeros is looked at.
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from tfrtool.records.crc import crc32c, extend_crc32c, mask
@@ -95,7 +96,7 @@ class Search:
                 held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
                 places = headers(window.view(position, position + held))
                 ends = [window.end] if held < BLOCK_SIZE else []
-                for candidate in (*(position + place for place in places), *ends):
+                for candidate in chain((position + place for place in places), ends):
                     if last is not None and candidate > last:
                         break
                     candidates += first is not None

@@ -19,7 +19,8 @@ from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.forms import find_image_form, read_described
 from tfrtool.loading.dataset.record_check import find_classes, read_items
 from tfrtool.records.count import as_error, count_shard
-from tfrtool.records.framing import FaultKind, Record
+from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import ShardName, ShardSet, find_conflicts, group_shards
 from tfrtool.records.shards import DatasetFolders, Shard, find_folders
 from tfrtool.storage.publishing import reading
@@ -153,7 +154,10 @@ def _split(name: str, lengths: Mapping[Path, int | None], skip: bool) -> Split |
         found, faults = count_shard(path) if path.is_file() else (0, ())
         damage = [fault for fault in faults if fault.kind is not FaultKind.EMPTY]
         if damage and not skip:
-            raise as_error(path, damage[0], in_dataset=True)
+            # Bytes too many or too few show in the header after them; CRCs tell where they are.
+            faulty = (item for item in read_shard(path) if isinstance(item, Fault))
+            first = next(faulty, damage[0])
+            raise as_error(path, first, in_dataset=True)
         if not skip and expected is not None and found != expected:
             raise DatasetError(
                 f"the shard does not agree with {DATASET_INFO}",
