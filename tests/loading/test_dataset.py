@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import image_bytes
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
@@ -33,14 +32,6 @@ def test_our_dataset(tmp_path: Path) -> None:
     assert (dataset.image_feature, dataset.label_feature) == ("image", "label")
     assert sum(split.records for split in dataset.splits.values()) == 20
     assert all(len(split.shards) == 2 for split in dataset.splits.values())
-
-
-def test_verify(tmp_path: Path) -> None:
-    """A dataset that is open is verified as its directory is."""
-    dataset = tfrtool.dataset(write_pets(tmp_path))
-    assert dataset.verify(images=True) == tfrtool.verify(tmp_path / "pets", images=True)
-    flip_bit(dataset.split("train").shards[0], -6)
-    assert [fault.kind.value for fault in dataset.verify().shards[0].faults] == ["payload-crc"]
 
 
 def test_shards_without_metadata(tmp_path: Path) -> None:

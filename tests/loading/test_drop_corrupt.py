@@ -313,3 +313,11 @@ def test_any_flipped_bit_costs_one_record(tmp_path: Path, tf: Any, bit: int) -> 
     assert (one.fault.record, one.fault.offset) == (damaged, STARTS[damaged])
     rest = PAYLOADS[:3] + PAYLOADS[:damaged] + PAYLOADS[damaged + 1 :]
     assert _read(tf, dataset) == Counter(rest)
+
+
+def test_verify(tmp_path: Path) -> None:
+    """A dataset that is open is verified as its directory is."""
+    dataset = tfrtool.dataset(write_pets(tmp_path))
+    assert dataset.verify(images=True) == tfrtool.verify(tmp_path / "pets", images=True)
+    flip_bit(dataset.split("train").shards[0], -6)
+    assert [fault.kind.value for fault in dataset.verify().shards[0].faults] == ["payload-crc"]
