@@ -39,8 +39,8 @@ def start(
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a shard whose files take seconds to come out."""
-    payloads = [photo(JPEG + bytes(100), b"%d.jpg" % n, n % 7) for n in range(20_000)]
+    """Return a shard whose files take their time to come out."""
+    payloads = [photo(JPEG + bytes(100), b"%d.jpg" % n, n % 7) for n in range(6000)]
     return write_shard(tmp_path_factory.mktemp("large") / "a.tfrecord", payloads)
 
 
@@ -69,12 +69,14 @@ def test_a_second_one_says_who_is_at_work(large: Path, tmp_path: Path) -> None:
     """While an extract is at work, another is told so; and what it does is not disturbed."""
     first = start(large, tmp_path / "out")
     wait_for_files(first, tmp_path / "out")
+    first.send_signal(signal.SIGSTOP)
     for more in ([], ["--overwrite"]):
         second = start(large, tmp_path / "out", *more)
         _, errors = second.communicate(timeout=60)
         (line,) = errors.splitlines()
         assert second.returncode == 2
         assert f"another tfrtool extract is at work (process {first.pid}) here" in line
+    first.send_signal(signal.SIGCONT)
     first.communicate(timeout=60)
     assert first.returncode == 0
 
@@ -111,11 +113,12 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.tfrecord"]
 
 
+STEPS = 8
 KILLED = """
 import os, sys
 import tfrtool
 from tfrtool.storage import appearing
-move, left = appearing.move, int(sys.argv[3])
+move = appearing.move
 def counted(*paths, **options):
     global left
     if not left:
@@ -123,14 +126,18 @@ def counted(*paths, **options):
     left -= 1
     move(*paths, **options)
 appearing.move = counted
-tfrtool.extract(sys.argv[1], sys.argv[2], overwrite=True)
+for left, out in enumerate(sys.argv[2:]):
+    child = os.fork()
+    if not child:
+        tfrtool.extract(sys.argv[1], out, overwrite=True)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
+"""Extracts into each of several folders, and dies one step later each time."""
 
 
-@pytest.mark.parametrize("steps", range(8))
-def test_killed_at_any_step_of_overwriting(tmp_path: Path, steps: int) -> None:
+def test_killed_at_any_step_of_overwriting(tmp_path: Path) -> None:
     """No file is there but whole, old and new never together; --overwrite gets on from anywhere."""
-    out = tmp_path / "out"
     shards = []
     for data in (b"old", b"new"):
         payloads = [photo(JPEG + data, name, data) for name in (b"1.jpg", b"2.jpg")]
@@ -138,12 +145,15 @@ def test_killed_at_any_step_of_overwriting(tmp_path: Path, steps: int) -> None:
         shards.append(write_shard(tmp_path / "shards" / f"{data.decode()}.tfrecord", payloads))
         extract(shards[-1], tmp_path / data.decode())
     old, new = files_below(tmp_path / "old"), files_below(tmp_path / "new")
-    extract(shards[0], out)
-    words = [sys.executable, "-c", KILLED, str(shards[1]), str(out), str(steps)]
-    code = subprocess.run(words, check=False).returncode
-    assert code == (9 if steps < 6 else 0)
-    found = {k: v for k, v in files_below(out).items() if not k.startswith(TEMPORARY)}
-    assert found.items() <= old.items() or found.items() <= new.items()
-    extract(shards[1], out, overwrite=True)
-    assert files_below(out) == new
+    places = [tmp_path / str(steps) / "out" for steps in range(STEPS)]
+    for out in places:
+        extract(shards[0], out)
+    words: list[str | Path] = [sys.executable, "-c", KILLED, shards[1], *places]
+    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["9"] * 6 + ["0"] * (STEPS - 6)
+    for out in places:
+        found = {k: v for k, v in files_below(out).items() if not k.startswith(TEMPORARY)}
+        assert found.items() <= old.items() or found.items() <= new.items()
+        extract(shards[1], out, overwrite=True)
+        assert files_below(out) == new
     assert not list(tmp_path.rglob(f"{TEMPORARY}*"))

@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from tfrtool.cli import main
+from tests.process.forking import Forking
 
 PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 STAGING = ".tfrtool-incomplete"
@@ -22,11 +22,10 @@ SHARDS = 40
 WORDS = ("--split", "train=0.8", "--split", "validation=0.2", "--shards", "20", "--name", "pets")
 
 KILLED = """
-import os, signal, sys
-from tfrtool.cli import main
+import os, signal
 from tfrtool.writing.dataset_folder import Staging
 
-note, left = Staging.note, [int(sys.argv[1])]
+note, left = Staging.note, [{shards}]
 
 def die(self, task, result):
     note(self, task, result)
@@ -35,14 +34,15 @@ def die(self, task, result):
         os.kill(os.getpid(), signal.SIGKILL)
 
 Staging.note = die
-main(sys.argv[2:])
 """
-"""Dies when so many more shards are whole, with those on their way that come after them."""
+"""Has a write die when so many more shards are whole, with those on their way after them."""
 
 
-def _write(dataset: Path, *more: str) -> int:
-    """Write in this process, which has TensorFlow already; return the exit code."""
-    return main(["write", str(PETS), str(dataset), *WORDS, *more])
+def _write(forking: Forking, dataset: Path, *more: str, first: str = "") -> int:
+    """Write in a process; return the exit code."""
+    nowhere = Path(os.devnull)
+    forking.start(["write", PETS, dataset, *WORDS, *more], nowhere, nowhere, first=first)
+    return forking.wait()
 
 
 def _files(dataset: Path) -> dict[str, bytes]:
@@ -54,42 +54,42 @@ def _files(dataset: Path) -> dict[str, bytes]:
     }
 
 
-def _kill(dataset: Path, shards: int) -> None:
+def _kill(forking: Forking, dataset: Path, shards: int) -> None:
     """Start a write or go on with one, and kill it when so many more shards are whole."""
     before = len(list((dataset / STAGING).glob("*.done.json")))
     more = ("--resume",) if dataset.exists() else ()
-    words = [sys.executable, "-c", KILLED, str(shards), "write", str(PETS), str(dataset)]
-    done = subprocess.run([*words, *WORDS, *more], capture_output=True, check=False, timeout=120)
-    assert done.returncode == -signal.SIGKILL
+    code = _write(forking, dataset, *more, first=KILLED.format(shards=shards))
+    assert code == -signal.SIGKILL
     assert len(list((dataset / STAGING).glob("*.done.json"))) == before + shards
     assert not list(dataset.glob("*.json"))
 
 
-@pytest.mark.slow
+@pytest.mark.tf
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_a_killed_write_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_killed_write_is_gone_on_with(forking: Forking, tmp_path: Path) -> None:
     """After two kills the files are those of a write that was not disturbed."""
-    assert _write(tmp_path / "whole") == 3  # one of the drawings is cut, on purpose
-    _kill(tmp_path / "killed", 3)
-    _kill(tmp_path / "killed", 17)
-    assert _write(tmp_path / "killed", "--resume") == 3
+    assert _write(forking, tmp_path / "whole") == 3  # one of the drawings is cut, on purpose
+    _kill(forking, tmp_path / "killed", 3)
+    _kill(forking, tmp_path / "killed", 17)
+    assert _write(forking, tmp_path / "killed", "--resume") == 3
     assert _files(tmp_path / "killed") == _files(tmp_path / "whole")
     assert len(_files(tmp_path / "whole")) == SHARDS + 3
 
 
 def kill_often() -> None:
     """Kill as often as the command line says, each time a write of its own."""
-    rng, at = random.Random(), []
+    rng, at, forking = random.Random(), [], Forking()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        _write(directory / "whole")
+        _write(forking, directory / "whole")
         for number in range(int(sys.argv[1])):
             at.append(rng.randrange(1, SHARDS + 1))
             dataset = directory / str(number)
-            _kill(dataset, at[-1])
-            _write(dataset, "--resume")
+            _kill(forking, dataset, at[-1])
+            _write(forking, dataset, "--resume")
             if _files(dataset) != _files(directory / "whole"):
                 raise RuntimeError(f"kill {number} ended with other bytes")
+    forking.end()
     sys.stdout.write(
         f"{len(at)} kills, with {', '.join(map(str, at))} of {SHARDS} shards whole; after "
         "--resume all files are those of an undisturbed write\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from tfrtool.storage.progress import Progress
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
 TOOL = [sys.executable, "-m", "tfrtool"]
+LINUX = Path("/proc/self/stat").exists()
 SAID = {
     signal.SIGINT: "tfrtool: interrupted",
     signal.SIGTERM: "tfrtool: ended by SIGTERM",
@@ -52,25 +54,47 @@ def start(
 
 @pytest.fixture
 def verifying(images: Path) -> Iterator[subprocess.Popen[str]]:
-    """Give a process that verifies images in two more."""
-    process = start([*TOOL, "verify", images, "--images", "--workers", "2"])
-    time.sleep(1.5)
-    assert process.poll() is None, "it ended before anything could come"
-    yield process
-    process.kill()
-    process.communicate()
+    """Give a process, of a group of its own, that verifies images in two more."""
+    words: list[str | Path] = [*TOOL, "verify", images, "--images", "--workers", "2"]
+    process = start(words, os.setpgrp)
+    try:
+        if LINUX:
+            wait_for_children(process.pid, 2)
+        time.sleep(0.3 if LINUX else 1.5)
+        assert process.poll() is None, "it ended before anything could come"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for_children(parent: int, count: int) -> None:
+    """Wait until a process has started so many others."""
+    deadline, found = time.monotonic() + 60, 0
+    while found < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+        found = 0
+        for process in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it may have ended
+                found += process.read_text().rpartition(")")[2].split()[1] == str(parent)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_workers_end_with_the_command(
-    verifying: subprocess.Popen[str], number: signal.Signals
+    verifying: subprocess.Popen[str], number: signal.Signals, images: Path
 ) -> None:
     """Whatever ends a command ends its processes, says so in a line, and gives the shells' code."""
-    verifying.send_signal(number)
+    before = {path.name: path.stat().st_mtime_ns for path in images.iterdir()}
+    if number == signal.SIGINT:  # as from a terminal
+        os.killpg(verifying.pid, number)
+    else:
+        verifying.send_signal(number)
     output, errors = verifying.communicate(timeout=20)  # until all have closed standard error
     assert verifying.returncode == 128 + number
     assert output == ""
     assert errors.strip() == SAID[number]
+    assert {path.name: path.stat().st_mtime_ns for path in images.iterdir()} == before
 
 
 def test_workers_end_with_a_killed_command(verifying: subprocess.Popen[str]) -> None:
