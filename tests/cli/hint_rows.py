@@ -209,7 +209,7 @@ train pets --model cnn --image-size 32 --seed 9 --epochs 1 --out run --resume | 
 $ rm -r run/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run | 2
   ? choose another directory
-  > tfrtool train pets --model cnn --image-size 32 --epochs 1 --out another
+  > tfrtool train nosuch --model cnn --image-size 32 --epochs 1 --out another | 1
 $ truncate -s 5 run/checkpoint/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run --resume | 1
   ? without it, the run can only begin anew

@@ -47,6 +47,7 @@ def test_json_is_an_object_a_stage_and_a_verdict(
 
     # Measuring where the test runs saves starting TensorFlow again.
     monkeypatch.setattr(bench, "measure", lambda work, *task: getattr(bench_measure, work)(*task))
+    monkeypatch.setattr(bench_measure, "_PARTS_IMAGES", 12)
     assert main(["bench", pets, *FAST, "--split", "validation", "--json"]) == 0
     *stages, last = map(json.loads, capfd.readouterr().out.splitlines())
     assert [stage["stage"] for stage in stages] == STAGES

@@ -168,11 +168,14 @@ def shard(tmp_path: Path) -> Path:
     return path
 
 
-def test_standard_input_that_is_a_file(shard: Path) -> None:
+def test_standard_input_that_is_a_file(
+    shard: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     """A file that the shell has opened is read from where the shell left it."""
-    with shard.open("rb") as file:
-        done = run(["count", "--json", "-"], shard.parent, stdin=file)
-    assert json.loads(done.stdout) == {"path": "-", "records": 3}
+    with shard.open(encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert main(["count", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"path": "-", "records": 3}
 
 
 def test_no_index_stands_beside_a_device(shard: Path) -> None:
@@ -187,33 +190,38 @@ def test_no_index_stands_beside_a_device(shard: Path) -> None:
     assert {path.name for path in shard.parent.iterdir()} == {"a.tfrecord", "stdin.idx"}
 
 
-def test_metadata_of_the_current_directory_is_not_taken(shard: Path) -> None:
+def test_metadata_of_the_current_directory_is_not_taken(
+    shard: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     """A stream comes from nowhere: what lies in the working directory does not describe it."""
     (shard.parent / "features.json").write_text("[")
     (shard.parent / "dataset_info.json").write_text("[")
     (shard.parent / "-").write_bytes(b"another file")
-    data = shard.read_bytes()
+    monkeypatch.chdir(shard.parent)
     for words in (["verify", "--images"], ["inspect", "shard"]):
-        done = subprocess.run(
-            [*TFRTOOL, *words, "-"], input=data, capture_output=True, cwd=shard.parent, timeout=30
-        )
-        assert (done.returncode, done.stderr) == (0, b""), words
+        with piped(shard.read_bytes(), monkeypatch):
+            assert main([*words, "-"]) == 0, words
+        assert capsys.readouterr().err == "", words
 
 
-def test_closed_terminal_and_device(shard: Path) -> None:
+def test_closed_terminal_and_device(
+    shard: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     """Where standard input can't be a shard, that is said in one line, at once."""
     closed = run(["count", "-"], shard.parent, preexec_fn=lambda: os.close(0))
-    with open("/dev/zero", "rb") as zeros:  # noqa: PTH123
-        device = run(["verify", "-"], shard.parent, stdin=zeros)
+    said = [(closed.returncode, closed.stdout, closed.stderr)]
     main_end, terminal_end = pty.openpty()
-    terminal = run(["inspect", "shard", "-"], shard.parent, stdin=terminal_end)
+    for command, stdin in ((["verify"], "/dev/zero"), (["inspect", "shard"], terminal_end)):
+        with open(stdin, encoding="utf-8") as file:  # noqa: PTH123
+            monkeypatch.setattr(sys, "stdin", file)
+            code = main([*command, "-"])
+        said.append((code, *capsys.readouterr()))
     os.close(main_end)
-    os.close(terminal_end)
-    for done, code, word in ((closed, 1, "closed"), (device, 1, "device"), (terminal, 2, "termin")):
-        assert done.returncode == code
-        (line,) = done.stderr.splitlines()
+    wanted = ((1, "closed"), (1, "device"), (2, "termin"))
+    for (code, out, error), (expected, word) in zip(said, wanted, strict=True):
+        assert (code, out) == (expected, "")
+        (line,) = error.splitlines()
         assert word in line
-        assert done.stdout == ""
 
 
 @pytest.mark.parametrize("others", [["-"], ["a.tfrecord"]])

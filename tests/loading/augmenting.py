@@ -22,10 +22,12 @@ def random_images(count: int, height: int = 32, width: int = 40, seed: int = 0) 
 def apply(text: str, images: Any, *seed: int) -> Any:
     """Return images augmented as a text of the command line says, by a seed of two numbers.
 
-    Without a graph: tracing one takes longer than augmenting; that both give the same is tested.
+    Of few, without a graph: tracing one takes longer. That both give the same is tested.
     """
-    seeds = tf.constant(seed or (1, 2), tf.int64)
-    return augmenter(parse_augment(text))(tf.constant(images), seeds).numpy()
+    augment = augmenter(parse_augment(text))
+    if len(images) > 500:
+        augment = tf.function(augment, autograph=False)
+    return augment(tf.constant(images), tf.constant(seed or (1, 2), tf.int64)).numpy()
 
 
 def equal(first: Any, second: Any) -> bool:
