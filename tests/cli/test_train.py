@@ -14,6 +14,7 @@ from tfrtool.cli import main
 pytestmark = pytest.mark.tf
 
 FAST = ["--model", "cnn", "--image-size", "32", "--epochs", "2", "--batch-size", "8"]
+FAST += ["--trainable", "head"]
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +132,14 @@ def test_weights_that_are_not_there(
 
 def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Options that go together are taken together, and the plan tells what they came to."""
-    words = [*FAST, "--augment", "flip,rotate=10", "--normalize", "dataset"]
+    words = [*FAST, "--augment", "flip,cutout=6", "--normalize", "dataset"]
     words += ["--cycle-length", "2", "--block-length", "2", "--parallel-calls", "1"]
     words += ["--shuffle-buffer", "8", "--prefetch", "auto", "--no-deterministic"]
     words += ["--cache", "none", "--early-stopping", "2", "--trainable", "hidden"]
     words += ["--tensorboard", str(tmp_path / "logs"), "--profile", "--on-corrupt", "skip"]
     assert main(["train", pets, *words]) == 0
     output = capfd.readouterr()
-    assert "loader   tfrtool, in any order, augment flip,rotate=10; cache: none" in output.out
+    assert "loader   tfrtool, in any order, augment flip,cutout=6; cache: none" in output.out
     assert f"profile  {tmp_path / 'logs'}" in output.out
     assert "the weights are those of epoch" in output.out
     assert output.err == ""

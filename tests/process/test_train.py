@@ -67,7 +67,7 @@ def test_a_killed_run_goes_on(pets: Path, tmp_path: Path) -> None:
     history = json.loads((out / "history.json").read_text())
     from tfrtool import train
 
-    whole = train(**small_options(pets, epochs=done + 1))
+    whole = train(**small_options(pets, trainable="all", epochs=done + 1))
     losses = [epoch["loss"] for epoch in history["epochs"]]
     assert losses == pytest.approx([epoch.loss for epoch in whole.epochs], rel=1e-3)
     assert not list(out.glob(".tfrtool-*"))

@@ -46,7 +46,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Told:
-    """A run of two epochs, with all that it can leave, and what its callbacks were told."""
+    """A whole model's run of two epochs, with all that it can leave, and what callbacks heard."""
 
     options: dict[str, Any]
     report: TrainReport
@@ -67,7 +67,9 @@ def finished(pets: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
     import tfrtool
 
     root = tmp_path_factory.mktemp("finished")
-    options = small_options(pets, out=root / "run", tensorboard=root / "logs", profile=True)
+    options = small_options(
+        pets, trainable="all", out=root / "run", tensorboard=root / "logs", profile=True
+    )
     told = Told(options, report=None)  # type: ignore[arg-type]
     told.report = tfrtool.train(
         **options,

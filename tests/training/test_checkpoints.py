@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.training.conftest import Told
 from tests.training.runs import epoch_report, saved_variables, small_options
 from tfrtool import DatasetError, UsageError, WriteError, train
 from tfrtool.loading.pipeline.load_options import Cache, Rescale
@@ -299,25 +300,24 @@ def test_what_no_run_has_left_is_one_error(tf: Any, out: Path, kind: str) -> Non
         assert after == before
 
 
-def test_a_checkpoint_of_another_model_is_refused(few: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_model_is_refused(finished: Told, tmp_path: Path) -> None:
     """A run whose files were changed for those of another is not resumed, nor written to."""
-    options = small_options(few, epochs=1, out=tmp_path / "run")
-    train(**options)
-    train(**dict(options, image_size=64, out=tmp_path / "larger"))
-    run = read_run(tmp_path / "run")
+    run = read_run(finished.out)
     assert run is not None
-    _forge(tmp_path / "swapped", run, saved_variables(tmp_path / "larger"))
+    larger = saved_variables(finished.out)
+    hidden = next(name for name, value in larger.items() if value.shape[-1:] == (512,))
+    larger[hidden] = np.repeat(larger[hidden], 4, axis=0)
+    _forge(tmp_path / "swapped", run, larger)
     before = saved_variables(tmp_path / "swapped").keys()
+    changes = {"out": tmp_path / "swapped", "epochs": 3, "resume": True}
     with pytest.raises(DatasetError, match="it is of another model"):
-        train(**dict(options, out=tmp_path / "swapped", epochs=2, resume=True))
+        train(**dict(finished.options, tensorboard=None, profile=False, **changes))
     assert saved_variables(tmp_path / "swapped").keys() == before
 
 
 def test_other_frozen_weights_are_refused(few: Path, tmp_path: Path) -> None:
     """Weights that never change are in no checkpoint, and must be those that the run began with."""
-    head = small_options(
-        few, model="mobilenet", weights="none", trainable="head", epochs=1, out=tmp_path / "head"
-    )
+    head = small_options(few, model="mobilenet", weights="none", epochs=1, out=tmp_path / "head")
     train(**head)
     state = saved_variables(tmp_path / "head")
     assert sum(value.size for name, value in state.items() if name.startswith("state/")) < 10_000

@@ -21,15 +21,13 @@ def _naive(report: TrainReport) -> TrainReport:
     return report.naive
 
 
-def test_both_are_trained(few: Path, tmp_path: Path) -> None:
-    """A frozen base gives both recipes the same losses; times are both's own, and ours is saved."""
+def test_both_are_trained(few: Path) -> None:
+    """A frozen base gives both recipes the same losses; times are both's own."""
     options = small_options(
         few,
-        model="mobilenet",
+        model="vgg16",
         weights="none",
-        trainable="head",
         learning_rate=1e-5,
-        out=tmp_path / "run",
         cycle_length=2,
     )
     epochs: list[EpochReport] = []
@@ -45,11 +43,10 @@ def test_both_are_trained(few: Path, tmp_path: Path) -> None:
     assert data["seconds"] > sum(epoch.seconds for epoch in ours.epochs)
     assert data["naive_seconds"] > sum(epoch.seconds for epoch in naive.epochs)
     assert data["speedup"] == pytest.approx(data["naive_seconds"] / data["seconds"], abs=1e-2)
-    assert (tmp_path / "run" / "model.keras").is_file()
 
 
 def test_both_sides_have_it(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The naive recipe augments by the same options, and stops by the same rule.
+    """The naive recipe augments by the same options, stops by the same rule, and saves nothing.
 
     It was begun before ours is measured, so that ours isn't charged with what happens once.
     """
@@ -62,7 +59,7 @@ def test_both_sides_have_it(few: Path, tmp_path: Path, monkeypatch: pytest.Monke
         return report
 
     monkeypatch.setattr(verb, "run_training", spied)
-    changes = {"augment": "flip,rotate=20", "early_stopping": 1, "epochs": 9, "learning_rate": 0.3}
+    changes = {"augment": "rotate=20", "early_stopping": 1, "epochs": 9, "learning_rate": 1.0}
     options = small_options(few, **changes, out=tmp_path / "run")
     plans: list[TrainPlan] = []
     ours = train(**options, compare=True, on_plan=plans.append)
@@ -72,6 +69,7 @@ def test_both_sides_have_it(few: Path, tmp_path: Path, monkeypatch: pytest.Monke
         assert str(run.plan.options.augment) == changes["augment"]
         assert run.stopped_early
         assert len(run.epochs) < 9
+    assert (tmp_path / "run" / "model.keras").is_file()
 
 
 @pytest.mark.parametrize(

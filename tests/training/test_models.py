@@ -31,10 +31,6 @@ def keras() -> Any:
     return keras
 
 
-def _mobilenet(weights: str = "none", trainable: str = "all") -> Any:
-    return build_classifier("mobilenet_v2", SIZE, 2, weights, trainable).core
-
-
 @pytest.mark.parametrize(("model", "classes"), [("mobilenet_v2", 5), ("cnn", 2), ("cnn", 1000)])
 def test_probabilities_come_out(model: str, classes: int) -> None:
     """For each image there is a probability for each class, and they add up to 1."""
@@ -240,13 +236,13 @@ def test_unusable_weights_are_named(kind: str, tmp_path: Path) -> None:
     elif kind == "other.keras":
         _save(path, build_classifier("cnn", SIZE, 2, "none").core, "cnn")
     with pytest.raises(WeightsError) as caught:
-        _mobilenet(str(path))
+        build_classifier(MODEL, SIZE, 2, str(path))
     assert caught.value.path == str(path)
 
 
 @pytest.fixture
-def weights_server(tmp_path: Path, keras: Any) -> Iterator[str]:
-    """Serve weights that this test makes, under the names of Keras' own, on this machine."""
+def weights_server(tmp_path: Path, keras: Any) -> Iterator[tuple[str, Any]]:
+    """Serve a base's weights, under the names of Keras' own, on this machine."""
     import h5py
     from keras.src.legacy.saving import legacy_h5_format
 
@@ -263,7 +259,7 @@ def weights_server(tmp_path: Path, keras: Any) -> Iterator[str]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    yield f"http://127.0.0.1:{server.server_address[1]}/", base
     server.shutdown()
     thread.join()
     server.server_close()
@@ -285,24 +281,19 @@ def _imagenet_from(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_imagenet_is_downloaded_and_frozen(
-    weights_server: str,
+    weights_server: tuple[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     keras: Any,
 ) -> None:
     """Keras' own download path is taken; stdout stays clean; only the head learns."""
-    built = _imagenet_from(weights_server, tmp_path, monkeypatch)
+    url, served = weights_server
+    built = _imagenet_from(url, tmp_path, monkeypatch)
     assert len(built.trainable_weights) == 2
     assert capsys.readouterr().out == ""
     base = next(layer for layer in built.layers if isinstance(layer, keras.Model))
-    saved = keras.applications.MobileNetV2(
-        input_shape=(224, 224, 3), include_top=False, weights=None
-    )
-    saved.load_weights(next((tmp_path / "server").iterdir()))
-    assert all(
-        np.array_equal(a, b) for a, b in zip(base.get_weights(), saved.get_weights(), strict=True)
-    )
+    assert _same(base, served)
 
 
 def test_no_network_is_one_clear_error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -46,11 +47,18 @@ def core() -> Any:
     return build_classifier("cnn", SIZE, 3, "none").core
 
 
+@pytest.fixture(scope="module")
+def once(core: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a saved model, which is only to be read."""
+    path = tmp_path_factory.mktemp("once") / "model.keras"
+    save_model(path, core, UNIT, FACTS)
+    return path
+
+
 @pytest.fixture
-def saved(core: Any, tmp_path: Path) -> Path:
-    """Return a saved model."""
-    save_model(tmp_path / "model.keras", core, UNIT, FACTS)
-    return tmp_path / "model.keras"
+def saved(once: Path, tmp_path: Path) -> Path:
+    """Return a copy of it."""
+    return shutil.copyfile(once, tmp_path / "model.keras")
 
 
 @pytest.mark.parametrize("rescale", RESCALES.values(), ids=RESCALES)

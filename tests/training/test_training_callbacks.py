@@ -142,7 +142,7 @@ def test_callbacks_of_keras_do_their_work(few: Path, tmp_path: Path) -> None:
         Stop(),
     ]
     report = train(**options, callbacks=given)
-    assert rates == pytest.approx([3e-4, 1.5e-4, 0.75e-4])
+    assert rates == pytest.approx([1e-3, 0.5e-3, 0.25e-3])
     assert (len(report.epochs), report.stopped_early, report.best_epoch) == (3, True, None)
     header, *rows = (tmp_path / "log.csv").read_text().splitlines()
     assert {"epoch", "loss", "accuracy", "val_loss"} <= set(header.split(","))
