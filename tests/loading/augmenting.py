@@ -25,7 +25,7 @@ def apply(text: str, images: Any, *seed: int) -> Any:
     Of few, without a graph: tracing one takes longer. That both give the same is tested.
     """
     augment = augmenter(parse_augment(text))
-    if len(images) > 500:
+    if len(images) > 300:
         augment = tf.function(augment, autograph=False)
     return augment(tf.constant(images), tf.constant(seed or (1, 2), tf.int64)).numpy()
 

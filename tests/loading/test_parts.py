@@ -136,7 +136,7 @@ def test_parts_of_what_is_left_of_damage(tmp_path: Path, tf: Any) -> None:
 @given(
     lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5),
     fraction=st.floats(0, 1, exclude_min=True, exclude_max=True),
-    pipelines=st.integers(1, 4),
+    pipelines=st.integers(1, 3),
 )
 def test_parts_are_a_partition(
     tf: Any,
