@@ -16,6 +16,7 @@ from tests.photos import image_bytes
 from tfrtool.examples.content import describe_bytes, png_form
 from tfrtool.images.audit import ImageVerdict, audit_image, render_image
 from tfrtool.images.decoder import RefusedImageError, open_image, quiet_pillow
+from tfrtool.images.header import is_jpeg, read_jpeg_header
 from tfrtool.images.pixels import Sides, decode_numbers, decode_picture, read_tensor
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.crc import crc32c
@@ -81,6 +82,9 @@ def check(data: bytes) -> None:
 
 
 def _pixels(data: bytes) -> int:
+    if is_jpeg(data):  # of which the header may be good where Pillow opens nothing
+        header = read_jpeg_header(data)
+        return header.width * header.height
     try:
         with quiet_pillow(), open_image(data) as image:
             width, height = image.size
