@@ -198,7 +198,7 @@ def test_every_whole_record_of_a_damaged_shard_comes_out(
 
 def test_extracting_is_light(shard: Path, tmp_path: Path) -> None:
     """Neither TensorFlow nor numpy nor Pillow is loaded."""
-    words = json.dumps(["extract", str(shard), str(tmp_path / "out")])
+    words = json.dumps([["extract", str(shard), str(tmp_path / "out")]])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, words, json.dumps(HEAVY)],
         capture_output=True,
