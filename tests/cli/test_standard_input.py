@@ -214,7 +214,11 @@ def test_closed_terminal_and_device(
     for command, stdin in ((["verify"], "/dev/zero"), (["inspect", "shard"], terminal_end)):
         with open(stdin, encoding="utf-8") as file:  # noqa: PTH123
             monkeypatch.setattr(sys, "stdin", file)
-            code = main([*command, "-"])
+            signal.alarm(15)  # or a test that fails would wait for ever
+            try:
+                code = main([*command, "-"])
+            finally:
+                signal.alarm(0)
         said.append((code, *capsys.readouterr()))
     os.close(main_end)
     wanted = ((1, "closed"), (1, "device"), (2, "termin"))
