@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tfrtool.errors import UsageError
 from tfrtool.loading.cache.cache_plan import CachePlan, CacheRequest, plan_cache
-from tfrtool.loading.pipeline.load_options import Cache, Recipe
+from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
 
 GB = 10**9
 FEATURES, MEMORY, DISK, NONE = Cache.FEATURES, Cache.MEMORY, Cache.DISK, Cache.NONE
@@ -229,3 +229,13 @@ def test_more_images_never_help(request: CacheRequest, images: int) -> None:
     if after is not None:
         assert before is not None
         assert PREFERENCE.index(before.cache) <= PREFERENCE.index(after.cache)
+
+
+@pytest.mark.parametrize("name", ["batch_size", "block_length", "parallel_calls", "prefetch"])
+def test_numbers_beyond_any_use_are_refused(name: str) -> None:
+    """TensorFlow would abort, or fail in words of its own."""
+    with pytest.raises(UsageError, match="at most"):
+        LoadOptions(image_size=32, **{name: 10**20})
+    if name == "parallel_calls":
+        with pytest.raises(UsageError, match="at most 1024"):
+            LoadOptions(image_size=32, parallel_calls=2000)

@@ -107,6 +107,7 @@ def test_arguments_mean_what_the_options_of_the_command_mean(tmp_path: Path) -> 
     assert {progress.what for progress in seen} == {"checking"}
     for wrong in (
         {"shard_size": "large"},
+        {"shard_size": "9" * 400 + "TB"},
         {"shard_size": 0},
         {"splits": {"train": 0.5}},
         {"resize": 0},

@@ -12,7 +12,7 @@ _Made = TypeVar("_Made")
 _Member = TypeVar("_Member", bound=enum.Enum)
 
 _SIZE = re.compile(
-    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE
+    r"(?P<number>\d{1,15}(?:\.\d{1,9})?)\s*(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE
 )
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -80,11 +80,12 @@ def check_least(numbers: Mapping[str, float | None], least: Mapping[str, int]) -
     """Check numbers that callers gave, by name; None is no number.
 
     Raises:
-        UsageError: one is below the least that makes sense.
+        UsageError: one is below the least that makes sense, or above what a TensorFlow int32 holds.
     """
     for name, bound in least.items():
         number = numbers[name]
-        if number is not None and number < bound:
+        if number is not None and not bound <= number < 2**31:
+            expected = f"at least {bound}" if number < bound else f"at most {2**31 - 1}"
             raise UsageError(
-                f"impossible {name.replace('_', ' ')}", expected=f"at least {bound}", found=number
+                f"impossible {name.replace('_', ' ')}", expected=expected, found=number
             )

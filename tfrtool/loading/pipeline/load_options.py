@@ -15,6 +15,8 @@ _OURS = {
 }
 """What the published recipes have no choice of, and the least that makes sense."""
 
+_MOST_CALLS = 1024
+
 _LEAST = {"image_size": 1, "batch_size": 1, "epochs": 1, "first_epoch": 0, **_OURS}
 
 
@@ -109,6 +111,12 @@ class LoadOptions:
         take_words(self, recipe=Recipe, cache=Cache)
         take_paths(self, "cache_directory")
         check_least({name: getattr(self, name) for name in _LEAST}, _LEAST)
+        if (self.parallel_calls or 1) > _MOST_CALLS:  # each has memory set aside
+            raise UsageError(
+                "impossible parallel calls",
+                expected=f"at most {_MOST_CALLS}",
+                found=self.parallel_calls,
+            )
         if not 0 <= self.seed < 2**32:
             raise UsageError("impossible seed", expected="0 to 2**32 - 1", found=self.seed)
         if self.cache is Cache.FEATURES:
