@@ -234,8 +234,9 @@ def test_more_images_never_help(request: CacheRequest, images: int) -> None:
 @pytest.mark.parametrize("name", ["batch_size", "block_length", "parallel_calls", "prefetch"])
 def test_numbers_beyond_any_use_are_refused(name: str) -> None:
     """TensorFlow would abort, or fail in words of its own."""
+    beyond: Any = {name: 10**20}
     with pytest.raises(UsageError, match="at most"):
-        LoadOptions(image_size=32, **{name: 10**20})
+        LoadOptions(image_size=32, **beyond)
     if name == "parallel_calls":
         with pytest.raises(UsageError, match="at most 1024"):
             LoadOptions(image_size=32, parallel_calls=2000)
