@@ -9,8 +9,9 @@ __all__ = ["RANKS", "forbidden_imports", "imported_modules"]
 
 RANKS = {
     "cli": 0,
+    "convert": 1,
     "training": 1,
-    "writing": 1,
+    "writing": 2,
     "loading": 2,
     "inspection": 3,
     "engines": 4,
@@ -28,7 +29,10 @@ HOMES = {
     "keras": {"loading", "training", "writing", "sources"},
     "tensorflow_datasets": {"loading", "training", "writing", "sources"},
     "PIL": {"images"},
-    "pyarrow": {"sources"},
+    "pyarrow": {"sources", "examples", "inspection", "convert"},
+    "array_record": {"convert"},
+    "duckdb": {"inspection"},
+    "datasketches": {"inspection"},
     "click": {"cli"},
     "tqdm": {"cli"},
     "rich": {"cli"},

@@ -1,0 +1,1 @@
+"""Any record: from one format, place or number of shards into another."""
