@@ -1,0 +1,1 @@
+"""Tests of changing, converting and copying records."""

@@ -1,0 +1,1 @@
+"""Changing the records of a dataset, and adding some to it."""
