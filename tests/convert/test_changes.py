@@ -50,7 +50,7 @@ def test_renames_are_undone_by_their_inverse(payload: bytes, names: list[str]) -
 
 @given(payloads)
 def test_what_is_added_is_dropped_again(payload: bytes) -> None:
-    """Adding and dropping is nothing, with unknown fields, doubled names and features without kind."""
+    """Adding and dropping is nothing, with unknown fields and doubled names, too."""
     odd = payload + b"\xfa\x01\x02hi"  # field 31, which no Example has
     added = Changes(add=encode_example({"new": 7})).apply(odd)
     assert decode_example(added).values("new") == (7,)
