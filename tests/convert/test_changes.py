@@ -23,7 +23,7 @@ _named = st.sets(st.sampled_from(_NAMES)).map(tuple)
 
 def _keys(payload: bytes) -> list[str]:
     message = pb.SequenceExample.FromString(payload)
-    entries = [*message.context.feature, *message.feature_lists.feature_list]
+    entries: list[Any] = [*message.context.feature, *message.feature_lists.feature_list]
     return [feature_name(entry.key) for entry in entries]
 
 
