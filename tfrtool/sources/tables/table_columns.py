@@ -36,7 +36,7 @@ TEXT_SHOWN = 40
 """Characters of a cell that an error shows."""
 
 
-class Columns(NamedTuple):
+class TableColumns(NamedTuple):
     """The names of the columns that count; None for those that aren't there."""
 
     path: str | None
@@ -44,14 +44,16 @@ class Columns(NamedTuple):
     split: str | None
 
 
-def find_columns(names: Sequence[str]) -> Columns:
+def find_columns(names: Sequence[str]) -> TableColumns:
     """Find columns by their names, whatever the case."""
     known = {name.strip().lower(): name for name in reversed(names)}
     usual = (_PATHS, _LABELS, _SPLITS)
-    return Columns(*(next((known[one] for one in names if one in known), None) for names in usual))
+    return TableColumns(
+        *(next((known[one] for one in names if one in known), None) for names in usual)
+    )
 
 
-def check_columns(names: Sequence[str], table: Path) -> Columns:
+def check_columns(names: Sequence[str], table: Path) -> TableColumns:
     """Find columns; a SourceError if paths or labels lack, are there twice, or are of boxes."""
     columns = find_columns(names)
     if columns.path is None or columns.label is None:

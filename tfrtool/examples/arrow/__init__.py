@@ -1,0 +1,1 @@
+"""The Arrow bridge: payloads as record batches, and back."""

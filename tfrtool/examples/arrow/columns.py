@@ -1,0 +1,225 @@
+"""The columns of a table of payloads, and their Arrow schema."""
+
+import difflib
+import enum
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tfrtool.errors import UsageError
+from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name, is_utf8
+
+METADATA = b"tfrtool"
+"""The key of a schema's metadata under which the columns are, as JSON."""
+
+PAYLOAD = "payload"
+"""The one column of payloads that are neither Examples nor SequenceExamples."""
+
+EXACT = "_payload"
+"""The column that holds the payloads' own bytes beside the others."""
+
+PLACES = ("_shard", "_record", "_offset", "_bytes")
+"""The columns that say where a record came from."""
+
+CONTEXT, LISTS = "context", "feature_lists"
+
+TYPES = {DType.STRING: pa.binary(), DType.FLOAT32: pa.float32(), DType.INT64: pa.int64()}
+FEATURE = pa.struct([pa.field(name, pa.list_(TYPES[dtype])) for name, dtype in DTYPES.items()])
+
+_KINDS = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
+
+
+class Form(enum.Enum):
+    """How a column holds a feature.
+
+    In a SCALAR every record has one value. In a LIST null is a feature that is absent, and ``[]``
+    one that is there without values. A FEATURE has a list for each kind, as a tf.train.Feature;
+    one without a kind is there, and all its lists are null.
+    """
+
+    SCALAR = "scalar"
+    LIST = "list"
+    FEATURE = "feature"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A feature as a column."""
+
+    key: bytes
+    form: Form
+    dtype: DType | None  # None in a FEATURE alone
+    is_list: bool = False  # a feature list of a SequenceExample: a list of steps
+
+    def __post_init__(self) -> None:
+        if (self.dtype is None) != (self.form is Form.FEATURE):
+            raise ValueError("a column has a type, or holds features of any")
+        if self.is_list and self.form is Form.SCALAR:
+            raise ValueError("a feature list is no scalar")
+
+    @property
+    def type(self) -> pa.DataType:
+        """The column's type in Arrow."""
+        held = FEATURE if self.dtype is None else TYPES[self.dtype]
+        if self.form is Form.LIST:
+            held = pa.list_(held)
+        return pa.list_(held) if self.is_list else held
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The schema of a table of payloads.
+
+    Attributes:
+        kind: Examples have a column a feature, SequenceExamples the structs ``context`` and
+            ``feature_lists`` of such columns, anything else one binary column, ``payload``.
+        columns: those columns; none of anything else.
+    """
+
+    kind: PayloadKind
+    columns: tuple[Column, ...] = ()
+
+    def __post_init__(self) -> None:
+        places = {(column.key, column.is_list) for column in self.columns}
+        if len(places) < len(self.columns):
+            raise ValueError("two columns hold the same feature")
+        sequence = self.kind is PayloadKind.SEQUENCE_EXAMPLE
+        if (self.columns and self.kind not in _KINDS) or (not sequence and any(self.lists)):
+            raise ValueError(f"{self.kind.title} have no such columns")
+
+    @property
+    def context(self) -> tuple[Column, ...]:
+        """The columns of an Example, or of a SequenceExample's context."""
+        return tuple(column for column in self.columns if not column.is_list)
+
+    @property
+    def lists(self) -> tuple[Column, ...]:
+        """The columns of a SequenceExample's feature lists."""
+        return tuple(column for column in self.columns if column.is_list)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One name a column, all of them different, and none that the table itself needs.
+
+        It is the feature's name; bytes that are no UTF-8 are written as escapes.
+        """
+        if self.kind not in _KINDS:
+            return (PAYLOAD,)
+        taken = {EXACT, *PLACES}
+        plain = {feature_name(column.key) for column in self.columns if _is_plain(column.key)}
+        names = []
+        for column in self.columns:
+            name = column.key.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
+            while name in taken or (name in plain and not _is_plain(column.key)):
+                name += "_"
+            taken.add(name)
+            names.append(name)
+        return tuple(names)
+
+    @property
+    def batch_records(self) -> int:
+        """Records of a batch whose columns take some tens of MiB, however many there are."""
+        return max(1, 4_000_000 // max(1, len(self.columns)))
+
+    def select(self, names: Iterable[str]) -> "Columns":
+        """Return the columns of these names, in this order.
+
+        Raises:
+            UsageError: there is none of a name; the error says the nearest.
+        """
+        found: dict[str, None] = dict.fromkeys(names)
+        known = dict(zip(self.names, self.columns or [None], strict=False))
+        for name in found:
+            if name not in self.names:
+                near = difflib.get_close_matches(name, self.names, n=3) or self.names[:10]
+                expected = f"one of {', '.join(near)}" if near else None
+                raise UsageError(f"no column {name!r}", expected=expected)
+        chosen = (known[name] for name in found)
+        return Columns(self.kind, tuple(column for column in chosen if column is not None))
+
+    def to_arrow(
+        self, *, exact: bool = False, metadata: Mapping[bytes, bytes] | None = None
+    ) -> pa.Schema:
+        """Return the schema of a table with these columns.
+
+        Args:
+            exact: whether a column ``_payload`` with the payloads' own bytes is there, too.
+            metadata: more of it.
+        """
+        if self.kind not in _KINDS:
+            fields = [pa.field(PAYLOAD, pa.binary())]
+        else:
+            named = list(zip(self.names, self.columns, strict=True))
+            fields = [pa.field(name, one.type) for name, one in named if not one.is_list]
+            if self.kind is PayloadKind.SEQUENCE_EXAMPLE:
+                lists = [pa.field(name, one.type) for name, one in named if one.is_list]
+                fields = [pa.field(CONTEXT, pa.struct(fields)), pa.field(LISTS, pa.struct(lists))]
+            if exact:
+                fields.append(pa.field(EXACT, pa.binary()))
+        content = {"kind": self.kind.value, "columns": [_column_json(one) for one in self.columns]}
+        return pa.schema(fields, {METADATA: json.dumps(content), **(metadata or {})})
+
+    @classmethod
+    def from_arrow(cls, schema: pa.Schema) -> "Columns | None":
+        """Return the columns of a schema that `to_arrow` made, or some of its columns.
+
+        None if it is another, or has been changed.
+        """
+        declared = cls._declared(schema)
+        if declared is None:
+            return None
+        fields = {field.name: field for field in schema}
+        kept = list(declared.columns)
+        if declared.kind is PayloadKind.EXAMPLE:
+            named = zip(declared.names, declared.columns, strict=True)
+            by_name = {name: column for name, column in named if name in fields}
+            kept = [by_name[name] for name in fields if name in by_name]
+        found = replace(declared, columns=tuple(kept))
+        expected = {field.name: field.type for field in found.to_arrow(exact=EXACT in fields)}
+        held = {name: field.type for name, field in fields.items() if name not in PLACES}
+        return found if held == expected else None
+
+    @classmethod
+    def foreign(cls, schema: pa.Schema) -> "tuple[Columns, tuple[str, ...]]":
+        """Return the columns that hold the rows of any schema, and notes on what changes.
+
+        Raises:
+            SchemaError: no feature holds a column; the error names it.
+        """
+        from tfrtool.examples.arrow.foreign import foreign_columns
+
+        return foreign_columns(schema)
+
+    @classmethod
+    def _declared(cls, schema: pa.Schema) -> "Columns | None":
+        """Return the columns that a schema's metadata says it has, if it does."""
+        try:
+            data: Any = json.loads((schema.metadata or {})[METADATA])
+            columns = tuple(
+                Column(
+                    key=feature_key(one["key"]),
+                    form=Form(one["form"]),
+                    dtype=None if one["dtype"] is None else DType(one["dtype"]),
+                    is_list=bool(one["list"]),
+                )
+                for one in data["columns"]
+            )
+            return cls(PayloadKind(data["kind"]), columns)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            return None
+
+
+def _is_plain(key: bytes) -> bool:
+    return is_utf8(key) and b"\0" not in key
+
+
+def _column_json(column: Column) -> dict[str, Any]:
+    return {
+        "key": feature_name(column.key),
+        "form": column.form.value,
+        "dtype": None if column.dtype is None else column.dtype.value,
+        "list": column.is_list,
+    }
