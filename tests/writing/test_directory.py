@@ -17,7 +17,7 @@ from tfrtool.examples.tfds_metadata import REPORT
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.publishing import PUBLISHING
-from tfrtool.writing.dataset_folder import STAGING, publish, staging_folder
+from tfrtool.writing.dataset_folder import STAGING, Target, publish, staging_folder
 from tfrtool.writing.write_options import Existing
 
 SHARDS = [ShardName(dataset="pets", split="train", index=index, count=3) for index in range(3)]
@@ -41,9 +41,10 @@ def _stage(staging: Path) -> None:
 
 def _write(dataset: Path, existing: Existing = Existing.REFUSE) -> None:
     options = make_options(dataset=dataset, name="pets", existing=existing)
-    with staging_folder(options) as staging:
+    target = Target.of_write(options)
+    with staging_folder(target) as staging:
         _stage(staging.folder)
-        publish(dataset, staging.folder, list(map(str, SHARDS)), METADATA)
+        publish(target, staging.folder, list(map(str, SHARDS)), METADATA)
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError(28, "No space left on device")])

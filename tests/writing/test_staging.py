@@ -15,7 +15,7 @@ from tests.writing.test_plan import make_options
 from tfrtool.errors import SourceError, UsageError, WriteError
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.dataset_folder import STAGING, staging_folder
+from tfrtool.writing.dataset_folder import STAGING, Target, staging_folder
 from tfrtool.writing.shard_writer import write_shards
 from tfrtool.writing.write_plan import PlannedShard
 
@@ -278,7 +278,7 @@ def test_a_lock_is_had_by_one(tmp_path: Path) -> None:
 def test_directories_that_were_made_go_again(tmp_path: Path) -> None:
     """An error takes away the dataset's directory and those above it that weren't there."""
     options = make_options(dataset=tmp_path / "a" / "b")
-    with pytest.raises(RuntimeError), staging_folder(options):
+    with pytest.raises(RuntimeError), staging_folder(Target.of_write(options)):
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
 

@@ -32,18 +32,21 @@ def map_shards(
     paths: Sequence[Source],
     workers: int | None = 1,
     worth: int = _WORTH_A_PROCESS,
+    size: int | None = None,
 ) -> Iterator[Result]:
     """Yield ``function(path)`` for each shard, in the order of ``paths``.
 
     Processes are started afresh rather than forked, so that this is safe in a program with
     threads; they don't load its main module. So ``function`` is in a module that can be imported,
-    and it and its results can be pickled. Each process has ``worth`` bytes of shards to do;
-    ``workers`` of None takes the cores. `ShardError` if a process died.
+    and it and its results can be pickled. Each process has ``worth`` bytes of shards to do, of
+    ``size`` in all, which is asked of the files if they are paths. ``workers`` of None takes the
+    cores. `ShardError` if a process died.
     """
     workers = cores() if workers is None else workers
     if workers < 1:
         raise UsageError(f"workers is at least 1, not {workers}")
-    size = sum(p.stat().st_size for p in paths if isinstance(p, Path) and p.is_file())
+    if size is None:
+        size = sum(p.stat().st_size for p in paths if isinstance(p, Path) and p.is_file())
     workers = min(workers, len(paths), 1 + size // max(worth, 1))
     # A frozen program's executable is no Python that could be started.
     if workers <= 1 or getattr(sys, "frozen", False):

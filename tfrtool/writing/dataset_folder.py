@@ -3,11 +3,12 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPORT
@@ -16,10 +17,10 @@ from tfrtool.storage.appearing import new_file, private_folder
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.opening import file_sha256
+from tfrtool.storage.plain import plain
 from tfrtool.storage.publishing import PUBLISHING, finish_publishing, publish_files
 from tfrtool.storage.signals import signals_wait
-from tfrtool.writing.write_options import Existing, WriteOptions
-from tfrtool.writing.write_plan import PlannedShard
+from tfrtool.writing.write_options import Existing, WriteOptions, option_differences
 from tfrtool.writing.write_report import ShardReport
 
 STAGING = ".tfrtool-incomplete"
@@ -30,6 +31,56 @@ _METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
 
 _DONE = ".done.json"
 _ELSEWHERE = "choose another directory; --overwrite replaces only what tfrtool wrote"
+
+_OTHER_FORMATS = re.compile(
+    r"(?P<dataset>[a-zA-Z]\w*)-\w+\.array_record-\d{5,}-of-\d{5,}"
+    r"|(?:(?P<named>[a-zA-Z]\w*)-)?\w+-\d{5,}-of-\d{5,}\.(?:parquet|jsonl|csv|tar)",
+    re.ASCII,
+)
+_METADATA_NAME = re.compile(
+    r"(?:features|dataset_info|write_report)\.json|README\.md|\w[\w.-]*\.labels\.txt", re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A directory that files are to appear in together.
+
+    Attributes:
+        folder: the directory.
+        name: the dataset's name, as the files' names have it.
+        existing: what becomes of what is there.
+        command: the one that resumes what was interrupted, for messages.
+        options: those that decide what the files hold, as the report tells them.
+    """
+
+    folder: Path
+    name: str
+    existing: Existing = Existing.REFUSE
+    command: str = "write"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_write(cls, options: WriteOptions) -> "Target":
+        """Return where a write goes."""
+        return cls(
+            folder=options.dataset,
+            name=options.name,
+            existing=options.existing,
+            options=options.to_json(),
+        )
+
+
+class StagedTask(Protocol):
+    """What makes one file."""
+
+    @property
+    def name(self) -> object:
+        """The file's name."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of all that the file's bytes depend on."""
 
 
 class Staging:
@@ -44,26 +95,36 @@ class Staging:
         self.resumed = resumed  # whether an interrupted write is resumed
         self.left = left  # whether that one left any shards
 
-    def finished(self, shard: PlannedShard) -> ShardReport | None:
-        """Return what became of a shard that is whole already; None if it is to be written."""
+    def noted(self, shard: StagedTask) -> Mapping[str, Any] | None:
+        """Return what was noted of a shard that is whole already; None if it is to be written."""
         note = _read_object(self.folder / f"{shard.name}{_DONE}", follow=False)
         if note.get("task") != shard.fingerprint:
             return None
-        return _whole_shard(self.folder / str(shard.name), note, follow=False)
+        path = self.folder / str(shard.name)
+        return note if _whole_shard(path, note, follow=False) else None
 
-    def note(self, shard: PlannedShard, result: ShardReport) -> None:
-        """Note that a shard is whole."""
+    def finished(self, shard: StagedTask) -> ShardReport | None:
+        """Return what became of a shard that is whole already; None if it is to be written."""
+        note = self.noted(shard)
+        return None if note is None else _shard_report(str(shard.name), note)
+
+    def note(self, shard: StagedTask, result: object) -> None:
+        """Note that a shard is whole; the result has at least the fields of a `ShardReport`."""
         path = self.folder / f"{shard.name}{_DONE}"
         with os_errors_as(WriteError, path, "can't be written"), new_file(path) as file:
-            file.write(json.dumps({"task": shard.fingerprint, **asdict(result)}).encode())
+            file.write(json.dumps({"task": shard.fingerprint, **plain(result)}).encode())
+
+
+def _shard_report(name: str, noted: Mapping[str, Any]) -> ShardReport:
+    records, size, payload = (int(noted[k]) for k in ("records", "bytes", "payload_bytes"))
+    return ShardReport(name, records, size, payload, str(noted["sha256"]))
 
 
 def _whole_shard(path: Path, noted: Mapping[str, Any], *, follow: bool) -> ShardReport | None:
     """Return what was noted of a shard; None if that is not the file that is there."""
     try:
-        records, size, payload = (int(noted[k]) for k in ("records", "bytes", "payload_bytes"))
-        result = ShardReport(path.name, records, size, payload, str(noted["sha256"]))
-        same = path.stat(follow_symlinks=follow).st_size == size
+        result = _shard_report(path.name, noted)
+        same = path.stat(follow_symlinks=follow).st_size == result.bytes
         return result if same and file_sha256(path, follow=follow) == result.sha256 else None
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
@@ -88,22 +149,20 @@ def _listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         return {}
 
 
-def complete_shards(
-    plan: str, options: WriteOptions, *, interrupted: bool
-) -> list[ShardReport] | None:
+def complete_shards(plan: str, target: Target, *, interrupted: bool) -> list[ShardReport] | None:
     """Return the shards of a write that is complete, and of just this plan.
 
     None if it is yet to be begun; or, where one was interrupted, to be resumed. `UsageError` if
     another dataset is complete.
     """
-    dataset = options.dataset
+    dataset = target.folder
     if not os.path.lexists(dataset / REPORT):
         return None
     report = _read_object(dataset / REPORT)
     if report.get("plan") == plan:
         listed = _listed_shards(report).items()
         found = {name: _whole_shard(dataset / name, noted, follow=True) for name, noted in listed}
-        amiss = [name for name in _METADATA if not (dataset / name).is_file()]
+        amiss = [name for name in _listed_metadata(report) if not (dataset / name).is_file()]
         amiss += [name for name, shard in found.items() if shard is None]
         if found and not amiss:
             return [shard for shard in found.values() if shard is not None]
@@ -113,34 +172,48 @@ def complete_shards(
             hint="--overwrite writes the dataset anew",
         )
     else:
-        what = f"is complete, and was written with {options.differences(report.get('options'))}"
+        others = option_differences(target.options, report.get("options"))
+        what = f"is complete, and was written with {others}"
         error = UsageError(what, path=dataset, hint="--overwrite replaces it")
     if interrupted:
         return None
     raise error
 
 
+def _listed_metadata(report: Mapping[str, Any]) -> list[str]:
+    """Return the names of the metadata that a report lies beside, in the order of appearance."""
+    listed = report.get("metadata", _METADATA)
+    if not isinstance(listed, list | tuple):
+        return []
+    return [name for name in listed if isinstance(name, str) and _METADATA_NAME.fullmatch(name)]
+
+
 def publish(
-    dataset: Path, staging: Path, shards: Sequence[str], metadata: Mapping[str, str]
+    target: Target, staging: Path, shards: Sequence[str], metadata: Mapping[str, str]
 ) -> None:
     """Give whole shards their final names, with their metadata, in place of what was there.
 
-    If it is a WriteError, what was there before still is.
+    The metadata appears in its order, the report last. If it is a WriteError, what was there before
+    still is.
     """
+    dataset = target.folder
     try:
         for name, text in metadata.items():
             with new_file(staging / name) as file:
                 file.write(text.encode())
-        new = [*shards, *sorted(metadata, key=_METADATA.index)]
-        before = {*_listed_shards(_read_object(dataset / REPORT)), *new}.difference(_METADATA)
-        old = [name for name in (*reversed(_METADATA), *sorted(before)) if _is_file(dataset / name)]
+        new = [*shards, *metadata]
+        report = _read_object(dataset / REPORT)
+        more = {*_listed_metadata(report), *metadata}.difference(_METADATA)
+        described = [*sorted(more), *_METADATA]
+        before = {*_listed_shards(report), *new}.difference(described)
+        old = [name for name in (*reversed(described), *sorted(before)) if _is_file(dataset / name)]
         publish_files(staging, new, old)
     except OSError as error:
         left = os.path.lexists(dataset / PUBLISHING)
         raise WriteError(
             f"can't be written: {os_reason(error)}",
             path=error.filename or dataset,
-            hint="tfrtool write --resume ends what was begun" if left else None,
+            hint=f"tfrtool {target.command} --resume ends what was begun" if left else None,
         ) from error
 
 
@@ -149,11 +222,19 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_shard(name: str) -> bool:
-    return ShardName.parse(name) is not None
+    return ShardName.parse(name) is not None or _OTHER_FORMATS.fullmatch(name) is not None
+
+
+def _is_shard_of(name: str, dataset: str) -> bool:
+    """Return whether a file would be taken for a shard of a dataset of some name."""
+    shard, other = ShardName.parse(name), _OTHER_FORMATS.fullmatch(name)
+    if shard is not None:
+        return shard.dataset == dataset
+    return other is not None and (other["dataset"] or other["named"] or dataset) == dataset
 
 
 @contextlib.contextmanager
-def staging_folder(options: WriteOptions) -> Iterator[Staging]:
+def staging_folder(target: Target) -> Iterator[Staging]:
     """Give a folder to write in, in the dataset's own; take it away at the end.
 
     Nobody else writes to the dataset meanwhile. Where the process is killed, the folder is left
@@ -163,7 +244,7 @@ def staging_folder(options: WriteOptions) -> Iterator[Staging]:
     Raises:
         UsageError: something is there already, and not to be touched; or another process writes.
     """
-    dataset = options.dataset
+    dataset = target.folder
     if dataset.exists() and not dataset.is_dir():
         raise UsageError("is a file; a dataset is a directory", path=dataset)
     folder = dataset / STAGING
@@ -175,7 +256,7 @@ def staging_folder(options: WriteOptions) -> Iterator[Staging]:
                 stack.enter_context(locked(dataset))
             try:
                 # It lacked nothing but the final names.
-                if finish_publishing(folder, lambda name: name in _METADATA or _is_shard(name)):
+                if finish_publishing(folder, _is_ours):
                     shutil.rmtree(folder, ignore_errors=True)
             except OSError as error:
                 raise WriteError(
@@ -183,7 +264,7 @@ def staging_folder(options: WriteOptions) -> Iterator[Staging]:
                     path=error.filename or folder,
                     hint=f"deleting {PUBLISHING} gives up what it holds",
                 ) from error
-            resumed = _check_target(options)
+            resumed = _check_target(target)
             with os_errors_as(WriteError, folder, "can't be used"):
                 if not resumed and folder.is_dir() and not folder.is_symlink():
                     shutil.rmtree(folder)
@@ -220,9 +301,14 @@ def _sweep(folder: Path) -> bool:
     return useful
 
 
-def _check_target(options: WriteOptions) -> bool:
+def _is_ours(name: object) -> bool:
+    """Return whether what is to be published has the name of something that tfrtool writes."""
+    return isinstance(name, str) and (_is_shard(name) or bool(_METADATA_NAME.fullmatch(name)))
+
+
+def _check_target(target: Target) -> bool:
     """Raise if a directory may not be written to; return whether to resume a write there."""
-    dataset, existing = options.dataset, options.existing
+    dataset, existing = target.folder, target.existing
     with os_errors_as(WriteError, dataset):
         names = set(os.listdir(dataset)) - {LOCK}  # noqa: PTH208
     if not names:
@@ -237,10 +323,10 @@ def _check_target(options: WriteOptions) -> bool:
     if existing is Existing.REFUSE:
         hint = "--overwrite replaces what tfrtool wrote there" if complete else _ELSEWHERE
         raise UsageError("is not empty", path=dataset, hint=hint)
-    foreign = names - {STAGING, *_METADATA, *_listed_shards(_read_object(dataset / REPORT))}
+    report = _read_object(dataset / REPORT)
+    foreign = names - {STAGING, *_METADATA, *_listed_metadata(report), *_listed_shards(report)}
     if complete:  # beside its own, those that would be taken for shards of the new one
-        shards = ((name, ShardName.parse(name)) for name in foreign)
-        foreign = {name for name, shard in shards if shard and shard.dataset == options.name}
+        foreign = {name for name in foreign if _is_shard_of(name, target.name)}
     if foreign or not (complete or interrupted):
         raise UsageError(
             f"holds files that tfrtool did not write ({min(foreign or names)})",

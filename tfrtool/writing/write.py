@@ -19,7 +19,13 @@ from tfrtool.sources.open_source import open_source
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import as_member, as_size
-from tfrtool.writing.dataset_folder import Staging, complete_shards, publish, staging_folder
+from tfrtool.writing.dataset_folder import (
+    Staging,
+    Target,
+    complete_shards,
+    publish,
+    staging_folder,
+)
 from tfrtool.writing.image_audit import Audit, BadImage
 from tfrtool.writing.record_sizes import RecordSizes, measure, record_sizes
 from tfrtool.writing.shard_writer import write_shards
@@ -150,9 +156,10 @@ def write(
         )
     if dry_run:
         return _planned(options, on_progress, starting)
-    with staging_folder(options) as staging:
+    target = Target.of_write(options)
+    with staging_folder(target) as staging:
         audit = _opened(options, staging.folder, starting)
-        return _Write(options, staging, audit, on_progress, starting).run(start)
+        return _Write(options, target, staging, audit, on_progress, starting).run(start)
 
 
 def _planned(options: WriteOptions, on_progress: OnProgress, starting: Starting) -> WriteReport:
@@ -217,6 +224,7 @@ class _Write:
     """A write that is under way."""
 
     options: WriteOptions
+    target: Target
     staging: Staging
     audit: Audit
     on_progress: OnProgress
@@ -240,7 +248,7 @@ class _Write:
         done = None
         if resume:
             plan = plan_digest(planned, options.version)
-            done = complete_shards(plan, options, interrupted=staging.resumed)
+            done = complete_shards(plan, self.target, interrupted=staging.resumed)
         try:
             shards = self._written(planned) if done is None else done
         except BadImage:  # it takes no place of others: all is planned anew without it
@@ -264,7 +272,7 @@ class _Write:
         )
         if done is None:
             names = [shard.path for shard in shards]
-            publish(options.dataset, staging.folder, names, metadata_texts(report, audit))
+            publish(self.target, staging.folder, names, metadata_texts(report, audit))
         return report
 
     def _written(self, planned: Sequence[PlannedShard]) -> list[ShardReport]:

@@ -89,17 +89,17 @@ class WriteOptions:
         facts["splits"] = [f"{name}={fraction:g}" for name, fraction in self.splits.items()]
         return dict(json.loads(json.dumps(facts, default=_plain)))
 
-    def differences(self, before: object) -> str:
-        """Return how the options of an earlier write, as its report tells them, are others."""
-        now = self.to_json()
-        if not isinstance(before, dict) or not before:
-            return "options that are not known, or other images"
-        changed = [
-            f"{key.replace('_', ' ')} {json.dumps(before[key])}, not {json.dumps(now[key])}"
-            for key in now
-            if key in before and before[key] != now[key]
-        ]
-        return "; ".join(changed) or "other images"
+
+def option_differences(now: Mapping[str, Any], before: object) -> str:
+    """Return how the options of an earlier write, as its report tells them, are others."""
+    if not isinstance(before, dict) or not before:
+        return "options that are not known, or other images"
+    changed = [
+        f"{key.replace('_', ' ')} {json.dumps(before[key])}, not {json.dumps(now[key])}"
+        for key in now
+        if key in before and before[key] != now[key]
+    ]
+    return "; ".join(changed) or f"other {'images' if 'check' in now else 'records'}"
 
 
 def _plain(value: object) -> object:

@@ -188,12 +188,13 @@ def metadata_texts(report: WriteReport, audit: Audit) -> dict[str, str]:
     sides = (size.height, size.width) if size and size.height and size.width else None
     labels = audit.source.labels
     return {
-        FEATURES: _json_text(image_features_json(len(labels), encoding, sides)),
-        DATASET_INFO: _json_text(info.to_json()),
         LABELS: "".join(f"{label}\n" for label in labels),
-        REPORT: _json_text(report.to_json()),
+        FEATURES: json_text(image_features_json(len(labels), encoding, sides)),
+        DATASET_INFO: json_text(info.to_json()),
+        REPORT: json_text(report.to_json()),
     }
 
 
-def _json_text(data: object) -> str:
+def json_text(data: object) -> str:
+    """Return the text of a JSON file that people read, too."""
     return json.dumps(data, indent=2) + "\n"

@@ -1,0 +1,139 @@
+"""Jobs: files that are written by tasks, and appear together."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfrtool.convert.pipeline.job import FileTask, run_job
+from tfrtool.convert.pipeline.job_report import JobReport, Written
+from tfrtool.convert.pipeline.segments import Segment, read_payloads
+from tfrtool.convert.pipeline.shard_sink import ShardSink
+from tfrtool.convert.pipeline.tally import Tally
+from tfrtool.errors import ShardError, UsageError, WriteError
+from tfrtool.records.compression import Compression
+from tfrtool.records.framing import LocatedFault
+from tfrtool.records.reader import read_shard
+from tfrtool.storage.words import as_member
+from tfrtool.writing.dataset_folder import Target
+from tfrtool.writing.write_options import Existing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumbersTask(FileTask):
+    """Writes numbers as payloads; dies or fails if it is told to."""
+
+    numbers: range
+    fate: str = ""
+    compression: str = "none"
+
+    @property
+    def fingerprint(self) -> str:
+        """All that counts."""
+        return repr((self.numbers, self.compression))
+
+    def write(self, path: Path) -> Written:
+        """Write them."""
+        if self.fate == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        payloads = [str(number).encode() for number in self.numbers]
+        with ShardSink(path, as_member(Compression, self.compression, "compression")) as sink:
+            sink.write(payloads)
+            if self.fate:
+                raise OSError(28, "No space left on device")
+        return Written(tally=sink.tally, read=sink.tally, sha256=sink.sha256)
+
+
+def _no_fault(fault: LocatedFault) -> None:
+    raise AssertionError(fault)
+
+
+def _tasks(fate: str = "", count: int = 3) -> list[NumbersTask]:
+    return [
+        NumbersTask(
+            name=f"n-train.tfrecord-{index:05}-of-{count:05}",
+            split="train",
+            numbers=range(index * 1000, index * 1000 + 900),
+            fate=fate if index == count - 1 else "",
+            records=900,
+        )
+        for index in range(count)
+    ]
+
+
+def _run(
+    folder: Path, tasks: list[NumbersTask], existing: str = "refuse", **more: Any
+) -> JobReport:
+    target = Target(
+        folder=folder, name="n", existing=Existing(existing), command="reshard", options={"n": 1}
+    )
+    return run_job(target, tasks, metadata=lambda _: {"label.labels.txt": "a\n"}, **more)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_job_writes_what_its_tasks_say(tmp_path: Path, workers: int) -> None:
+    """Files, records and digests are those of the tasks, on any number of workers."""
+    report = _run(tmp_path / "d", _tasks(), workers=workers)
+    names = ["label.labels.txt", *(t.name for t in _tasks()), "write_report.json"]
+    assert sorted(p.name for p in (tmp_path / "d").iterdir()) == sorted(names)
+    tally = Tally()
+    tally.add(str(n).encode() for task in reversed(_tasks()) for n in task.numbers)
+    assert report.records_in == report.records_out == tally.records == 2700
+    assert report.digest_out == report.digest_in == f"{tally.digest:016x}"
+    with pytest.raises(UsageError, match="not empty"):
+        _run(tmp_path / "d", _tasks())
+    assert _run(tmp_path / "d", _tasks(), "resume").complete
+    again = _run(tmp_path / "d", _tasks(count=2), "overwrite")
+    assert again.records_out == 1800
+    assert len(list((tmp_path / "d").iterdir())) == 4
+
+
+def test_a_worker_that_dies_is_an_error_and_what_is_whole_is_resumed(tmp_path: Path) -> None:
+    """The error names the file; an interrupted job goes on with files that were whole."""
+    with pytest.raises(ShardError, match=r"n-train.tfrecord-00002-of-00003: a worker process died"):
+        _run(tmp_path / "d", _tasks("die"), workers=2)
+    assert not (tmp_path / "d").exists()  # an exception leaves all as it was
+
+
+def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path: Path) -> None:
+    """An error of the system names the file."""
+    with pytest.raises(WriteError, match=r"n-train.tfrecord-00002-of-00003: .*no space left"):
+        _run(tmp_path / "d", _tasks("fail"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
+def test_a_sink_writes_records(tmp_path: Path, compression: str) -> None:
+    """What is written is read back, and a segment of it, too."""
+    (task,) = _tasks(count=1)
+    path = tmp_path / "s"
+    NumbersTask(name="", split="", numbers=range(5000), compression=compression).write(path)
+    found = [getattr(item, "payload", b"") for item in read_shard(path)]
+    assert found == [b"%d" % n for n in range(5000)]
+    assert task.records == 900
+
+
+def test_a_segment_is_read_and_checked(tmp_path: Path) -> None:
+    """A segment gives its records, tells damage, and a change of its file."""
+    path = tmp_path / "s"
+    NumbersTask(name="", split="", numbers=range(10)).write(path)
+    status = path.stat()
+    segment = Segment(
+        path=path, start=17 * 3, record=3, records=5, size=17 * 5,
+        stamp=(status.st_size, status.st_mtime_ns),
+    )  # fmt: skip
+    assert list(read_payloads(segment, _no_fault)) == [[b"3", b"4", b"5", b"6", b"7"]]
+    data = bytearray(path.read_bytes())
+    data[17 * 4 + 12] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ShardError, match="was changed"):
+        list(read_payloads(segment, _no_fault))
+    os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    faults: list[LocatedFault] = []
+    assert list(read_payloads(segment, faults.append)) == [[b"3"], [b"5", b"6", b"7"]]
+    assert [(one.fault.record, one.fault.offset) for one in faults] == [(4, 68)]

@@ -1,0 +1,257 @@
+"""Jobs: tasks that write a file each, whose files appear together; resumable after a kill."""
+
+import abc
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from tfrtool.convert.pipeline.job_report import (
+    TOLD,
+    Faults,
+    FileResult,
+    JobReport,
+    Written,
+    job_report,
+)
+from tfrtool.convert.pipeline.tally import Tally
+from tfrtool.engines.processes import map_shards
+from tfrtool.errors import WriteError, os_errors_as
+from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
+from tfrtool.storage.appearing import new_file_by_name
+from tfrtool.storage.json_files import read_json
+from tfrtool.storage.opening import file_sha256
+from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.writing.dataset_folder import (
+    Staging,
+    Target,
+    complete_shards,
+    publish,
+    staging_folder,
+)
+from tfrtool.writing.write_options import Existing
+from tfrtool.writing.write_report import ShardReport, json_text
+
+_WORTH_A_PROCESS = 128 * 1024 * 1024
+"""Bytes that are copied in the time that a process takes to start."""
+
+MetadataOf = Callable[[Sequence[SplitInfo]], Mapping[str, str]]
+"""Makes the texts of the metadata, by names in the order of their appearance, of the splits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTask(abc.ABC):
+    """One file to write; it can be pickled, and has no effect but that file.
+
+    Attributes:
+        name: the file's name.
+        split: the split that it belongs to.
+        records: how many records it will have, where that is known.
+        size: about how many bytes are to be read for it.
+    """
+
+    name: str
+    split: str
+    records: int = 0
+    size: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    @abc.abstractmethod
+    def fingerprint(self) -> str:
+        """A digest of all that the file's bytes depend on."""
+
+    @abc.abstractmethod
+    def write(self, path: Path) -> Written:
+        """Write the file; ``path`` is not there yet, and its own. `WriteError` if that fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """What a job is going to do.
+
+    Attributes:
+        tasks: the files to write, split by split, in order.
+        read: all records of the sources, where they have been read for the plan; else the tasks
+            tell what they read.
+        faults: damage that was met.
+        left_out: how many records no task will see, by the rule that left them out.
+        warnings: what the user should know, a sentence each.
+    """
+
+    tasks: Sequence[FileTask]
+    read: Tally | None = None
+    faults: Faults = field(default_factory=Faults)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+
+def run_job(
+    target: Target,
+    tasks: Sequence[FileTask] | Callable[[Path], JobPlan],
+    *,
+    workers: int | None = None,
+    on_progress: OnProgress = silent,
+    metadata: MetadataOf = lambda _: {},
+    dry_run: bool = False,
+) -> JobReport:
+    """Write the files of a job and publish them together, with their metadata and a report.
+
+    Files are written by processes into a staging folder, each brought to the disk and noted there
+    when it is whole, so that a killed job can be resumed. Nobody else writes to the target
+    meanwhile. An exception leaves it as it was.
+
+    Args:
+        target: where to, and what becomes of what is there.
+        tasks: what to write; or what plans that, given a folder for what it keeps meanwhile.
+        workers: processes; None takes the cores, and only those that pay.
+        on_progress: called after each file.
+        metadata: what describes the files, beside the report.
+        dry_run: only plan.
+
+    Raises:
+        UsageError: the target may not be written to, or another process does.
+        WriteError: a file can't be written, or holds other records than were to be in it.
+        ShardError: a source can't be read, or a worker process died.
+    """
+    start = time.perf_counter()
+    planner = tasks if callable(tasks) else lambda _: JobPlan(tasks=tasks)
+    if dry_run:
+        with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
+            planned = planner(Path(scratch))
+            results = [_planned(task) for task in planned.tasks]
+            return _report(target, planned, results, start, dry_run=True)
+    with staging_folder(target) as staging:
+        scratch_folder = staging.folder / "scratch"  # swept away with the rest
+        with os_errors_as(WriteError, scratch_folder, "can't be written to"):
+            scratch_folder.mkdir(exist_ok=True)
+        planned = planner(scratch_folder)
+        digest = _plan_digest(planned.tasks)
+        if target.existing is Existing.RESUME:
+            done = complete_shards(digest, target, interrupted=staging.resumed)
+            if done is not None:
+                return _complete(target, planned, done, start)
+        results, resumed = _run(staging, planned.tasks, workers, on_progress)
+        report = _report(target, planned, results, start, resumed=resumed)
+        if not resumed and staging.left:
+            what = "nothing of an interrupted run could be used: it had other options or records"
+            report = replace(report, warnings=(*report.warnings, what))
+        infos = [
+            SplitInfo(
+                name=name,
+                shard_lengths=tuple(shard.records for shard in split.shards),
+                bytes=sum(shard.payload_bytes or 0 for shard in split.shards),
+            )
+            for name, split in report.splits.items()
+        ]
+        texts = dict(metadata(infos))
+        report = replace(report, metadata=(*texts, REPORT))
+        texts[REPORT] = json_text(report.to_json())
+        publish(target, staging.folder, [task.name for task in planned.tasks], texts)
+    return report
+
+
+def _write_task(task: FileTask, staging: Staging) -> FileResult:
+    """Write a file, bring it to the disk, and note it."""
+    path = staging.folder / task.name
+    with os_errors_as(WriteError, path, "can't be written"):
+        with new_file_by_name(path) as temporary:
+            written = task.write(temporary)
+        result = FileResult(
+            path=task.name,
+            split=task.split,
+            records=written.tally.records,
+            bytes=path.stat().st_size,
+            payload_bytes=written.tally.payload_bytes,
+            sha256=written.sha256 or file_sha256(path, follow=False),
+            digest=written.tally.digest,
+            read=written.read.records,
+            read_digest=written.read.digest,
+            left_out=written.left_out,
+            labels=written.labels,
+            corrupt=written.faults.count,
+            faults=written.faults.kept,
+        )
+    staging.note(task, result)
+    return result
+
+
+def _run(
+    staging: Staging, tasks: Sequence[FileTask], workers: int | None, on_progress: OnProgress
+) -> tuple[list[FileResult], int]:
+    """Write the files that are not there yet; return what became of all, and how many were."""
+    results: dict[str, FileResult] = {}
+    for task in tasks:
+        note = staging.noted(task)
+        if note is not None:
+            results[task.name] = FileResult.of_note(note)
+    resumed = len(results)
+    rest = [task for task in tasks if task.name not in results]
+    done, total = sum(one.records for one in results.values()), sum(t.records for t in tasks)
+    for result in map_shards(
+        partial(_write_task, staging=staging),
+        rest,
+        workers,
+        _WORTH_A_PROCESS if workers is None else 1,
+        size=sum(task.size for task in rest) + len(rest),
+    ):
+        results[result.path] = result
+        done += result.records
+        last = done if len(results) == len(tasks) else max(total, done)
+        on_progress(Progress(what="writing", done=done, total=last, unit="records"))
+    return [results[task.name] for task in tasks], resumed
+
+
+def _complete(
+    target: Target, planned: JobPlan, done: Sequence[ShardReport], start: float
+) -> JobReport:
+    """Return the report of a job that an earlier run has done."""
+    with os_errors_as(WriteError, target.folder / REPORT, "can't be read"):
+        before = read_json(target.folder / REPORT)
+    by_name = {shard.path: asdict(shard) for shard in done}
+    results = [
+        FileResult(**by_name[task.name], split=task.split, digest=0) for task in planned.tasks
+    ]
+    report = _report(target, planned, results, start, complete=True)
+    return replace(report, **{key: before[key] for key in TOLD if key in before})
+
+
+def _report(
+    target: Target, planned: JobPlan, results: Sequence[FileResult], start: float, **more: Any
+) -> JobReport:
+    seconds = round(time.perf_counter() - start, 3)
+    return job_report(
+        target,
+        results,
+        planned.read,
+        planned.faults,
+        planned.left_out,
+        plan=_plan_digest(planned.tasks),
+        warnings=tuple(planned.warnings),
+        seconds=seconds,
+        **more,
+    )
+
+
+def _planned(task: FileTask) -> FileResult:
+    return FileResult(
+        path=task.name,
+        split=task.split,
+        records=task.records,
+        bytes=task.size,
+        payload_bytes=0,
+        sha256="",
+        digest=0,
+        read=task.records,
+    )
+
+
+def _plan_digest(tasks: Sequence[FileTask]) -> str:
+    facts = sorted((task.name, task.fingerprint) for task in tasks)
+    return blake2b(repr(facts).encode(), digest_size=16).hexdigest()

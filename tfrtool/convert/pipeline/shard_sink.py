@@ -1,0 +1,76 @@
+"""Framed shards as they are written: the bytes are those of ``tf.io.TFRecordWriter``."""
+
+import hashlib
+import os
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tfrtool.convert.pipeline.tally import Tally, payload_key
+from tfrtool.records.compression import WBITS, Compression
+from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.framing import CRC, FRAME_SIZE, header
+
+_MEMORY_LEVEL = 9
+"""Of deflate, as TensorFlow's ZlibCompressionOptions has it; the level is zlib's default."""
+
+_PART = 1024 * 1024
+
+
+class ShardSink:
+    """A shard that grows; a context manager.
+
+    Attributes:
+        tally: what has been written.
+    """
+
+    def __init__(self, path: Path, compression: Compression = Compression.NONE) -> None:
+        """Begin a file, which is not there yet; `OSError` if that can't be."""
+        self.tally = Tally()
+        self._sha256 = hashlib.sha256()
+        self._deflate = None
+        if compression is not Compression.NONE:
+            self._deflate = zlib.compressobj(
+                zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, WBITS[compression], _MEMORY_LEVEL
+            )
+        self._file = path.open("xb", buffering=0)
+
+    def __enter__(self) -> "ShardSink":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Close the file; what is buffered is written unless an error ended the work."""
+        with self._file:
+            if kind is None and self._deflate is not None:
+                self._put(self._deflate.flush())
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the file's bytes, in hexadecimal, once it is closed."""
+        return self._sha256.hexdigest()
+
+    def write(self, payloads: Iterable[bytes]) -> None:
+        """Append payloads, each in its frame."""
+        parts: list[bytes] = []
+        keys: list[int] = []
+        size = 0
+        for payload in payloads:
+            crc = masked_crc32c(payload)
+            parts += (header(len(payload)), payload, CRC.pack(crc))
+            keys.append(payload_key(crc, len(payload)))
+            size += len(payload) + FRAME_SIZE
+            if size > _PART:
+                self.write_frames(b"".join(parts), keys)
+                parts, keys, size = [], [], 0
+        self.write_frames(b"".join(parts), keys)
+
+    def write_frames(self, frames: bytes | memoryview, keys: Sequence[int]) -> None:
+        """Append whole records as they are, which hold the payloads of these `payload_key`."""
+        self.tally.add_keys(keys)
+        self._put(frames if self._deflate is None else self._deflate.compress(frames))
+
+    def _put(self, data: bytes | memoryview) -> None:
+        self._sha256.update(data)
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._file.fileno(), left) :]
