@@ -1,0 +1,1 @@
+"""Records as rows: in batches, one by one, and under SQL."""

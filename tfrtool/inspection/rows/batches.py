@@ -1,0 +1,186 @@
+"""The records of shards as Arrow record batches of bounded size, each with where it came from."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfrtool.engines.processes import map_shards
+from tfrtool.examples.arrow.columns import PLACES, Columns
+from tfrtool.examples.arrow.decode import MisfitError, decode_batch
+from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.example import PayloadKind
+from tfrtool.inspection.verify.payload_check import unparseable
+from tfrtool.records.framing import Fault, LocatedFault, Record
+from tfrtool.records.reader import read_records
+from tfrtool.records.stream import Stream, open_shard, path_of
+from tfrtool.storage.progress import OnProgress, Progress, silent
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_BYTES = 16 * 1024 * 1024
+"""Of the payloads of a batch: many images, and little beside what Arrow and DuckDB hold."""
+
+BATCH_RECORDS = 65_536
+
+OnFault = Callable[[LocatedFault], None]
+"""What takes the damage that is left out."""
+
+_WORTH_A_PROCESS = 64 * 1024 * 1024
+"""Bytes whose columns are inferred in the time that a process takes to start, roughly."""
+
+
+class Batch(NamedTuple):
+    """A part of a shard: a table with a row a record, and the records."""
+
+    table: "pa.RecordBatch"
+    path: Path
+    records: list[Record]
+
+
+def infer_columns(
+    shards: Sequence[Path], *, workers: int | None = None, on_progress: OnProgress = silent
+) -> Columns:
+    """Return the columns that all records of all shards fit; what is damaged is left out.
+
+    Args:
+        shards: the files.
+        workers: how many processes at most; None takes the cores.
+        on_progress: called after each shard.
+
+    Raises:
+        ShardError: a file can't be read.
+    """
+    total = ColumnsFold()
+    folds = map_shards(_fold, shards, workers, _WORTH_A_PROCESS)
+    for done, fold in enumerate(folds, start=1):
+        total.merge(fold)
+        on_progress(Progress(what="looking", done=done, total=len(shards), unit="shards"))
+    return total.columns()
+
+
+def _fold(path: Path) -> ColumnsFold:
+    fold = ColumnsFold()
+    with open_shard(path) as file:
+        for records in in_batches(read_records(file), lambda _: None):
+            fold.add([record.payload for record in records])
+    return fold
+
+
+def read_batches(
+    shards: Iterable[Path | Stream],
+    columns: Columns,
+    *,
+    exact: bool = False,
+    places: bool = False,
+    batch_bytes: int = BATCH_BYTES,
+    batch_records: int = BATCH_RECORDS,
+    on_fault: OnFault,
+) -> Iterator[Batch]:
+    """Read shards from start to end; memory is bounded by a batch, and by the longest record.
+
+    Args:
+        shards: the files, or a stream.
+        columns: what is decoded.
+        exact: whether there is a column `_payload`, too, with the payload's own bytes.
+        places: whether there are the columns of `PLACES`, too.
+        batch_bytes: how many bytes of payloads a batch has at most; one record it has in any case.
+        batch_records: how many records it has at most.
+        on_fault: called with all damage, and with each record that the columns can't hold.
+
+    Raises:
+        ShardError: a file can't be read.
+    """
+    for source in shards:
+        path = path_of(source)
+
+        def tell(fault: Fault, path: Path = path) -> None:
+            on_fault(LocatedFault(path=path, fault=fault))
+
+        with open_shard(source) as file:
+            count = min(batch_records, columns.batch_records)
+            for records in in_batches(read_records(file), tell, batch_bytes, count):
+                for batch in decode_records(path, records, columns, tell, exact=exact):
+                    yield with_places(batch) if places else batch
+
+
+def in_batches(
+    items: Iterable[Record | Fault],
+    tell: Callable[[Fault], None],
+    batch_bytes: int = BATCH_BYTES,
+    batch_records: int = BATCH_RECORDS,
+) -> Iterator[list[Record]]:
+    """Yield records in lists that bound memory, and tell of the faults between them."""
+    records: list[Record] = []
+    size = 0
+    for item in items:
+        if isinstance(item, Fault):
+            tell(item)
+            continue
+        length = len(item.payload)
+        if records and (size + length > batch_bytes or len(records) >= batch_records):
+            yield records
+            records, size = [], 0
+        records.append(item)
+        size += length
+    if records:
+        yield records
+
+
+def decode_records(
+    path: Path,
+    records: list[Record],
+    columns: Columns,
+    tell: Callable[[Fault], None],
+    *,
+    exact: bool = False,
+) -> Iterator[Batch]:
+    """Yield records of one shard as one batch, or as several between those that don't fit."""
+    try:
+        table = decode_batch([record.payload for record in records], columns, exact=exact)
+    except MisfitError as misfit:
+        if len(records) == 1:
+            tell(unparseable(records[0], misfit.why))
+            return
+        # In halves, for each of many may be a misfit.
+        half = len(records) // 2
+        yield from decode_records(path, records[:half], columns, tell, exact=exact)
+        yield from decode_records(path, records[half:], columns, tell, exact=exact)
+    else:
+        yield Batch(table, path, records)
+
+
+def with_places(batch: Batch) -> Batch:
+    """Return a batch with the columns of `PLACES`, too."""
+    import pyarrow as pa
+
+    table, path, records = batch
+    shard = pa.DictionaryArray.from_arrays(pa.array([0] * len(records), pa.int32()), [str(path)])
+    places: list[pa.Array] = [
+        shard,
+        pa.array([record.index for record in records], pa.int64()),
+        pa.array([record.offset for record in records], pa.int64()),
+        pa.array([len(record.payload) for record in records], pa.int64()),
+    ]
+    names = [*PLACES, *table.schema.names]
+    return batch._replace(table=pa.RecordBatch.from_arrays([*places, *table.columns], names=names))
+
+
+def table_schema(columns: Columns) -> "pa.Schema":
+    """Return the schema of batches with their places, which stand first."""
+    import pyarrow as pa
+
+    types = (pa.dictionary(pa.int32(), pa.string()), pa.int64(), pa.int64(), pa.int64())
+    places = [pa.field(name, kind) for name, kind in zip(PLACES, types, strict=True)]
+    return pa.schema([*places, *columns.to_arrow()])
+
+
+def narrowed(columns: Columns, fields: Collection[str]) -> Columns:
+    """Return the columns that fields of the Arrow schema are made of, in their own order."""
+    if columns.kind is PayloadKind.SEQUENCE_EXAMPLE:
+        named = zip(columns.names, columns.columns, strict=True)
+        struct = {True: "feature_lists", False: "context"}
+        return columns.select([name for name, one in named if struct[one.is_list] in fields])
+    if columns.kind is PayloadKind.EXAMPLE:
+        return columns.select([name for name in columns.names if name in fields])
+    return columns
