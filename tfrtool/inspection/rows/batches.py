@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfrtool.engines.processes import map_shards
 from tfrtool.examples.arrow.columns import PLACES, Columns
-from tfrtool.examples.arrow.decode import MisfitError, decode_batch
+from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.payload_check import unparseable

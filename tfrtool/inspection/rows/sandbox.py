@@ -250,8 +250,8 @@ def _as_dataset(sandbox: Sandbox) -> Any:
         def scanner(
             self,
             columns: Sequence[str] | None = None,
-            filter: Any = None,
-            **_: Any,  # noqa: A002
+            filter: Any = None,  # noqa: A002
+            **_: Any,
         ) -> "Rows":
             """Say what of the rows is wanted."""
             wanted = Rows()
