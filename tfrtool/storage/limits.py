@@ -28,6 +28,9 @@ MAX_ROW_BYTES = 1024 * 1024
 """Of a row of a table. A path and a label take a hundred, columns of captions and boxes some
 thousand."""
 
+MAX_TEXT_ROW_BYTES = 256 * 1024 * 1024
+"""Of a record as a line of JSON or CSV: an image of some megabytes is a third longer in base64."""
+
 MAX_FILES_LOOKED_INTO = 1000
 """Of one directory, files whose names don't tell whether they are shards, and whose first 4 KiB do:
 some hundredths of a second."""

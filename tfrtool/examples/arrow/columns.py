@@ -197,19 +197,23 @@ class Columns:
     def _declared(cls, schema: pa.Schema) -> "Columns | None":
         """Return the columns that a schema's metadata says it has, if it does."""
         try:
-            data: Any = json.loads((schema.metadata or {})[METADATA])
-            columns = tuple(
-                Column(
-                    key=feature_key(one["key"]),
-                    form=Form(one["form"]),
-                    dtype=None if one["dtype"] is None else DType(one["dtype"]),
-                    is_list=bool(one["list"]),
-                )
-                for one in data["columns"]
-            )
-            return cls(PayloadKind(data["kind"]), columns)
+            return cls.from_json(json.loads((schema.metadata or {})[METADATA]))
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
             return None
+
+    @classmethod
+    def from_json(cls, data: Any) -> "Columns":
+        """Read what a schema's metadata holds; a ValueError or its like if it is something else."""
+        columns = tuple(
+            Column(
+                key=feature_key(one["key"]),
+                form=Form(one["form"]),
+                dtype=None if one["dtype"] is None else DType(one["dtype"]),
+                is_list=bool(one["list"]),
+            )
+            for one in data["columns"]
+        )
+        return cls(PayloadKind(data["kind"]), columns)
 
 
 def _is_plain(key: bytes) -> bool:

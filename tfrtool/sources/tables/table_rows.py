@@ -88,14 +88,16 @@ def read_rows(table: Path) -> Iterator[Row]:
                 yield Row(number, path or "", label, split, None, others)
 
 
-def _lines(file: BinaryIO, table: Path) -> Iterator[str]:
-    """Yield the lines of a text from its start, none of them longer than a row may be."""
-    file.seek(0)
+def text_lines(
+    file: BinaryIO, table: Path, *, start: int = 0, limit: int = MAX_ROW_BYTES
+) -> Iterator[str]:
+    """Yield the lines of a text from an offset on, none of them longer than a row may be."""
+    file.seek(start)
     number = 0
-    while line := file.readline(MAX_ROW_BYTES + 1):
+    while line := file.readline(limit + 1):
         number += 1
-        if len(line) > MAX_ROW_BYTES:
-            raise SourceError(f"line {number} is longer than {MAX_ROW_BYTES:,} bytes", path=table)
+        if len(line) > limit:
+            raise SourceError(f"line {number} is longer than {limit:,} bytes", path=table)
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
@@ -110,7 +112,7 @@ def _lines(file: BinaryIO, table: Path) -> Iterator[str]:
 def _read_csv(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of a table, separated by commas, semicolons or tabs."""
     delimiter, names, header = _layout(file, table)
-    for number, cells in enumerate(_split(file, table, delimiter), start=1):
+    for number, cells in enumerate(csv_rows(file, table, delimiter), start=1):
         if not any(cells):
             continue
         if header:
@@ -121,17 +123,20 @@ def _read_csv(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
             yield number, dict(zip(names, cells, strict=False))
 
 
-def _split(file: BinaryIO, table: Path, delimiter: str) -> Iterator[list[str]]:
+def csv_rows(
+    file: BinaryIO, table: Path, delimiter: str, *, start: int = 0, limit: int = MAX_ROW_BYTES
+) -> Iterator[list[str]]:
     """Yield rows as cells, with no more of the file in memory than a row can have."""
     taken = 0  # characters, since the last row was whole
 
     def lines() -> Iterator[str]:
         nonlocal taken
-        for number, line in enumerate(_lines(file, table), start=1):
+        read = text_lines(file, table, start=start, limit=limit)
+        for number, line in enumerate(read, start=1):
             taken += len(line)
-            if taken > MAX_ROW_BYTES:
+            if taken > limit:
                 raise SourceError(
-                    f"line {number}: the row is longer than {MAX_ROW_BYTES:,} bytes",
+                    f"line {number}: the row is longer than {limit:,} bytes",
                     path=table,
                     hint=_QUOTES,
                 )
@@ -160,7 +165,7 @@ def _layout(file: BinaryIO, table: Path) -> tuple[str, Sequence[str], bool]:
     failure: SourceError | None = None
     for delimiter in _DELIMITERS:
         try:
-            first = next((cells for cells in _split(file, table, delimiter) if any(cells)), None)
+            first = next((cells for cells in csv_rows(file, table, delimiter) if any(cells)), None)
         except SourceError as error:
             failure = failure or error
             continue
@@ -191,7 +196,7 @@ def _read_json_lines(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]
     """
     expected = "JSON Lines, an object on each line"
     first = True
-    for number, line in enumerate(_lines(file, table), start=1):
+    for number, line in enumerate(text_lines(file, table), start=1):
         if not line.strip():
             continue
         try:

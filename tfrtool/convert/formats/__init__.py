@@ -1,0 +1,1 @@
+"""Formats of records, one module each."""

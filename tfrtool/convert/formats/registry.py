@@ -1,0 +1,292 @@
+"""What a format is, and which there are; files are told by their names, or else by their bytes."""
+
+import abc
+import bisect
+import glob
+import importlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from tfrtool.errors import SchemaError, SourceError, UsageError, os_errors_as
+from tfrtool.examples.arrow.columns import METADATA, Columns
+from tfrtool.examples.arrow.decode_batch import decode_batch
+from tfrtool.examples.arrow.encode_batch import encode_batch
+from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.records.framing import Fault
+from tfrtool.records.shard_sets import natural_order
+from tfrtool.records.shards import find_shards
+from tfrtool.storage.locations import as_path
+from tfrtool.storage.opening import open_regular
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MODULES = {
+    "tfrecord": "tfrecord:TfrecordFormat",
+    "parquet": "parquet:ParquetFormat",
+    "hf": "parquet:HuggingFaceFormat",
+    "jsonl": "text_rows:JsonLinesFormat",
+    "csv": "text_rows:CsvFormat",
+}
+"""In the order in which they are asked whether a file is theirs."""
+
+NAMES = tuple(_MODULES)
+BATCH_BYTES, BATCH_ROWS = 16 * 1024 * 1024, 16_384
+"""Of a record batch, about; one record it has in any case."""
+
+_HEAD = 4096
+
+
+OnBad = Callable[[SchemaError], None]
+"""What takes rows that can't be held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What all records of a conversion hold, beside their values.
+
+    Attributes:
+        columns: the features.
+        exact: whether a column ``_payload`` has the bytes of each payload, too.
+        class_names: by the name of a column with class numbers.
+        images: names of the columns that hold one encoded image in each record.
+        tfds: the contents of features.json, where there is one.
+        declared: whether whoever wrote the records says their types; else these were inferred.
+    """
+
+    columns: Columns
+    exact: bool = False
+    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    images: tuple[str, ...] = ()
+    tfds: Mapping[str, Any] | None = None
+    declared: bool = True
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """The Arrow schema of its batches."""
+        return self.columns.to_arrow(exact=self.exact)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "columns": json.loads(self.schema.metadata[METADATA]),
+            "exact": self.exact,
+            "class_names": self.class_names,
+            "images": self.images,
+            "tfds": self.tfds,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> "Content":
+        """Read what `to_json` returns; a ValueError or its like if it is something else."""
+        return cls(
+            columns=Columns.from_json(data["columns"]),
+            exact=bool(data["exact"]),
+            class_names={
+                name: tuple(map(str, names)) for name, names in data["class_names"].items()
+            },
+            images=tuple(map(str, data["images"])),
+            tfds=data["tfds"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Rows of one file that follow one another."""
+
+    path: Path
+    first: int  # the number of its first row in the file, from 0
+    rows: int
+    start: int  # where reading starts: an offset or a row group's number, as the format has it
+    skip: int = 0  # rows from there to the first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """A file, as a look through all of it found it."""
+
+    path: Path
+    rows: int
+    bytes: int  # of what its rows hold, about
+    marks: Sequence[tuple[int, int]] = ((0, 0),)  # rows, ascending, and where they start
+    content: Content | None = None  # None where there are only payloads
+    fold: ColumnsFold | None = None  # of the payloads, where columns were asked for
+    faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()  # what becomes of types that no feature has, a clause each
+
+    def piece(self, first: int, rows: int) -> Piece:
+        """Return some of its rows, which are read from the last mark before them on."""
+        row, start = self.marks[bisect.bisect(self.marks, first, key=lambda mark: mark[0]) - 1]
+        return Piece(path=self.path, first=first, rows=rows, start=start, skip=first - row)
+
+
+class Sink(Protocol):
+    """A file that is being written."""
+
+    def write(self, rows: Any) -> None:
+        """Write a record batch of the content's schema; of a format of payloads, a list of them."""
+
+
+class Format(abc.ABC):
+    """A format of files with records. It has no state, and is picklable."""
+
+    name: ClassVar[str]
+    endings: ClassVar[tuple[str, ...]]  # of names of files, in lower case; the first is written
+    payloads: ClassVar[bool] = False  # whether it keeps payloads as they are, and no columns
+
+    def owns(self, name: str) -> bool:
+        """Return whether the name of a file is that of one of this format."""
+        return name.lower().endswith(self.endings)
+
+    def starts(self, head: bytes) -> bool:  # noqa: ARG002
+        """Return whether the first bytes of a file are those of this format."""
+        return False
+
+    def file_name(self, dataset: str, split: str, index: int, count: int) -> str:
+        """Return the name of an output file."""
+        return f"{dataset}-{split}-{index:05d}-of-{count:05d}{self.endings[0]}"
+
+    def wider(self, one: DType | None, other: DType | None) -> DType | None:
+        """Return the type that holds values of two types; `ValueError` if there is none."""
+        if one is None or other is None or one is other:
+            return one or other
+        raise ValueError(f"it is {one.value} and {other.value}")
+
+    def losses(self, content: Content) -> list[str]:  # noqa: ARG002
+        """Return what it can't keep, a clause each; `SchemaError` if it can't be written at all."""
+        return []
+
+    @abc.abstractmethod
+    def scan(self, path: Path, *, columns: bool) -> Scan:
+        """Look through a file; an error if it is none of this format.
+
+        A format of payloads folds their columns where ``columns`` are wanted.
+        """
+
+    @abc.abstractmethod
+    def read(self, piece: Piece, content: Content, on_bad: OnBad | None = None) -> Iterator[Any]:
+        """Yield its rows as record batches of the content's schema; payloads as lists of them.
+
+        A row that the columns can't hold is a `SchemaError`, which names it and the column. It is
+        raised; or told to ``on_bad``, and the row is left out.
+        """
+
+    @abc.abstractmethod
+    def write(self, path: Path, content: Content) -> AbstractContextManager[Sink]:
+        """Give a file to write; it is whole when the context ends without an exception."""
+
+    def beside(self, content: Content, splits: Mapping[str, int]) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the texts of files beside the records, by name; ``splits`` have their records."""
+        return {}
+
+
+def in_batches(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield payloads in lists that bound memory."""
+    batch: list[bytes] = []
+    size = 0
+    for payload in payloads:
+        if batch and (size + len(payload) > BATCH_BYTES or len(batch) >= BATCH_ROWS):
+            yield batch
+            batch, size = [], 0
+        batch.append(payload)
+        size += len(payload)
+    if batch:
+        yield batch
+
+
+def good_rows(
+    make: Callable[[int, int], "pa.RecordBatch"], start: int, stop: int, on_bad: OnBad | None
+) -> "Iterator[pa.RecordBatch]":
+    """Yield what ``make`` makes of rows, in halves around those of which it can't."""
+    try:
+        yield make(start, stop)
+    except SchemaError as error:
+        if on_bad is None:
+            raise
+        if stop - start == 1:
+            on_bad(error)
+            return
+        middle = (start + stop) // 2
+        yield from good_rows(make, start, middle, on_bad)
+        yield from good_rows(make, middle, stop, on_bad)
+
+
+def fitted(batch: "pa.RecordBatch", columns: Columns, content: Content) -> "pa.RecordBatch":
+    """Return a batch of some columns as one of others, which hold all of its values or fewer."""
+    if columns == content.columns:
+        return batch
+    schema = content.schema
+    if columns.kind is PayloadKind.EXAMPLE and set(content.columns.columns) <= set(columns.columns):
+        return batch.select(schema.names)
+    payloads = encode_batch(batch, columns)
+    return decode_batch(payloads, content.columns, exact=content.exact)
+
+
+def format_of(name: str) -> Format:
+    """Return a format by its name; `UsageError` lists those that there are."""
+    if name not in _MODULES:
+        raise UsageError("no such format", expected=f"one of {', '.join(NAMES)}", found=repr(name))
+    module, _, kind = _MODULES[name].partition(":")
+    found: type[Format] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
+    return found()
+
+
+def find_files(
+    sources: Sequence[str | os.PathLike[str]], name: str | None = None
+) -> tuple[Format, tuple[Path, ...]]:
+    """Return the files that files, patterns and directories mean, and the format of all of them.
+
+    A directory means the files of one format in it and in the folders in it, by their names; or
+    else shards, as `tfrtool.records.shards.find_shards` finds them.
+    """
+    paths: list[Path] = []
+    for source in sources:
+        path = as_path(source)
+        if path.is_dir():
+            paths += _files_below(path, name)
+        elif path.exists() or not glob.has_magic(str(path)):
+            paths.append(path)
+        else:
+            found = sorted(glob.glob(str(path), recursive=True), key=natural_order)  # noqa: PTH207
+            paths += [one for one in map(Path, found) if one.is_file()]
+    if not paths:
+        raise SourceError("no file matches", path=str(sources[0]))
+    if name is not None:
+        return format_of(name), tuple(paths)
+    formats = {_format_of_file(path): path for path in reversed(paths)}
+    if len(formats) > 1:
+        raise UsageError(
+            "the files are of several formats",
+            found=" and ".join(f"{one} ({path.name})" for one, path in sorted(formats.items())[:2]),
+            hint="--from takes those of one format",
+        )
+    return format_of(next(iter(formats))), tuple(paths)
+
+
+def _files_below(folder: Path, name: str | None) -> Sequence[Path]:
+    files = [path for path in (*folder.glob("*"), *folder.glob("*/*")) if path.is_file()]
+    files = [path for path in files if not path.name.startswith(".")]
+    for form in map(format_of, NAMES if name is None else (name,)):
+        found = [path for path in files if form.owns(path.name)]
+        if found and form.name != "tfrecord":
+            return sorted(found, key=lambda path: natural_order(str(path)))
+        if found:
+            break
+    return find_shards(folder)
+
+
+def _format_of_file(path: Path) -> str:
+    with os_errors_as(SourceError, path), open_regular(path) as file:
+        head = file.read(_HEAD)
+    forms = [format_of(name) for name in NAMES]
+    for form in (*(one for one in forms if one.owns(path.name)), *forms):
+        if form.owns(path.name) or form.starts(head):
+            return form.name
+    known = f"--from says it: {', '.join(NAMES)}"
+    raise SourceError("no format that is known", path=path, hint=known)

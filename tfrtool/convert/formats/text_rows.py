@@ -1,0 +1,345 @@
+"""JSON Lines and CSV: rows as text, and their types in a ``schema.json`` beside them."""
+
+import abc
+import base64
+import contextlib
+import csv
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+import pyarrow as pa
+
+from tfrtool.convert.formats.registry import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    Content,
+    Format,
+    OnBad,
+    Piece,
+    Scan,
+    good_rows,
+)
+from tfrtool.errors import SchemaError, SourceError, os_errors_as
+from tfrtool.examples.arrow.columns import Column, Columns, Form
+from tfrtool.examples.example import DType, PayloadKind, feature_key
+from tfrtool.sources.tables.table_rows import csv_rows, text_lines
+from tfrtool.storage.json_files import read_json, reading_metadata
+from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
+from tfrtool.storage.opening import open_regular
+
+SCHEMA = "schema.json"
+_MARK_EVERY = 256
+_ROWS = 1024
+"""Rows that are held as Python's objects, some times as large as their text, to write them."""
+
+_BASE64 = '{"base64":'
+_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_LARGEST_FLOAT = 3.4028235677973362e38
+"""What float32 rounds to a number."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf(?:inity)?", re.IGNORECASE
+)
+
+
+def as_json(value: Any) -> Any:
+    """Return a value of Arrow as JSON has it; nothing is lost.
+
+    Bytes that are UTF-8 are a text, others base64; NaN and infinities are words. What is absent in
+    a struct is left out.
+    """
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list):
+        return [as_json(one) for one in value]
+    if isinstance(value, dict):
+        return {name: as_json(one) for name, one in value.items() if one is not None}
+    return value
+
+
+def from_json(value: Any, kind: pa.DataType) -> Any:
+    """Return what `as_json` has made of a value of this type; `ValueError` if it is no such value.
+
+    A value alone stands for a list of it.
+    """
+    if value is None:
+        return None
+    if pa.types.is_list(kind):
+        inner = kind.value_type
+        held = [from_json(one, inner) for one in (value if isinstance(value, list) else [value])]
+        if None not in held or pa.types.is_nested(inner):
+            return held
+        raise ValueError("null in a list")
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        if unknown := value.keys() - {one.name for one in kind}:
+            raise ValueError(f"no {min(unknown)!r} is known there")
+        return {one.name: from_json(value.get(one.name), one.type) for one in kind}
+    if pa.types.is_binary(kind):
+        if isinstance(value, str):
+            return value.encode()
+        if isinstance(value, dict) and list(value) == ["base64"]:
+            return base64.b64decode(value["base64"], validate=True)
+    elif pa.types.is_floating(kind) and isinstance(value, str) and value in _WORDS:
+        return _WORDS[value]
+    elif pa.types.is_floating(kind) and isinstance(value, int | float):
+        if not abs(value) > _LARGEST_FLOAT or math.isinf(value):
+            return float(value)
+    elif isinstance(value, int) and -(2**63) <= value < 2**63:
+        return int(value)
+    raise ValueError(f"{type(value).__name__} is no {kind}, or too large")
+
+
+class _TextRows(Format):
+    """Rows of text, each a mapping of columns to what JSON has, or to the texts of cells."""
+
+    @abc.abstractmethod
+    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
+        """Yield rows from an offset on, reading no line beyond the last that was given."""
+
+    @abc.abstractmethod
+    def _kind(self, value: Any) -> tuple[DType | None, bool]:
+        """Return the type of a value without a schema, None where it has none; and if a list."""
+
+    @abc.abstractmethod
+    def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:
+        """Return a value as Arrow takes it; ``typed`` says whether a schema is beside the rows."""
+
+    @abc.abstractmethod
+    def _writer(self, file: TextIO, names: list[str]) -> Callable[[Mapping[str, Any]], object]:
+        """Return what writes a row of Arrow's values."""
+
+    def wider(self, one: DType | None, other: DType | None) -> DType | None:
+        """Return float32 for numbers of both sorts; else a type is what it is."""
+        if {one, other} == {DType.INT64, DType.FLOAT32}:
+            return DType.FLOAT32
+        return super().wider(one, other)
+
+    def scan(self, path: Path, *, columns: bool) -> Scan:  # noqa: ARG002
+        """Read a file through; where no schema is beside it, its columns are inferred."""
+        content, marks, rows = _schema_beside(path), [(0, 0)], 0
+        found: dict[str, tuple[DType | None, bool, int]] = {}  # type, if a list, how many
+        with os_errors_as(SourceError, path), open_regular(path) as file:
+            for row in self._rows(file, path, 0):
+                for name, value in () if content else row.items():
+                    try:
+                        dtype, listed = self._kind(value)
+                        before, was, count = found.get(name, (None, False, 0))
+                        count += dtype is not None or listed
+                        found[name] = (self.wider(before, dtype), listed or was, count)
+                    except ValueError as error:
+                        what = f"column {name!r}: {error}"
+                        raise SchemaError(what, path=path, record=rows) from error
+                rows += 1
+                if rows % _MARK_EVERY == 0:
+                    marks.append((rows, file.tell()))
+            size = file.tell()
+        notes = []
+        if content is None:
+            made = [
+                Column(
+                    key=feature_key(name),
+                    form=Form.LIST if listed or count < rows else Form.SCALAR,
+                    dtype=dtype,
+                )
+                for name, (dtype, listed, count) in found.items()
+                if dtype is not None
+            ]
+            content = Content(columns=Columns(PayloadKind.EXAMPLE, tuple(made)), declared=False)
+            for name, column in zip(content.columns.names, made, strict=True):
+                if feature_key(name) != column.key:
+                    raise SchemaError(f"no column can be called {column.key!r}", path=path)
+                if column.dtype is DType.FLOAT32:
+                    notes.append(f"the numbers of {name!r} become float32")
+        return Scan(
+            path=path, rows=rows, bytes=size, marks=marks, content=content, notes=tuple(notes)
+        )
+
+    def read(
+        self, piece: Piece, content: Content, on_bad: OnBad | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows as batches."""
+        rows: list[Mapping[str, Any]] = []
+        with os_errors_as(SourceError, piece.path), open_regular(piece.path) as file:
+            before, end = piece.start, piece.skip + piece.rows
+            for number, row in enumerate(self._rows(file, piece.path, piece.start), start=1):
+                if number > piece.skip:
+                    rows.append(row)
+                if number == end or len(rows) == BATCH_ROWS or file.tell() - before > BATCH_BYTES:
+                    first = piece.first + number - piece.skip - len(rows)
+
+                    make = partial(self._batch, piece.path, content, rows, first)
+                    yield from good_rows(make, 0, len(rows), on_bad) if rows else ()
+                    rows, before = [], file.tell()
+                if number == end:
+                    return
+        raise SourceError("was changed while it was read", path=piece.path)
+
+    def _batch(
+        self,
+        path: Path,
+        content: Content,
+        rows: Sequence[Mapping[str, Any]],
+        first: int,
+        start: int,
+        stop: int,
+    ) -> pa.RecordBatch:
+        schema = content.schema
+        arrays = []
+        for one in schema:
+            values: list[Any] = []
+            try:
+                for row in rows[start:stop]:
+                    value = self._value(row.get(one.name), one.type, content.declared)
+                    if value is None and not pa.types.is_nested(one.type):
+                        raise ValueError("no value, where all others have one")
+                    values.append(value)
+            except (ValueError, RecursionError) as error:
+                what = f"column {one.name!r}: {error}"
+                raise SchemaError(what, path=path, record=first + start + len(values)) from error
+            arrays.append(pa.array(values, one.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    @contextlib.contextmanager
+    def write(self, path: Path, content: Content) -> "Iterator[_TextSink]":
+        """Give a file to write."""
+        with path.open("x", encoding="utf-8", newline="") as file:
+            yield _TextSink(self._writer(file, content.schema.names))
+
+    def beside(self, content: Content, splits: Mapping[str, int]) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the schema, which makes the way back lossless."""
+        return {SCHEMA: json.dumps(content.to_json(), indent=1) + "\n"}
+
+
+class _TextSink:
+    def __init__(self, write: Callable[[Mapping[str, Any]], object]) -> None:
+        self._write = write
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        for start in range(0, rows.num_rows, _ROWS):
+            for row in rows.slice(start, _ROWS).to_pylist():
+                self._write(row)
+
+
+class JsonLinesFormat(_TextRows):
+    """An object on each line; a feature that is absent is left out, or null."""
+
+    name = "jsonl"
+    endings = (".jsonl", ".ndjson")
+
+    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
+        lines = text_lines(file, path, start=start, limit=MAX_TEXT_ROW_BYTES)
+        for number, line in enumerate(lines, start=1):
+            if line.isspace():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                row = error
+            if not isinstance(row, dict):
+                after = f" after offset {start}" if start else ""
+                raise SourceError(f"line {number}{after} is no JSON object", path=path)
+            yield row
+
+    def _kind(self, value: Any) -> tuple[DType | None, bool]:
+        if isinstance(value, list):
+            dtype = None
+            for one in value:
+                held, listed = self._kind(one)
+                if listed or held is None:
+                    raise ValueError("a list in a list" if listed else "null in a list")
+                dtype = self.wider(dtype, held)
+            return dtype, True
+        if isinstance(value, dict) and list(value) != ["base64"]:
+            raise ValueError("a nested object, which no feature holds")
+        types = {int: DType.INT64, bool: DType.INT64, float: DType.FLOAT32}
+        return None if value is None else types.get(type(value), DType.STRING), False
+
+    def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:  # noqa: ARG002
+        return from_json(value, kind)
+
+    def _writer(self, file: TextIO, names: list[str]) -> Callable[[Mapping[str, Any]], object]:  # noqa: ARG002
+        return lambda row: file.write(json.dumps(as_json(row), ensure_ascii=False) + "\n")
+
+
+class CsvFormat(_TextRows):
+    """Scalars as cells, all else as JSON in a cell; an empty cell is absent."""
+
+    name = "csv"
+    endings = (".csv",)
+
+    def wider(self, one: DType | None, other: DType | None) -> DType | None:
+        """Return the type of texts where some are no numbers."""
+        return DType.STRING if DType.STRING in (one, other) else super().wider(one, other)
+
+    def losses(self, content: Content) -> list[str]:
+        """Say what only the schema beside the table tells."""
+        lists = [one.name for one in content.schema if pa.types.is_nested(one.type)]
+        return [f"lists are JSON in a cell: {', '.join(map(repr, lists))}"] if lists else []
+
+    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
+        csv.field_size_limit(MAX_TEXT_ROW_BYTES)
+        names = next(csv_rows(file, path, ",", limit=MAX_TEXT_ROW_BYTES), [])
+        if len(set(names)) < len(names):
+            raise SourceError("two columns have the same name", path=path)
+        start = start or file.tell()
+        for cells in csv_rows(file, path, ",", start=start, limit=MAX_TEXT_ROW_BYTES):
+            if cells and len(cells) != len(names):
+                what = f"a row of {len(cells)} cells, and the table has {len(names)} columns"
+                raise SourceError(what, path=path, offset=start)
+            if cells:
+                yield dict(zip(names, cells, strict=True))
+
+    def _kind(self, value: Any) -> tuple[DType | None, bool]:
+        if not value:
+            return None, False
+        if _INTEGER.fullmatch(value):
+            return DType.INT64, False
+        return DType.FLOAT32 if _NUMBER.fullmatch(value) else DType.STRING, False
+
+    def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:
+        nested = pa.types.is_nested(kind)
+        leaf = kind.value_type if nested and not typed else kind
+        if not value and (nested or not pa.types.is_binary(leaf)):
+            return None
+        if pa.types.is_binary(leaf):
+            value = json.loads(value) if typed and value.startswith(_BASE64) else value
+        elif pa.types.is_nested(leaf):
+            value = json.loads(value)
+        else:
+            value = float(value) if pa.types.is_floating(leaf) else int(value)
+        return from_json(value, kind)
+
+    def _writer(self, file: TextIO, names: list[str]) -> Callable[[Mapping[str, Any]], object]:
+        # Quoted, texts keep the blanks that they start with.
+        writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+        writer.writerow(names)
+        return lambda row: writer.writerow(map(_cell, row.values()))
+
+
+def _cell(value: Any) -> str | int | float:
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, bytes) and (b"\0" in value or value.startswith(_BASE64.encode())):
+        return json.dumps({"base64": base64.b64encode(value).decode()})
+    plain = as_json(value)
+    return "" if plain is None else plain if isinstance(plain, str) else json.dumps(plain)
+
+
+def _schema_beside(path: Path) -> Content | None:
+    """Return what the schema beside a file says; None where there is none of ours."""
+    place = path.with_name(f"{path.stem}.{SCHEMA}")
+    place = place if place.exists() else path.with_name(SCHEMA)
+    with contextlib.suppress(FileNotFoundError), reading_metadata(place, "tfrtool"):
+        return Content.from_json(read_json(place))
+    return None
