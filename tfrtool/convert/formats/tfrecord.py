@@ -73,7 +73,7 @@ class TfrecordFormat(Format):
     def read(
         self,
         piece: Piece,
-        content: Content,
+        content: Content,  # noqa: ARG002
         on_bad: OnBad | None = None,  # noqa: ARG002
     ) -> Iterator[list[bytes]]:
         """Yield its payloads; what is damaged is no row."""
