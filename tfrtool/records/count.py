@@ -93,17 +93,20 @@ def as_error(path: Path, fault: Fault, *, in_dataset: bool = False) -> CorruptSh
     )
 
 
-def hop(file: BinaryIO, size: int, ends: MutableSequence[int] | None = None) -> tuple[int, int]:
+def hop(
+    file: BinaryIO, size: int, ends: MutableSequence[int] | None = None, start: int = 0
+) -> tuple[int, int]:
     """Go through the records of an uncompressed shard without reading their payloads.
 
-    Stops where the stream ends, or before it, at a record that is cut or whose length's CRC does
-    not hold: all is well if the offset is ``size``. Returns the number of records and the offset
-    behind the last one; the offset behind each is appended to ``ends``.
+    Begins with the record at ``start``. Stops where the stream ends, or before it, at a record that
+    is cut or whose length's CRC does not hold: all is well if the offset is ``size``. Returns the
+    number of records and the offset behind the last one; the offset behind each is appended to
+    ``ends``.
     """
     read_at = reader_at(file)
     append = None if ends is None else ends.append
     sizes = _RecordSizes()
-    records, offset, step = 0, 0, 0
+    records, offset, step = 0, start, 0
     while offset + HEADER_SIZE <= size:
         # Short records are read by the block, of long ones only the headers.
         block = read_at(_BLOCK if step < _LONG else HEADER_SIZE, offset)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPORT
+from tfrtool.records.crc import file_crc32c
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.appearing import new_file, private_folder
 from tfrtool.storage.json_files import read_json
@@ -117,7 +118,8 @@ class Staging:
 
 def _shard_report(name: str, noted: Mapping[str, Any]) -> ShardReport:
     records, size, payload = (int(noted[k]) for k in ("records", "bytes", "payload_bytes"))
-    return ShardReport(name, records, size, payload, str(noted["sha256"]))
+    sha256, crc = noted["sha256"], noted.get("crc32c")
+    return ShardReport(name, records, size, payload, sha256, crc if sha256 is None else None)
 
 
 def _whole_shard(path: Path, noted: Mapping[str, Any], *, follow: bool) -> ShardReport | None:
@@ -125,6 +127,8 @@ def _whole_shard(path: Path, noted: Mapping[str, Any], *, follow: bool) -> Shard
     try:
         result = _shard_report(path.name, noted)
         same = path.stat(follow_symlinks=follow).st_size == result.bytes
+        if same and result.sha256 is None:
+            return result if file_crc32c(path, follow=follow) == result.crc32c else None
         return result if same and file_sha256(path, follow=follow) == result.sha256 else None
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,9 @@ class ShardReport:
         records: how many records it has.
         bytes: the file's size; before compression where it is only planned.
         payload_bytes: the payloads' size, without frames and before compression; None if planned.
-        sha256: the file's digest, in hexadecimal; None if planned.
+        sha256: the file's digest, in hexadecimal; None if planned, or where `crc32c` stands for it.
+        crc32c: the CRC-32C of the file's bytes, in hexadecimal, of records that were copied: the
+            digest above takes longer than to copy them.
     """
 
     path: str
@@ -46,6 +48,7 @@ class ShardReport:
     bytes: int
     payload_bytes: int | None = None
     sha256: str | None = None
+    crc32c: str | None = field(default=None, compare=False)  # no part of a report without it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tfrtool.convert.pipeline.job import FileTask, run_job
-from tfrtool.convert.pipeline.job_report import JobReport, Written
+from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
 from tfrtool.convert.pipeline.segments import Segment, read_payloads
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally
@@ -46,7 +46,7 @@ class NumbersTask(FileTask):
             sink.write(payloads)
             if self.fate:
                 raise OSError(28, "No space left on device")
-        return Written(tally=sink.tally, read=sink.tally, sha256=sink.sha256)
+        return sink.written(Faults())
 
 
 def _no_fault(fault: LocatedFault) -> None:

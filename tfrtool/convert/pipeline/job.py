@@ -169,7 +169,8 @@ def _write_task(task: FileTask, staging: Staging) -> FileResult:
             records=written.tally.records,
             bytes=path.stat().st_size,
             payload_bytes=written.tally.payload_bytes,
-            sha256=written.sha256 or file_sha256(path, follow=False),
+            sha256=None if written.crc32c else file_sha256(path, follow=False),
+            crc32c=written.crc32c,
             digest=written.tally.digest,
             read=written.read.records,
             read_digest=written.read.digest,
@@ -246,7 +247,7 @@ def _planned(task: FileTask) -> FileResult:
         records=task.records,
         bytes=task.size,
         payload_bytes=0,
-        sha256="",
+        sha256=None,
         digest=0,
         read=task.records,
     )

@@ -46,7 +46,8 @@ class Written:
         faults: damage that was met.
         left_out: how many whole records are not in the file, by the rule that left them out.
         labels: how many records of each class, where that is known.
-        sha256: the file's digest, if it was computed on the way.
+        crc32c: the CRC-32C of the file's bytes, in hexadecimal, where it stands for a SHA-256 that
+            would take longer than to write the file.
     """
 
     tally: Tally
@@ -54,7 +55,7 @@ class Written:
     faults: Faults = field(default_factory=Faults)
     left_out: Mapping[str, int] = field(default_factory=dict)
     labels: Mapping[str, int] = field(default_factory=dict)
-    sha256: str | None = None
+    crc32c: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,8 @@ class FileResult:
     records: int
     bytes: int
     payload_bytes: int
-    sha256: str
+    sha256: str | None
+    crc32c: str | None = None
     digest: int
     read: int = 0
     read_digest: int = 0
@@ -162,7 +164,9 @@ def job_report(
             records=sum(one.records for one in own),
             bytes=sum(one.bytes for one in own),
             shards=tuple(
-                ShardReport(one.path, one.records, one.bytes, one.payload_bytes, one.sha256)
+                ShardReport(
+                    one.path, one.records, one.bytes, one.payload_bytes, one.sha256, one.crc32c
+                )
                 for one in own
             ),
             labels=dict(sorted(labels.items())),

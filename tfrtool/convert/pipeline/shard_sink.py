@@ -1,14 +1,15 @@
 """Framed shards as they are written: the bytes are those of ``tf.io.TFRecordWriter``."""
 
-import hashlib
 import os
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+from tfrtool.convert.pipeline.job_report import Faults, Written
 from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.records.compression import WBITS, Compression
-from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.crc import extend_crc32c, masked_crc32c
 from tfrtool.records.framing import CRC, FRAME_SIZE, header
 
 _MEMORY_LEVEL = 9
@@ -27,7 +28,7 @@ class ShardSink:
     def __init__(self, path: Path, compression: Compression = Compression.NONE) -> None:
         """Begin a file, which is not there yet; `OSError` if that can't be."""
         self.tally = Tally()
-        self._sha256 = hashlib.sha256()
+        self._crc = 0
         self._deflate = None
         if compression is not Compression.NONE:
             self._deflate = zlib.compressobj(
@@ -44,10 +45,12 @@ class ShardSink:
             if kind is None and self._deflate is not None:
                 self._put(self._deflate.flush())
 
-    @property
-    def sha256(self) -> str:
-        """The digest of the file's bytes, in hexadecimal, once it is closed."""
-        return self._sha256.hexdigest()
+    def written(self, faults: Faults, **more: Any) -> Written:
+        """Return what became of a task that wrote just this, once it is closed."""
+        crc = None if self._deflate else f"{self._crc:08x}"
+        return Written(
+            **{"tally": self.tally, "read": self.tally} | more, faults=faults, crc32c=crc
+        )
 
     def write(self, payloads: Iterable[bytes]) -> None:
         """Append payloads, each in its frame."""
@@ -64,13 +67,13 @@ class ShardSink:
                 parts, keys, size = [], [], 0
         self.write_frames(b"".join(parts), keys)
 
-    def write_frames(self, frames: bytes | memoryview, keys: Sequence[int]) -> None:
+    def write_frames(self, frames: bytes, keys: Sequence[int]) -> None:
         """Append whole records as they are, which hold the payloads of these `payload_key`."""
         self.tally.add_keys(keys)
         self._put(frames if self._deflate is None else self._deflate.compress(frames))
 
-    def _put(self, data: bytes | memoryview) -> None:
-        self._sha256.update(data)
+    def _put(self, data: bytes) -> None:
+        self._crc = extend_crc32c(self._crc, data)
         left = memoryview(data)
         while left:
             left = left[os.write(self._file.fileno(), left) :]

@@ -95,7 +95,7 @@ class DatasetSummary:
     faults: tuple[LocatedFault, ...]
 
 
-class _SplitFiles(NamedTuple):
+class SplitFiles(NamedTuple):
     """The files of a split, and how many records the metadata says that they have."""
 
     shards: Mapping[Path, int | None]
@@ -134,7 +134,7 @@ def inspect_dataset(
         root, info = folders.root, info_beside(folders.root)
         if not folders.shards and not (root / DATASET_INFO).is_file():
             raise folders.nothing()
-        files = _find_splits(root, info, group_shards(folders.shards))
+        files = find_splits(root, info, group_shards(folders.shards))
         firsts = (path for one in files.values() for path in islice(one.shards, _FIRST_SHARDS))
         first = look_for_label(firsts, info)
         if label and first.payload in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
@@ -187,10 +187,13 @@ def inspect_dataset(
     )
 
 
-def _find_splits(
+def find_splits(
     root: Path, info: DatasetInfo | None, sets: Sequence[ShardSet]
-) -> dict[str, _SplitFiles]:
-    """Return the files of each split; by name, if there is no metadata to give them an order."""
+) -> dict[str, SplitFiles]:
+    """Return the files of each split of the dataset in a directory, by what its metadata says.
+
+    If there is none, splits are in the order of their names; files of no split are split "all".
+    """
     if info is None or not info.splits:
         by_name: dict[str, list[ShardSet]] = {}
         for one in sets:
@@ -204,7 +207,7 @@ def _find_splits(
             continue
         there = {} if chosen is None else chosen.shards
         shards = {path: lengths[index] for index, path in there.items() if index < len(lengths)}
-        splits[split.name] = _SplitFiles(
+        splits[split.name] = SplitFiles(
             shards=shards,
             expected=sum(lengths),
             missing=len(lengths) - len(shards),
@@ -213,11 +216,11 @@ def _find_splits(
     return splits
 
 
-def _by_names(sets: Sequence[ShardSet]) -> _SplitFiles:
+def _by_names(sets: Sequence[ShardSet]) -> SplitFiles:
     """Return the files of sets, up to the numbers that their names say."""
     extra = {path for one in sets for path in one.extra}
     paths = [path for one in sets for path in one.shards.values() if path not in extra]
-    return _SplitFiles(
+    return SplitFiles(
         shards=dict.fromkeys(paths),
         expected=None,
         missing=sum(one.n_missing for one in sets),
@@ -240,7 +243,7 @@ def _texts(codes: Mapping[Label, int], names: LabelNames) -> dict[str, int]:
 
 
 def _summary(
-    split: _SplitFiles, read: Mapping[Path, ShardLabels], texts: Mapping[str, int]
+    split: SplitFiles, read: Mapping[Path, ShardLabels], texts: Mapping[str, int]
 ) -> SplitSummary:
     by_code = {code: text for text, code in texts.items()}
     whole: Counter[int] = Counter()
@@ -271,7 +274,7 @@ def _summary(
 
 
 def _faults(
-    root: Path, splits: Iterable[_SplitFiles], verdicts: Iterable[ShardVerdict]
+    root: Path, splits: Iterable[SplitFiles], verdicts: Iterable[ShardVerdict]
 ) -> Iterator[LocatedFault]:
     by_folder: dict[Path, dict[Path, ShardVerdict]] = {root: {}}
     for verdict in verdicts:
