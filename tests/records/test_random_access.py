@@ -144,6 +144,16 @@ def test_a_shard_that_was_cut_after_opening(directory: Path) -> None:
         records[2]
 
 
+def test_a_shard_that_is_gone_after_opening(directory: Path) -> None:
+    """Going through the records is an error that names the file, as reading one of them is."""
+    records = tfrtool.open(directory)
+    records.shard_of(0).unlink()
+    for read in (list, lambda some: some[0]):
+        with pytest.raises(ShardError) as caught:
+            read(records)
+        assert caught.value.path == str(records.shards[0])
+
+
 def test_what_can_not_be_opened(directory: Path, tmp_path: Path) -> None:
     """A compressed shard and a missing one are errors that name the file."""
     packed = tmp_path / "b.gz"

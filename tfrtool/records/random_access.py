@@ -14,14 +14,15 @@ from tfrtool.errors import (
     ShardError,
     UsageError,
     WriteError,
+    human_count,
     os_errors_as,
     os_reason,
 )
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import as_error, count_records, hop, reader_at
 from tfrtool.records.crc import masked_crc32c
-from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, Fault, Record, header
-from tfrtool.records.reader import read_records
+from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, FaultKind, Record, header
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import locate_shards
 from tfrtool.records.stream import open_shard
@@ -152,13 +153,11 @@ class Records(Sequence[Record]):
 
     def __iter__(self) -> Iterator[Record]:
         for path in self._paths:
-            if path.stat().st_size == 0:
-                continue
-            with open_shard(path) as file:
-                for item in read_records(file):
-                    if isinstance(item, Fault):
-                        raise as_error(path, item)
+            for item in read_shard(path):
+                if isinstance(item, Record):
                     yield item
+                elif item.kind is not FaultKind.EMPTY:
+                    raise as_error(path, item)
 
     def shard_of(self, index: int) -> Path:
         """Return the file that a record is in.
@@ -185,8 +184,8 @@ class Records(Sequence[Record]):
             self.close()
 
     def __repr__(self) -> str:
-        shards = f"{len(self._paths)} shard{'' if len(self._paths) == 1 else 's'}"
-        return f"<{type(self).__name__}: {len(self)} records in {shards}>"
+        shards = human_count(len(self._paths), "shard")
+        return f"<{type(self).__name__}: {human_count(len(self), 'record')} in {shards}>"
 
     def _checked(self, index: int) -> int:
         number = index.__index__()
