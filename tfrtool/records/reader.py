@@ -44,7 +44,10 @@ _PLAUSIBLE_CUT = 64 * 1024 * 1024
 
 
 def read_shard(
-    shard: Location, *, compression: str | None = None, verify_payload: bool = True
+    shard: Location,
+    *,
+    compression: str | Compression | None = None,
+    verify_payload: bool = True,
 ) -> Iterator[Record | Fault]:
     """Read a shard from start to end.
 

@@ -18,9 +18,8 @@ from tfrtool.inspection.first_of import FirstOf
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.inspection.verify.verify_shard import ShardVerdict, digest_of
 from tfrtool.records.framing import Fault
-from tfrtool.records.reader import read_records
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import Shard
-from tfrtool.records.stream import open_shard
 
 Label = int | bytes
 
@@ -56,24 +55,23 @@ def look_for_label(paths: Iterable[Path], info: DatasetInfo | None) -> FirstReco
     for path in paths:
         kind = PayloadKind.EMPTY
         candidates: dict[str, None] = {}
-        with open_shard(path) as file:
-            for item in islice(read_records(file), _LOOKED_AT):
-                if isinstance(item, Fault) or not item.payload:
-                    continue
-                if kind is PayloadKind.EMPTY:
-                    kind = classify_payload(item.payload)
-                if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
-                    break
-                try:
-                    features = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE).features
-                except ValueError:
-                    continue
-                label = find_roles(features, info).label
-                if label is not None:
-                    return FirstRecords(kind, label)
-                for name, feature in features.items():
-                    if len(feature.values) == 1 and _as_label(feature.values[0]) is not None:
-                        candidates[name] = None
+        for item in islice(read_shard(path), _LOOKED_AT):
+            if isinstance(item, Fault) or not item.payload:
+                continue
+            if kind is PayloadKind.EMPTY:
+                kind = classify_payload(item.payload)
+            if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+                break
+            try:
+                features = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE).features
+            except ValueError:
+                continue
+            label = find_roles(features, info).label
+            if label is not None:
+                return FirstRecords(kind, label)
+            for name, feature in features.items():
+                if len(feature.values) == 1 and _as_label(feature.values[0]) is not None:
+                    candidates[name] = None
         if first.payload is PayloadKind.EMPTY:
             first = FirstRecords(kind, candidates=tuple(candidates)[:_CANDIDATES])
     return first
@@ -105,25 +103,24 @@ def read_labels(path: Path, label: str | None, hashed: Collection[Path] = ()) ->
     faults = FirstOf[Fault](FAULTS_KEPT)
     records = size = lost = unlabelled = 0
     shard = Shard.at(path)
-    with open_shard(path) as file:
-        for item in read_records(file):
-            if isinstance(item, Fault):
-                faults.add(item)
-                lost += item.record is not None
-                continue
-            records += 1
-            size += len(item.payload)
-            if key is None:
-                continue
-            value = None
-            try:
-                value = _label(item.payload, key)
-            except DecodeError:
-                faults.add(unparseable(item))
-            if value is None:
-                unlabelled += 1
-            elif len(known) <= MAX_LABELS:
-                codes.append(known.setdefault(value, len(known)))
+    for item in read_shard(path):
+        if isinstance(item, Fault):
+            faults.add(item)
+            lost += item.record is not None
+            continue
+        records += 1
+        size += len(item.payload)
+        if key is None:
+            continue
+        value = None
+        try:
+            value = _label(item.payload, key)
+        except DecodeError:
+            faults.add(unparseable(item))
+        if value is None:
+            unlabelled += 1
+        elif len(known) <= MAX_LABELS:
+            codes.append(known.setdefault(value, len(known)))
     overflowed = len(known) > MAX_LABELS
     verdict = ShardVerdict(
         path=path,

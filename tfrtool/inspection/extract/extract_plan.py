@@ -15,8 +15,7 @@ from tfrtool.examples.example import (
 )
 from tfrtool.examples.roles import find_roles, info_beside, is_image
 from tfrtool.records.framing import Fault
-from tfrtool.records.reader import read_records
-from tfrtool.records.stream import open_shard
+from tfrtool.records.reader import read_shard
 
 # Records whose features are looked at for the parts that nobody named: one may lack its label.
 _SAMPLE = 64
@@ -124,17 +123,16 @@ def _examples(shards: Sequence[Path]) -> Iterator[tuple[Path, Example]]:
     others: str | None = None
     count = 0
     for path in shards:
-        with open_shard(path) as file:
-            for item in read_records(file):
-                if isinstance(item, Fault):
-                    others = others or item.message
-                    continue
-                kind = classify_payload(item.payload)
-                if kind in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
-                    count += 1
-                    yield path, decode_example(item.payload, kind)
-                else:
-                    others = kind.title
+        for item in read_shard(path):
+            if isinstance(item, Fault):
+                others = others or item.message
+                continue
+            kind = classify_payload(item.payload)
+            if kind in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+                count += 1
+                yield path, decode_example(item.payload, kind)
+            else:
+                others = kind.title
     if not count:
         raise ShardError(
             "nothing to take out", path=shards[0], expected="records with features", found=others

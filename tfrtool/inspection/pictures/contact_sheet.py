@@ -11,9 +11,8 @@ from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import SUFFIXES, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.inspection.pictures.pictures import Casting, cast_shard, pictures_of
 from tfrtool.records.framing import Fault, LocatedFault
-from tfrtool.records.reader import read_records
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
-from tfrtool.records.stream import open_shard
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
@@ -165,25 +164,24 @@ def _tiles(
     if casting.image is None:
         faults += [LocatedFault(path=path, fault=fault) for fault in casting.faults]
         return
-    with open_shard(path) as file:
-        for item in read_records(file):
-            if not isinstance(item, Fault):
-                index: int | None = item.index
-                found = pictures_of(item.payload, casting, thumb)
-            elif item.kind.value in _OF_FILES:
-                faults.append(LocatedFault(path=path, fault=item))
-                continue
-            else:
-                index = item.record
-                problem = f"{item.kind.value}: {item.message}"
-                found = iter([("damaged record", "", Picture(problem=problem))])
-            for label, place, picture in found:
-                number = f"{mark}{'?' if index is None else index}{place}"
-                why = None
-                if (reason := picture.problem) is not None:
-                    reason = f"feature {casting.image!r}{place}: {reason}" if place else reason
-                    why = BrokenImage(path=path, record=index, offset=item.offset, reason=reason)
-                yield Tile(picture, label, number), why
+    for item in read_shard(path):
+        if not isinstance(item, Fault):
+            index: int | None = item.index
+            found = pictures_of(item.payload, casting, thumb)
+        elif item.kind.value in _OF_FILES:
+            faults.append(LocatedFault(path=path, fault=item))
+            continue
+        else:
+            index = item.record
+            problem = f"{item.kind.value}: {item.message}"
+            found = iter([("damaged record", "", Picture(problem=problem))])
+        for label, place, picture in found:
+            number = f"{mark}{'?' if index is None else index}{place}"
+            why = None
+            if (reason := picture.problem) is not None:
+                reason = f"feature {casting.image!r}{place}: {reason}" if place else reason
+                why = BrokenImage(path=path, record=index, offset=item.offset, reason=reason)
+            yield Tile(picture, label, number), why
 
 
 def _listed(names: Iterable[str]) -> str:

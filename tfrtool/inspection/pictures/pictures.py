@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -20,8 +21,7 @@ from tfrtool.images.pixels import (
 )
 from tfrtool.inspection.verify.image_check import string_values
 from tfrtool.records.framing import Fault
-from tfrtool.records.reader import read_records
-from tfrtool.records.stream import open_shard
+from tfrtool.records.reader import read_shard
 
 _PROBE = 64
 """Records that are searched for an image before a shard is said to have none."""
@@ -52,31 +52,30 @@ def cast_shard(path: Path, image: str | None = None, label: str | None = None) -
     info = info_beside(path.parent)
     names: dict[str, None] = {}
     faults: list[Fault] = []
-    with open_shard(path) as file:
-        for _, item in zip(range(_PROBE), read_records(file), strict=False):
-            if isinstance(item, Fault):
-                faults.append(item)
-                continue
-            try:
-                features = _features(decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE))
-            except ValueError:
-                continue
-            names |= dict.fromkeys(features)
-            found = _image(features, info) if image is None else image
-            if found not in features:
-                continue
-            roles = find_roles(features, info)
-            label = label or roles.label
-            encoded = [name for name, item in features.items() if _holds(item, "image/")]
-            return Casting(
-                image=found,
-                label=None if label == found else label,
-                name=roles.name,
-                others=tuple(name for name in encoded if name != found),
-                label_names=LabelNames.beside(path.parent, label),
-                features=tuple(names),
-                faults=tuple(faults),
-            )
+    for item in islice(read_shard(path), _PROBE):
+        if isinstance(item, Fault):
+            faults.append(item)
+            continue
+        try:
+            features = _features(decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE))
+        except ValueError:
+            continue
+        names |= dict.fromkeys(features)
+        found = _image(features, info) if image is None else image
+        if found not in features:
+            continue
+        roles = find_roles(features, info)
+        label = label or roles.label
+        encoded = [name for name, item in features.items() if _holds(item, "image/")]
+        return Casting(
+            image=found,
+            label=None if label == found else label,
+            name=roles.name,
+            others=tuple(name for name in encoded if name != found),
+            label_names=LabelNames.beside(path.parent, label),
+            features=tuple(names),
+            faults=tuple(faults),
+        )
     return Casting(features=tuple(names), faults=tuple(faults))
 
 

@@ -17,9 +17,9 @@ from tfrtool.inspection.first_of import FirstOf
 from tfrtool.inspection.summary.shard_summary import EXAMPLES, PayloadFold
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.records.framing import Fault
-from tfrtool.records.reader import read_records
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.records.stream import Stream, open_shard, path_of
+from tfrtool.records.stream import Stream, path_of
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
@@ -149,16 +149,15 @@ def _fold_shard(
     faults = FirstOf[Fault](_FAULTS_KEPT)
     records = 0
     cut = False
-    with open_shard(source) as file:
-        for item in read_records(file):
-            if isinstance(item, Fault):
-                faults.add(item)
-            elif records == share:
-                cut = True
-                break
-            else:
-                records += 1
-                payloads.add(item)
+    for item in read_shard(source):
+        if isinstance(item, Fault):
+            faults.add(item)
+        elif records == share:
+            cut = True
+            break
+        else:
+            records += 1
+            payloads.add(item)
     kind, schema = payloads.kind, payloads.schema
     content = None
     if kind in EXAMPLES:

@@ -15,8 +15,8 @@ from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.verify.image_check import FINGERPRINT, ImageFindings
 from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_records
-from tfrtool.records.stream import Stream, folder_of, open_shard, path_of
+from tfrtool.records.reader import read_shard
+from tfrtool.records.stream import Stream, folder_of, path_of
 
 GROUPS_KEPT = 1000  # groups that are told of each sort; all are counted
 COPIES_KEPT = 100  # copies that are told of one group: a black frame may be there a million times
@@ -138,8 +138,8 @@ def _copies(shard: ImageShard, wanted: set[int]) -> Iterator[Copy]:
     path, left = path_of(source), set(wanted)
     names = LabelNames.beside(folder_of(source), found.roles.label)
     # A file that has gone by now was there before: its copies lack their names, no more.
-    with suppress(ShardError), open_shard(source) as file:
-        for item in read_records(file):
+    with suppress(ShardError):
+        for item in read_shard(source):
             if isinstance(item, Record) and item.index in left:
                 example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
                 name = next(iter(example.values(found.roles.name)), None)

@@ -15,13 +15,14 @@ from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason
 from tfrtool.examples.tfds_metadata import read_dataset_info
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import shard_lengths
-from tfrtool.loading.dataset.record_check import read_items, record_check
+from tfrtool.loading.dataset.record_check import record_check
 from tfrtool.loading.pipeline.decode import full_image, parser
 from tfrtool.loading.pipeline.reading import TF_TYPES
 from tfrtool.loading.pipeline.tensors import Tensor
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_folders
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress
@@ -169,7 +170,7 @@ def _check(
 ) -> "tuple[list[Fault], array[int]]":
     """Return what is wrong with a shard before decoding, and where its other records start."""
     check, faults, kept = record_check(dataset), list[Fault](), array("q")
-    for item in read_items(path, compression):
+    for item in read_shard(path, compression=compression):
         if isinstance(item, Fault):
             if item.kind is not FaultKind.EMPTY:
                 faults.append(item)
@@ -198,7 +199,7 @@ def _write(path: Path, copy: Path, compression: Compression, offsets: "array[int
 
 
 def _records_at(path: Path, compression: Compression, offsets: Collection[int]) -> Iterator[Record]:
-    for item in read_items(path, compression):
+    for item in read_shard(path, compression=compression):
         if isinstance(item, Record) and item.offset in offsets:
             yield item
 

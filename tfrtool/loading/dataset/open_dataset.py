@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from itertools import chain, islice, starmap
+from itertools import chain, islice
 from pathlib import Path
 
 from tfrtool.errors import DatasetError
@@ -17,7 +17,7 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.forms import find_image_form, read_described
-from tfrtool.loading.dataset.record_check import find_classes, read_items
+from tfrtool.loading.dataset.record_check import find_classes
 from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard
@@ -189,8 +189,8 @@ def _features(
 ) -> tuple[Mapping[str, Feature], str, str]:
     """Return a record's features, and which of them are the image and the label."""
     problem = DatasetError("the first record can't be parsed", path=directory)
-    shards = [(path, split.compression) for split in splits.values() for path in split.shards]
-    items = chain.from_iterable(starmap(read_items, shards))
+    shards = (path for split in splits.values() for path in split.shards)
+    items = chain.from_iterable(map(read_shard, shards))
     records = (item for item in items if isinstance(item, Record))
     for record in islice(records, _LOOKED_AT if skip else 1):
         try:

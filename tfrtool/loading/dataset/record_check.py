@@ -1,6 +1,6 @@
 """What a record's image and label are, and whether they can be used, without decoding the image."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from pathlib import Path
 
@@ -16,21 +16,12 @@ from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, Record
-from tfrtool.records.reader import read_records
-from tfrtool.records.stream import open_shard
+from tfrtool.records.reader import read_shard
 from tfrtool.storage.limits import MAX_CLASSES
 
 _LONGEST_NAME = 1024
 _NUMBER, _NAME = b"image/class/label", b"image/class/text"
 """TensorFlow's models keep the number of an image's class and its name side by side."""
-
-
-def read_items(
-    path: Path, compression: Compression | None = None, *, verify: bool = True
-) -> Iterator[Record | Fault]:
-    """Yield the records of a shard and the damage in it; ``verify`` is of payloads' CRCs."""
-    with open_shard(path) as file:
-        yield from read_records(file, compression=compression, verify_payload=verify)
 
 
 def find_classes(
@@ -46,7 +37,7 @@ def find_classes(
     key = feature_key(label)
     found: dict[Value | None, set[bytes]] = {}
     for path in shards:
-        for item in read_items(path):
+        for item in read_shard(path):
             if isinstance(item, Fault):
                 if not skip and item.kind is not FaultKind.EMPTY:
                     raise as_error(path, item, in_dataset=True)
@@ -165,7 +156,7 @@ def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> s
     if dataset.image_form.encoding is not ImageEncoding.ENCODED:
         return None
     key = feature_key(dataset.image_feature)
-    for item in read_items(shard, compression, verify=False):
+    for item in read_shard(shard, compression=compression, verify_payload=False):
         if isinstance(item, Record):
             values = _single_values(item.payload, (key,))
             image = None if values is None else values.get(key)
