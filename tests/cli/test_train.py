@@ -84,6 +84,7 @@ def test_a_run_is_resumed(pets: str, tmp_path: Path, capfd: pytest.CaptureFixtur
         ["--augment", "sepia"],
         ["--augment", "flip", "--recipe", "notebook"],
         ["--prefetch", "many"],
+        ["--prefetch", "9" * 5000],
         ["--shuffle-buffer", "0"],
         ["--rescale", "unit", "--normalize", "dataset"],
         ["--precision", "bfloat16"],

@@ -9,19 +9,6 @@ from typing import Any
 import click
 
 from tfrtool.cli.render.page import Page, plain, styled
-from tfrtool.errors import human_count
-
-__all__ = [
-    "Outcome",
-    "emit",
-    "emit_json",
-    "emit_page",
-    "emit_pieces",
-    "human_bytes",
-    "human_count",
-    "note",
-    "warn",
-]
 
 
 class Outcome(enum.IntEnum):

@@ -4,10 +4,10 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
@@ -51,12 +51,45 @@ debug_option = click.option(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON Lines on stdout, and nothing else."
 )
-workers_option = click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="How many processes at most.  [default: the cores]",
-)
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_KINDS: Mapping[str, Any] = {"N": click.IntRange(1), "DIR": OUTPUT}
+
+
+def options(
+    table: dict[str, str], kinds: Mapping[str, Any] = _KINDS
+) -> Callable[[_Command], _Command]:
+    """Add options to a command, in the order of its help.
+
+    Args:
+        table: by each option its help. ``--limit N=3`` is its name, what stands for its value, and
+            its default; ``none|gzip`` are the words that it takes; ``--flat`` is a flag.
+        kinds: the types of values, by what stands for them or by the option; the rest is text.
+    """
+
+    def add(command: _Command) -> _Command:
+        for key, text in reversed(table.items()):
+            name, _, rest = key.partition(" ")
+            metavar, _, default = rest.partition("=")
+            flag = not rest or "/" in name
+            kind = kinds.get(name) or kinds.get(metavar) or _KINDS.get(metavar)
+            if kind is None and metavar.islower():
+                kind, metavar = click.Choice(metavar.split("|")), ""
+            command = click.option(
+                name,
+                type=kind,
+                metavar=metavar or None,
+                is_flag=flag or None,
+                default=default == "true" if flag else default or None,
+                show_default=bool(default),
+                help=text,
+            )(command)
+        return command
+
+    return add
+
+
+workers_option = options({"--workers N": "How many processes at most.  [default: the cores]"})
 
 
 def shards_of(arguments: Iterable[str]) -> tuple[Path, ...]:

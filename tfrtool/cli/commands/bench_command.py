@@ -1,15 +1,15 @@
 """``tfrtool bench``."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.output import Outcome, emit_json, emit_page, human_bytes, human_count
-from tfrtool.cli.parameters import INPUT, dataset_of, debug_option, json_option
+from tfrtool.cli.output import Outcome, emit_json, emit_page, human_bytes
+from tfrtool.cli.parameters import INPUT, dataset_of, debug_option, json_option, options
 from tfrtool.cli.render.page import Heading, Lines, Page, Table
+from tfrtool.errors import human_count
 from tfrtool.storage.progress import Progress
 
 if TYPE_CHECKING:
@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 _HEAD = ("1st images/s", "CPU ms", "later images/s", "CPU ms", "memory")
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _number(name: str, least: int, default: int, text: str) -> Callable[[_Command], _Command]:
-    kind = click.IntRange(least, 4096 if name == "--image-size" else None)
-    return click.option(name, type=kind, default=default, show_default=True, metavar="N", help=text)
+_KINDS = {"--image-size": click.IntRange(8, 4096), "--epochs": click.IntRange(2)}
 
 
 @click.command(
@@ -31,15 +26,20 @@ def _number(name: str, least: int, default: int, text: str) -> Callable[[_Comman
     "  tfrtool bench shards --image-size 160 --rounds 1 --json",
 )
 @click.argument("dataset", type=INPUT)
-@click.option("--split", default="train", show_default=True, help="The split to load.")
-@_number("--image-size", 8, 224, "Images are resized to N x N pixels.")
-@_number("--batch-size", 1, 32, "Images in a batch.")
-@_number("--epochs", 2, 2, "Epochs of each run; all but the first count as later ones.")
-@_number("--rounds", 1, 3, "Measurements of each stage, in turn with the others.")
-@_number("--limit", 1, 2000, "Images to load at least; whole shards are read.")
+@options(
+    {
+        "--split NAME=train": "The split to load.",
+        "--image-size N=224": "Images are resized to N x N pixels.",
+        "--batch-size N=32": "Images in a batch.",
+        "--epochs N=2": "Epochs of each run; all but the first count as later ones.",
+        "--rounds N=3": "Measurements of each stage, in turn with the others.",
+        "--limit N=2000": "Images to load at least; whole shards are read.",
+    },
+    _KINDS,
+)
 @json_option
 @debug_option
-def bench_command(dataset: str, as_json: bool, **options: Any) -> Outcome:
+def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
     """Measure the loader on the shards in DATASET, stage by stage, and name its bottleneck.
 
     The stages are a naive pipeline, then one thing more at a time up to the published one, and
@@ -55,7 +55,7 @@ def bench_command(dataset: str, as_json: bool, **options: Any) -> Outcome:
         bars(replace(progress, what="measuring"), note=progress.what)
 
     with Bars() as bars:
-        report = bench(dataset_of(dataset), on_progress=show, **options)
+        report = bench(dataset_of(dataset), on_progress=show, **given)
     if as_json:
         for line in report.to_json():
             emit_json(line)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from tfrtool.cli.output import Outcome, emit_json, emit_page
-from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, shards_of
+from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options, shards_of
 
 
 @click.command(
@@ -16,24 +16,17 @@ from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, sha
 )
 @click.argument("shards", nargs=-1, required=True, type=INPUT)
 @click.argument("directory", type=OUTPUT, metavar="DIR")
-@click.option(
-    "--feature", metavar="NAME", help="The string feature to extract; the default is the image."
+@options(
+    {
+        "--feature NAME": "The string feature to extract; the default is the image.",
+        "--by FEATURE": "The feature that names the class folder; the default is the label.",
+        "--name FEATURE": "The feature that names the files; image/filename or its like, if there "
+        "is one.",
+        "--flat": "No class folders: put every file into DIR itself.",
+        "--limit N": "Extract the first N records only.",
+        "--overwrite": "Replace what an earlier extract wrote to DIR.",
+    }
 )
-@click.option(
-    "--by",
-    metavar="FEATURE",
-    help="The feature that names the class folder; the default is the label.",
-)
-@click.option(
-    "--name",
-    metavar="FEATURE",
-    help="The feature that names the files; image/filename or its like, if there is one.",
-)
-@click.option("--flat", is_flag=True, help="No class folders: put every file into DIR itself.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", help="Extract the first N records only."
-)
-@click.option("--overwrite", is_flag=True, help="Replace what an earlier extract wrote to DIR.")
 @json_option
 @debug_option
 def extract_command(

@@ -3,7 +3,7 @@
 import click
 
 from tfrtool.cli.output import emit, emit_json
-from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, shards_of
+from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, shards_of
 
 
 @click.command(
@@ -12,12 +12,11 @@ from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, sha
     "  tfrtool index data/cats_vs_dogs --out indices",
 )
 @click.argument("shards", nargs=-1, required=True, type=INPUT)
-@click.option(
-    "--out",
-    type=OUTPUT,
-    metavar="DIR",
-    help="Write them there instead, into folders as the shards are in: other tools' patterns take "
-    "what stands beside shards for one.",
+@options(
+    {
+        "--out DIR": "Write them there instead, into folders as the shards are in: other tools' "
+        "patterns take what stands beside shards for one."
+    }
 )
 @json_option
 @debug_option

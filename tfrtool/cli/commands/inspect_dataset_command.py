@@ -4,7 +4,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit_json, emit_page
-from tfrtool.cli.parameters import INPUT, debug_option, json_option, workers_option
+from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, workers_option
 
 
 @click.command(
@@ -15,11 +15,11 @@ from tfrtool.cli.parameters import INPUT, debug_option, json_option, workers_opt
     "  tfrtool inspect dataset pipeline/examples --label species",
 )
 @click.argument("dataset", type=INPUT)
-@click.option(
-    "--label",
-    metavar="NAME",
-    help="The feature that is the label, int64 or string; by default the one that the "
-    "metadata says, or that has a name in common use, or the only one of its sort.",
+@options(
+    {
+        "--label NAME": "The feature that is the label, int64 or string; by default the one that "
+        "the metadata says, or that has a name in common use, or the only one of its sort."
+    }
 )
 @workers_option
 @json_option

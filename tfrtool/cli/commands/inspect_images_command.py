@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit_json, emit_page, human_count, warn
-from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, shards_of
+from tfrtool.cli.output import Outcome, emit_json, emit_page, warn
+from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options, shards_of
 from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned, findings
-from tfrtool.errors import printable
+from tfrtool.errors import human_count, printable
 
 if TYPE_CHECKING:
     from tfrtool.inspection.pictures.contact_sheet import SheetReport
@@ -32,43 +32,21 @@ _LISTED = 10
     metavar="FILE",
     help="The sheet to write; its suffix is the format: .png, .jpg, .webp, .gif, .bmp, .tif.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Number of images to show: the first ones, evenly from each shard.",
+@options(
+    {
+        "--limit N=100": "Number of images to show: the first ones, evenly from each shard.",
+        "--columns N": "Columns of the sheet; the default makes it about square.",
+        "--thumb PX=128": "Size of the square in pixels that each image is scaled to fit.",
+        "--feature NAME": "The feature that holds the image.",
+        "--label NAME": "The feature that holds its label.",
+        "--overwrite": "Replace an existing sheet.",
+    },
+    {"PX": click.IntRange(32, 1024)},
 )
-@click.option(
-    "--columns",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Columns of the sheet; the default makes it about square.",
-)
-@click.option(
-    "--thumb",
-    type=click.IntRange(min=32, max=1024),
-    default=128,
-    show_default=True,
-    metavar="PX",
-    help="Size of the square in pixels that each image is scaled to fit.",
-)
-@click.option("--feature", metavar="NAME", help="The feature that holds the image.")
-@click.option("--label", metavar="NAME", help="The feature that holds its label.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing sheet.")
 @json_option
 @debug_option
 def inspect_images_command(
-    shards: tuple[str, ...],
-    out: str,
-    limit: int,
-    columns: int | None,
-    thumb: int,
-    feature: str | None,
-    label: str | None,
-    overwrite: bool,
-    as_json: bool,
+    shards: tuple[str, ...], out: str, as_json: bool, **choices: Any
 ) -> Outcome:
     """Draw the images of TFRecord files on a contact sheet, with labels and sizes.
 
@@ -80,17 +58,7 @@ def inspect_images_command(
     from tfrtool.storage.plain import plain
 
     with Bars() as bars:
-        report = contact_sheet(
-            shards_of(shards),
-            out,
-            limit=limit,
-            columns=columns,
-            thumb=thumb,
-            feature=feature,
-            label=label,
-            overwrite=overwrite,
-            on_progress=bars,
-        )
+        report = contact_sheet(shards_of(shards), out, **choices, on_progress=bars)
     if as_json:
         emit_json(plain(report))
     else:

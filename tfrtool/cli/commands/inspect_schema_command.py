@@ -5,9 +5,16 @@ import json
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, emit_json, emit_page, human_count, warn
-from tfrtool.cli.parameters import INPUT, debug_option, json_option, sources_of, workers_option
-from tfrtool.errors import ShardError, UsageError
+from tfrtool.cli.output import Outcome, emit, emit_json, emit_page, warn
+from tfrtool.cli.parameters import (
+    INPUT,
+    debug_option,
+    json_option,
+    options,
+    sources_of,
+    workers_option,
+)
+from tfrtool.errors import ShardError, UsageError, human_count
 
 _TABLE = "table"
 
@@ -29,12 +36,7 @@ _TABLE = "table"
     help="A table for people; a feature_description for tf.io as Python source; one that "
     "--description takes; or the features.json that TFDS reads.",
 )
-@click.option(
-    "--sample",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Look at N records only, the first of each shard in equal shares.",
-)
+@options({"--sample N": "Look at N records only, the first of each shard in equal shares."})
 @workers_option
 @json_option
 @debug_option

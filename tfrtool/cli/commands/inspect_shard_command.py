@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfrtool.cli.output import Outcome, emit, emit_json, emit_page, emit_pieces
-from tfrtool.cli.parameters import INPUT, debug_option, json_option, sources_of
+from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, sources_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
 
@@ -22,21 +22,14 @@ if TYPE_CHECKING:
     "  tfrtool inspect shard train.tfrecord --record 17 --raw",
 )
 @click.argument("shards", nargs=-1, required=True, type=INPUT)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Number of records to show of each shard.",
-)
-@click.option(
-    "--record", type=click.IntRange(min=0), metavar="I", help="Show the record with this index."
-)
-@click.option(
-    "--raw",
-    is_flag=True,
-    help="Show the serialized bytes as Python would print them, with offset, length and CRCs.",
+@options(
+    {
+        "--limit N=3": "Number of records to show of each shard.",
+        "--record I": "Show the record with this index.",
+        "--raw": "Show the serialized bytes as Python would print them, with offset, length and "
+        "CRCs.",
+    },
+    {"N": click.IntRange(0), "I": click.IntRange(0)},
 )
 @click.option(
     "--feature",
@@ -46,15 +39,13 @@ if TYPE_CHECKING:
     help="Parse with this feature; repeat for each. DTYPE: string, int64, float32. "
     "SHAPE: [] (the default), [3], [2,2] or [*].",
 )
-@click.option(
-    "--description",
-    type=INPUT,
-    metavar="FILE",
-    help='Parse with the feature_description in a JSON file: {"label": {"dtype": "int64", '
-    '"shape": [], "default": -1}}.',
-)
-@click.option(
-    "--no-payload-crc", is_flag=True, help="Don't check payload CRCs; lengths always are checked."
+@options(
+    {
+        "--description FILE": "Parse with the feature_description in a JSON file: "
+        '{"label": {"dtype": "int64", "shape": [], "default": -1}}.',
+        "--no-payload-crc": "Don't check payload CRCs; lengths always are checked.",
+    },
+    {"FILE": INPUT},
 )
 @json_option
 @debug_option

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import click
 
 from tfrtool.cli.output import Outcome, emit, emit_json, warn
-from tfrtool.cli.parameters import INPUT, debug_option, json_option
+from tfrtool.cli.parameters import INPUT, debug_option, json_option, options
 from tfrtool.cli.process import nobody_reads, starting_tensorflow
 from tfrtool.errors import SourceError, printable
 from tfrtool.storage.progress import silent
@@ -23,21 +23,12 @@ _WIDEST_PATH, _WIDEST_LABEL = 60, 30
 )
 @click.argument("model", type=INPUT)
 @click.argument("images", nargs=-1, required=True, type=INPUT)
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="K",
-    help="Number of classes to print for each image, the most probable first.",
-)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    default=32,
-    show_default=True,
-    metavar="N",
-    help="Images in a batch.",
+@options(
+    {
+        "--top K=1": "Number of classes to print for each image, the most probable first.",
+        "--batch-size N=32": "Images in a batch.",
+    },
+    {"K": click.IntRange(1)},
 )
 @json_option
 @debug_option

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.output import Outcome, emit, emit_json, human_count, warn
-from tfrtool.cli.parameters import INPUT, OUTPUT, dataset_of, debug_option, json_option
+from tfrtool.cli.output import Outcome, emit, emit_json, warn
+from tfrtool.cli.parameters import INPUT, dataset_of, debug_option, json_option, options
 from tfrtool.cli.process import starting_tensorflow
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, human_count
 
 if TYPE_CHECKING:
     from tfrtool.training.run.train_options import TrainOptions
@@ -18,31 +18,21 @@ if TYPE_CHECKING:
 _LEFT_OUT_SHOWN = 10
 
 
-class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
-    """A whole number, or ``auto`` for the tool's own choice, which becomes None."""
-
-    name = "N|auto"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | None:
-        """Return the number, or None."""
-        text = str(value).strip().lower()
-        if text != "auto" and not (text.isascii() and text.isdigit()):
-            self.fail(f"{value!r} is neither auto nor a number", param, ctx)
-        return None if text == "auto" else int(text)
+def _number_or_auto(text: str) -> int | None:
+    """Return a whole number, or None for ``auto``, the tool's own choice."""
+    text = text.strip().lower()
+    if text != "auto" and not (text.isascii() and text.isdigit()):
+        raise click.BadParameter(f"{text!r} is neither auto nor a number")
+    return None if text == "auto" else int(text)
 
 
-_KINDS: dict[str, Any] = {
-    "N": click.IntRange(1),
+_KINDS = {
     "X": click.FloatRange(0, min_open=True),
-    "N|auto": _NumberOrAuto(),
-    "DIR": OUTPUT,
+    "N|auto": _number_or_auto,
     "--weights": INPUT,
     "--image-size": click.IntRange(32, 4096),
     "--seed": click.IntRange(0, 2**32 - 1),
 }
-"""By what stands for a value, or by the option where it takes others; the rest is text."""
 
 _OPTIONS = {
     "--split NAME=train": "The split to train on.",
@@ -96,27 +86,6 @@ _OPTIONS = {
     "--out.",
     "--compare": "Also train with the naive recipe, and print both times and their ratio.",
 }
-"""The options, what stands for their values, or the words that these can be, their defaults."""
-
-
-def _train_options(command: Any) -> Any:
-    """Add all options to a command, in the order of its help."""
-    for key, text in reversed(_OPTIONS.items()):
-        name, _, rest = key.partition(" ")
-        metavar, _, default = rest.partition("=")
-        kind = _KINDS.get(name) or _KINDS.get(metavar)
-        if kind is None and metavar.islower():
-            kind, metavar = click.Choice(metavar.split("|")), ""
-        command = click.option(
-            name,
-            type=kind,
-            metavar=metavar or None,
-            is_flag=True if not rest or "/" in name else None,
-            default=default == "true" if "/" in name else default or None,
-            show_default=bool(default),
-            help=text or None,
-        )(command)
-    return command
 
 
 @click.command(
@@ -127,7 +96,7 @@ def _train_options(command: Any) -> Any:
     "  tfrtool train shards --out run --epochs 10 --resume",
 )
 @click.argument("dataset", type=INPUT)
-@_train_options
+@options(_OPTIONS, _KINDS)
 @json_option
 @debug_option
 def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -> Outcome:
@@ -137,7 +106,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
     label in each record. Exit code 3 means that damaged records were left out.
     """
     # Before TensorFlow starts: what makes no sense is told at once.
-    options = _options(dataset, given)
+    chosen = _options(dataset, given)
     with starting_tensorflow():
         from tfrtool.loading.pipeline.tensors import start_devices
         from tfrtool.training.run.train import train_by_options
@@ -166,7 +135,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
                 emit(render_epoch(epoch))
 
         report = train_by_options(
-            options, compare=compare, on_plan=show_plan, on_epoch=show_epoch, on_progress=bars
+            chosen, compare=compare, on_plan=show_plan, on_epoch=show_epoch, on_progress=bars
         )
     if as_json:
         emit_json(report.to_json())
@@ -185,5 +154,5 @@ def _options(dataset: str, given: dict[str, Any]) -> "TrainOptions":
         given["validation"] = float(given["validation"])
     given["rescale"] = normalize or rescale or "model"
     given["cache_directory"] = given.pop("cache_dir")
-    options = TrainOptions(dataset=dataset, **given)  # type: ignore[arg-type]
-    return replace(options, dataset=dataset_of(dataset))
+    chosen = TrainOptions(dataset=dataset, **given)  # type: ignore[arg-type]
+    return replace(chosen, dataset=dataset_of(dataset))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit_json, emit_page, human_count, note, warn
-from tfrtool.cli.parameters import INPUT, OUTPUT, Location, debug_option, json_option
+from tfrtool.cli.output import Outcome, emit_json, emit_page, note, warn
+from tfrtool.cli.parameters import INPUT, OUTPUT, Location, debug_option, json_option, options
 from tfrtool.cli.process import starting_tensorflow
-from tfrtool.errors import UsageError, printable
+from tfrtool.errors import UsageError, human_count, printable
 
 if TYPE_CHECKING:
     from tfrtool.writing.write_report import WriteReport
@@ -20,7 +20,6 @@ _SHOWN = 5
 
 @click.command(
     name="write",
-    context_settings={"show_default": True},
     epilog="\b\nExamples:\n"
     "  tfrtool write photos shards --split train=0.8 --split validation=0.2 --shards 4\n"
     "  tfrtool write kagglecatsanddogs_5340.zip ~/tensorflow_datasets/pets/1.0.0\n"
@@ -29,19 +28,15 @@ _SHOWN = 5
 )
 @click.argument("source", type=INPUT)
 @click.argument("dataset", type=OUTPUT)
-@click.option("--name", help="Dataset name; the default is made from DATASET's path.")
-@click.option("--version", metavar="X.Y.Z", help="Dataset version; the default is 1.0.0.")
-@click.option(
-    "--label-from",
-    type=click.Choice(["folder", "name"]),
-    default="folder",
-    help="Take labels from folders (cat/1.jpg) or from names (cat.1.jpg).",
-)
-@click.option(
-    "--root",
-    type=Location(exists=True, file_okay=False),
-    metavar="DIR",
-    help="Let a table's paths lead below DIR, too, and not only below its own folder.",
+@options(
+    {
+        "--name TEXT": "Dataset name; the default is made from DATASET's path.",
+        "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
+        "--label-from folder|name=folder": "Take labels from folders (cat/1.jpg) or from names "
+        "(cat.1.jpg).",
+        "--root DIR": "Let a table's paths lead below DIR, too, and not only below its own folder.",
+    },
+    {"DIR": Location(exists=True, file_okay=False)},
 )
 @click.option(
     "--split",
@@ -51,80 +46,39 @@ _SHOWN = 5
     help="A split and about its share of each class; repeat for each. The default is all in train. "
     "A SOURCE with splits of its own keeps those, and takes no others.",
 )
-@click.option(
-    "--shards", type=click.IntRange(1, 99_999), metavar="N", help="Number of shards of each split."
+@options(
+    {
+        "--shards N": "Number of shards of each split.",
+        "--shard-size SIZE=128MiB": "Size of a shard before compression, to a tenth or one "
+        "record; not beside --shards.",
+        "--seed N=0": "Seed of the splits and of the order of records.",
+        "--no-shuffle": "Keep the order of the file names.",
+        "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed "
+        "ones only.",
+        "--check decode|header|tfds=decode": "What makes an image bad: it does not fully decode; "
+        "its JPEG header is wrong (faster, but keeps truncated images); TFDS' own rule for "
+        "cats_vs_dogs.",
+        "--on-bad skip|fail=skip": "Leave out bad images and list them (exit code 3), or stop at "
+        "the first.",
+        "--dedupe": "Leave out exact copies of an image and list them (exit code 3): all but the "
+        "first by name, in the first split that has one.",
+        "--encode keep|jpeg|png|raw=keep": "Keep the bytes of good JPEGs and convert the rest; or "
+        "encode all anew; raw: pixels.",
+        "--resize N|WxH": "Scale the shorter side to N, or the image to exactly W x H.",
+        "--quality Q=95": "Quality of the JPEGs that are made.",
+        "--orient/--no-orient =true": "Turn images upright as their EXIF orientation says.",
+        "--workers N": "Number of threads; the default is the number of cores.",
+        "--resume": "Resume an interrupted write.",
+        "--overwrite": "Replace what tfrtool wrote to DATASET before.",
+        "--dry-run": "Check the images and show the plan; write nothing.",
+    },
+    {
+        "--shards": click.IntRange(1, 99_999),
+        "--seed": click.IntRange(-(2**63), 2**63 - 1),
+        "Q": click.IntRange(1, 100),
+        "--workers": click.IntRange(1, 1024),
+    },
 )
-@click.option(
-    "--shard-size",
-    metavar="SIZE",
-    default="128MiB",
-    help="Size of a shard before compression, to a tenth or one record; not beside --shards.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(-(2**63), 2**63 - 1, clamp=False),
-    default=0,
-    metavar="N",
-    help="Seed of the splits and of the order of records.",
-)
-@click.option("--no-shuffle", is_flag=True, help="Keep the order of the file names.")
-@click.option(
-    "--compression",
-    type=click.Choice(["none", "gzip", "zlib"]),
-    default="none",
-    help="Compression of the shards. TFDS reads uncompressed ones only.",
-)
-@click.option(
-    "--check",
-    type=click.Choice(["decode", "header", "tfds"]),
-    default="decode",
-    help="What makes an image bad: it does not fully decode; its JPEG header is wrong (faster, but "
-    "keeps truncated images); TFDS' own rule for cats_vs_dogs.",
-)
-@click.option(
-    "--on-bad",
-    type=click.Choice(["skip", "fail"]),
-    default="skip",
-    help="Leave out bad images and list them (exit code 3), or stop at the first.",
-)
-@click.option(
-    "--dedupe",
-    is_flag=True,
-    help="Leave out exact copies of an image and list them (exit code 3): all but the first by "
-    "name, in the first split that has one.",
-)
-@click.option(
-    "--encode",
-    type=click.Choice(["keep", "jpeg", "png", "raw"]),
-    default="keep",
-    help="Keep the bytes of good JPEGs and convert the rest; or encode all anew; raw: pixels.",
-)
-@click.option(
-    "--resize",
-    metavar="N|WxH",
-    help="Scale the shorter side to N, or the image to exactly W x H.",
-)
-@click.option(
-    "--quality",
-    type=click.IntRange(1, 100),
-    default=95,
-    metavar="Q",
-    help="Quality of the JPEGs that are made.",
-)
-@click.option(
-    "--orient/--no-orient",
-    default=True,
-    help="Turn images upright as their EXIF orientation says.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 1024),
-    metavar="N",
-    help="Number of threads; the default is the number of cores.",
-)
-@click.option("--resume", is_flag=True, help="Resume an interrupted write.")
-@click.option("--overwrite", is_flag=True, help="Replace what tfrtool wrote to DATASET before.")
-@click.option("--dry-run", is_flag=True, help="Check the images and show the plan; write nothing.")
 @json_option
 @debug_option
 def write_command(

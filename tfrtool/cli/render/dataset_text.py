@@ -4,9 +4,9 @@ import os
 import textwrap
 from collections.abc import Iterator, Mapping
 
-from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Block, Facts, Heading, Page, Table, Tone, Toned, findings
-from tfrtool.errors import printable
+from tfrtool.errors import human_count, printable
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, SplitSummary
 from tfrtool.inspection.dataset.shuffle import Order, ShuffleQuality
 from tfrtool.records.framing import LocatedFault

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import (
     Block,
     Facts,
@@ -14,7 +14,7 @@ from tfrtool.cli.render.page import (
     Toned,
     shortened,
 )
-from tfrtool.errors import printable
+from tfrtool.errors import human_count, printable
 from tfrtool.inspection.extract.extract import ExtractReport
 
 _FOLDERS_SHOWN = 12

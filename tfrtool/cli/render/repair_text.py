@@ -1,8 +1,8 @@
 """What was saved of a damaged shard, as text for people."""
 
-from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned
-from tfrtool.errors import printable
+from tfrtool.errors import human_count, printable
 from tfrtool.records.compression import Compression
 from tfrtool.records.repair import RepairReport
 

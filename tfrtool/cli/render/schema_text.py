@@ -3,9 +3,8 @@
 import textwrap
 from collections.abc import Iterator
 
-from tfrtool.cli.output import human_count
 from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table
-from tfrtool.errors import printable
+from tfrtool.errors import human_count, printable
 from tfrtool.examples.feature_text import conflict_text, lengths_text, name_text, values_text
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.schema.shard_schema import InferredSchema, ShardLoss

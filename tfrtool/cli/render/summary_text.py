@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned, findings
-from tfrtool.errors import printable
+from tfrtool.errors import human_count, printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.feature_text import lengths_text, name_text
 from tfrtool.examples.parsing import ParsedValue

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tfrtool.cli.output import human_count
-from tfrtool.errors import printable
+from tfrtool.errors import human_count, printable
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import (
     Block,
     Facts,
@@ -16,7 +16,7 @@ from tfrtool.cli.render.page import (
     findings,
     shortened,
 )
-from tfrtool.errors import printable
+from tfrtool.errors import human_count, printable
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.duplicates import Duplicates
 from tfrtool.inspection.verify.image_check import ImageFindings

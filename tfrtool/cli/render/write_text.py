@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from tfrtool.cli.output import human_bytes, human_count
+from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Heading, Lines, Page, Tone, Toned
-from tfrtool.errors import printable
+from tfrtool.errors import human_count, printable
 from tfrtool.writing.image_audit import Shared
 from tfrtool.writing.write_report import SplitReport, WriteReport
 
