@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -209,6 +210,13 @@ def test_bad_description(
     line = failure(capsys, 2, make_shard([CAT]), "--description", description)
     assert str(description) in line
     assert words in line
+
+
+def test_description_in_a_pipe(capsys: Capture, make_shard: MakeShard, tmp_path: Path) -> None:
+    """A FIFO without a writer is refused, and not waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    line = failure(capsys, 2, make_shard([CAT]), "--description", tmp_path / "pipe")
+    assert "not a regular file" in line
 
 
 @pytest.mark.parametrize(

@@ -198,3 +198,10 @@ def test_enormous_default_is_refused() -> None:
         FeatureSpec.parse("x:int64:[1000,1000,1000]=0")
     with pytest.raises(SchemaError, match="too large"):
         Schema.from_json('{"x": {"dtype": "int64", "shape": [1000000000], "default": 0}}')
+
+
+def test_a_default_beyond_all_floats_is_refused() -> None:
+    """A number that no float can be is no default of a float32 feature."""
+    text = json.dumps({"x": {"dtype": "float32", "default": 10**400}})
+    with pytest.raises(SchemaError, match="no float32"):
+        Schema.from_json(text)

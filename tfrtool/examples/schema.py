@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from tfrtool.errors import SchemaError
-from tfrtool.examples.example import DType, Value, feature_key, is_utf8
+from tfrtool.examples.example import DType, Value, feature_key, feature_name, is_utf8
 from tfrtool.storage.words import take_words
 
 _NOTATION = re.compile(
@@ -240,11 +240,14 @@ def _keyed(description: dict[str, Any]) -> dict[Any, Any]:
 
 
 def _plain(value: Value) -> str | float:
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+    return feature_name(value) if isinstance(value, bytes) else value
 
 
 def _from_plain(dtype: DType, value: Any) -> Any:
     """Return what `_plain` was made of, and what is not of that type as it is."""
     if dtype is DType.STRING and isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape")
-    return float(value) if dtype is DType.FLOAT32 and type(value) is int else value
+        return feature_key(value)
+    if dtype is DType.FLOAT32 and type(value) is int:
+        with contextlib.suppress(OverflowError):
+            return float(value)
+    return value

@@ -1,6 +1,5 @@
 """``tfrtool inspect shard``."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -9,6 +8,7 @@ from tfrtool.cli.output import Outcome, emit, emit_json, emit_page, emit_pieces
 from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, sources_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
+from tfrtool.storage.opening import read_bounded
 
 if TYPE_CHECKING:
     from tfrtool.examples.schema import Schema
@@ -106,7 +106,7 @@ def _schema(features: tuple[str, ...], description: str | None) -> "Schema | Non
         return None
     try:
         with os_errors_as(UsageError, description):
-            return Schema.from_json(Path(description).read_bytes())
+            return Schema.from_json(read_bounded(description))
     except SchemaError as error:
         error.path = description
         raise
