@@ -99,6 +99,18 @@ def test_tables(tmp_path: Path) -> None:
     assert caught.value.path == str(tmp_path / "notes.txt")
 
 
+@pytest.mark.parametrize("source", ["a.csv", "tfds:cats_vs_dogs"])
+def test_labels_of_names_are_for_files(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table and a dataset of TFDS say labels themselves: they can't be asked for from names."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("path,label\ncat.1.jpg,cat\n")
+    with pytest.raises(UsageError) as caught:
+        open_source(source, LabelFrom.NAME, tmp_path)
+    assert caught.value.path == source
+
+
 def test_names_of_tfds(tmp_path: Path) -> None:
     """What follows ``tfds:`` is for TFDS, whatever files there are."""
     with pytest.raises(UsageError) as caught:

@@ -114,6 +114,7 @@ def test_arguments_mean_what_the_options_of_the_command_mean(tmp_path: Path) -> 
         {"quality": 101},
         {"workers": 0},
         {"shards": 0},
+        {"shards": 2, "shard_size": "10KiB"},
         {"seed": 2**63},
     ):
         with pytest.raises(UsageError):

@@ -45,6 +45,8 @@ def open_source(
     """
     tfds = argument.startswith(_TFDS)
     listing = None if tfds else _list(argument, scratch)
+    if listing is None and label_from is not LabelFrom.FOLDER:
+        raise UsageError("says labels itself, and they can't be taken from names", path=argument)
     if listing is None and not tfds:
         from tfrtool.sources.tables.tables import read_table
 

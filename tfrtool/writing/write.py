@@ -9,6 +9,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfrtool.engines.processes import cores
 from tfrtool.errors import SourceError, UsageError
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
@@ -33,6 +34,7 @@ from tfrtool.writing.write_options import Existing, WriteOptions, dataset_identi
 from tfrtool.writing.write_plan import PlannedShard, fits, plan_digest, plan_shards
 from tfrtool.writing.write_report import ShardReport, WriteReport, metadata_texts, report_on
 
+_SHARD_BYTES = 128 * 2**20
 _SPLITS_SHOWN = 10
 
 _UNUSED = (
@@ -55,7 +57,7 @@ def write(
     root: str | os.PathLike[str] | None = None,
     splits: Mapping[str, float] | None = None,
     shards: int | None = None,
-    shard_size: int | str = "128MiB",
+    shard_size: int | str | None = None,
     seed: int = 0,
     shuffle: bool = True,
     compression: str = "none",
@@ -91,8 +93,8 @@ def write(
             None means the source's own splits, or all in ``train`` where it has none.
         shards: how many shards each split gets; None goes by ``shard_size``.
         shard_size: of a shard before compression, in bytes or as in "100MB"; it is kept to within
-            a tenth, or one record. The default is large enough to read in one stream, small enough
-            for many readers: 100 to 200 MB is the advice of TensorFlow's guide and of TFX.
+            a tenth, or one record. None is 128 MiB, large enough to read in one stream, and small
+            enough for many readers: TensorFlow's guide and TFX advise 100 to 200 MB.
         seed: decides the splits and the order of records.
         shuffle: whether records are shuffled; else they are in the order of their keys.
         compression: of the shards: "none", "gzip" or "zlib". TFDS reads none only.
@@ -118,6 +120,8 @@ def write(
         WriteError: something can't be written.
     """
     start, path = time.perf_counter(), as_path(dataset)
+    if None not in (shards, shard_size):
+        raise UsageError("a number of shards and their size exclude each other")
     as_path(source)  # a pattern, or tfds:NAME, is one, too
     name, version = dataset_identity(path, name, version)
     size = None
@@ -134,7 +138,7 @@ def write(
         root=None if root is None else as_path(root),
         splits=dict(splits or {}),
         shards=shards,
-        shard_bytes=as_size(shard_size),
+        shard_bytes=_SHARD_BYTES if shard_size is None else as_size(shard_size),
         seed=seed,
         shuffle=shuffle,
         compression=as_member(Compression, compression, "compression"),
@@ -147,7 +151,7 @@ def write(
             quality=quality,
             orient=orient,
         ),
-        workers=(os.cpu_count() or 1) if workers is None else workers,
+        workers=cores() if workers is None else workers,
         existing=as_member(Existing, existing, "existing"),
     )
     if os.path.isdir(source) and path.resolve().is_relative_to(Path(source).resolve()):  # noqa: PTH112

@@ -49,8 +49,8 @@ _SHOWN = 5
 @options(
     {
         "--shards N": "Number of shards of each split.",
-        "--shard-size SIZE=128MiB": "Size of a shard before compression, to a tenth or one "
-        "record; not beside --shards.",
+        "--shard-size SIZE": "Size of a shard before compression, to a tenth or one record; not "
+        "beside --shards. The default is 128MiB.",
         "--seed N=0": "Seed of the splits and of the order of records.",
         "--no-shuffle": "Keep the order of the file names.",
         "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed "
