@@ -1,6 +1,7 @@
 """Which features of a record are its image, its label and its name."""
 
 import contextlib
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,10 @@ _NO_CLASS = re.compile(
     r"(^|[/_.-])(id|index|height|width|depth|channels|rows|cols)$", re.IGNORECASE
 )
 """Numbers that count or measure something, and are no class."""
+
+HEIGHTS, WIDTHS = ("height", "rows"), ("width", "cols", "columns")
+CHANNELS = ("channels", "depth")
+"""What the names of features end in that say the size of an image."""
 
 
 class Roles(NamedTuple):
@@ -71,6 +76,28 @@ def is_image(value: Value) -> bool:
 
 def _is_text(value: Value) -> bool:
     return isinstance(value, bytes) and len(value) <= 4096 and decode_text(value) is not None
+
+
+def said_size(
+    features: Mapping[str, Feature],
+    image: str,
+    endings: tuple[str, ...],
+    lengths: tuple[int, ...] = (1,),
+) -> tuple[str | None, tuple[int, ...]]:
+    """Return the int64 feature that says a size of an image, and its numbers, all above 0.
+
+    Of several with such an ending, and with as many numbers as one of the ``lengths``, it is the
+    one whose name is most like the image's; None and no numbers where there is none.
+    """
+    sizes: dict[str, tuple[int, ...]] = {}
+    for name, item in features.items():
+        if item.dtype is DType.INT64 and len(item.values) in lengths:
+            numbers = tuple(value for value in item.values if isinstance(value, int) and value > 0)
+            if len(numbers) in lengths and name.lower().endswith(endings):
+                sizes[name] = numbers
+    alike = {name: len(os.path.commonprefix((name, image))) for name in sizes}  # noqa: RUF071
+    found = max(sizes, key=lambda name: (alike[name], -len(name)), default=None)
+    return found, () if found is None else sizes[found]
 
 
 class LabelNames(NamedTuple):

@@ -1,6 +1,5 @@
 """From records to pictures: which feature is the image, how large it is, and what it shows."""
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -9,7 +8,7 @@ from typing import cast
 
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
-from tfrtool.examples.roles import LabelNames, find_roles, info_beside
+from tfrtool.examples.roles import HEIGHTS, WIDTHS, LabelNames, find_roles, info_beside, said_size
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.images.pixels import (
     Picture,
@@ -26,8 +25,6 @@ from tfrtool.records.reader import read_shard
 _PROBE = 64
 """Records that are searched for an image before a shard is said to have none."""
 
-_HEIGHTS = ("height", "rows")
-_WIDTHS = ("width", "cols", "columns")
 _NUMBER_IMAGES = ("image", "image_raw", "img", "pixels", "image/pixels", "image/data", "x")
 _NUMBERS = (DType.INT64, DType.FLOAT32)
 _FEWEST_NUMBERS = 64
@@ -146,31 +143,10 @@ def _holds(item: Feature, content: str) -> bool:
 
 def _sides(features: Mapping[str, Feature], image: str) -> Sides | None:
     """Return the height and width of an image that other features say."""
-    sides = _said(features, image, ("shape",), (2, 3)) or [
-        *_said(features, image, _HEIGHTS, (1,)),
-        *_said(features, image, _WIDTHS, (1,)),
-    ]
+    _, sides = said_size(features, image, ("shape",), (2, 3))
+    if not sides:
+        sides = said_size(features, image, HEIGHTS)[1] + said_size(features, image, WIDTHS)[1]
     return (sides[0], sides[1]) if len(sides) > 1 else None
-
-
-def _said(
-    features: Mapping[str, Feature], image: str, suffixes: tuple[str, ...], lengths: tuple[int, ...]
-) -> list[int]:
-    """Return the integers of the feature of such a name that is nearest to the image's name."""
-    found = [
-        name
-        for name, item in features.items()
-        if item.dtype is DType.INT64
-        and len(item.values) in lengths
-        and name.lower().endswith(suffixes)
-    ]
-    if not found:
-        return []
-    nearest = max(
-        found,
-        key=lambda name: (len(os.path.commonprefix((name, image))), -len(name)),  # noqa: RUF071
-    )
-    return [value for value in features[nearest].values if isinstance(value, int)]
 
 
 def _label(features: Mapping[str, Feature], casting: Casting) -> str:

@@ -15,7 +15,16 @@ from tfrtool.examples.example import (
     decode_example,
     feature_key,
 )
-from tfrtool.examples.roles import Roles, find_roles, info_beside, is_image
+from tfrtool.examples.roles import (
+    CHANNELS,
+    HEIGHTS,
+    WIDTHS,
+    Roles,
+    find_roles,
+    info_beside,
+    is_image,
+    said_size,
+)
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
 
@@ -134,8 +143,8 @@ class ImageCheck:
     ) -> bool:
         """Return whether a value holds bare pixels, perhaps of a wrong number."""
         width, height, channels = (
-            _size_said(example.features, *names)
-            for names in (("width",), ("height",), ("channels", "depth"))
+            next(iter(said_size(example.features, self._roles.image or "", endings)[1]), None)
+            for endings in (WIDTHS, HEIGHTS, CHANNELS)
         )
         if not width or not height or not value:
             return False
@@ -196,16 +205,3 @@ def string_values(example: Example) -> Iterator[tuple[str, str, bytes]]:
         for number, value in enumerate(item.values if item.dtype is DType.STRING else ()):
             if isinstance(value, bytes):
                 yield name, f"{step}[{number}]" if len(item.values) > 1 else step, value
-
-
-def _size_said(features: Mapping[str, Feature], *endings: str) -> int | None:
-    """Return a width, a height or channels that a record says; None where that isn't clear."""
-    found = [
-        feature.values[0]
-        for name, feature in features.items()
-        if name.lower().endswith(endings)
-        and feature.dtype is DType.INT64
-        and len(feature.values) == 1
-    ]
-    value = found[0] if len(found) == 1 else None
-    return value if isinstance(value, int) and value >= 0 else None

@@ -2,7 +2,6 @@
 
 import enum
 import math
-import os
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from pathlib import Path
 
 from tfrtool.errors import DatasetError, os_reason
 from tfrtool.examples.content import describe_bytes
-from tfrtool.examples.example import DType, Feature
+from tfrtool.examples.example import Feature
+from tfrtool.examples.roles import CHANNELS, HEIGHTS, WIDTHS, said_size
 from tfrtool.examples.tfds_metadata import FEATURES
 from tfrtool.storage.json_files import read_json, text_of, whole_number
 from tfrtool.storage.limits import MAX_CLASSES
@@ -18,8 +18,6 @@ from tfrtool.storage.limits import MAX_CLASSES
 _DECODED = ("image/jpeg", "image/png", "image/gif", "image/bmp", "image/webp")
 """What ``tf.io.decode_image`` takes."""
 
-_HEIGHTS, _WIDTHS = ("height", "rows"), ("width", "cols", "columns")
-_CHANNELS = ("channels", "depth")
 _FEW = (1, 2, 3, 4)
 
 
@@ -131,17 +129,16 @@ def _as_described(described: Described, data: bytes) -> ImageForm | None:
 
 def _as_said(features: Mapping[str, Feature], image: str, data: bytes) -> ImageForm | None:
     """Return the form of pixels whose number is the product of what their record says."""
-    height, width, depth = (
-        _said(features, image, names) for names in (_HEIGHTS, _WIDTHS, _CHANNELS)
+    (height, high), (width, wide), (_, depth) = (
+        said_size(features, image, endings) for endings in (HEIGHTS, WIDTHS, CHANNELS)
     )
     if height is None or width is None:
         return None
-    area = _value(features, height) * _value(features, width)
+    area = high[0] * wide[0]
     sizes = {ImageEncoding.BASE64: _base64_size(data), ImageEncoding.RAW: len(data)}
     for encoding, size in sizes.items():
-        channels = size // area if area > 0 else 0
-        fits = channels in _FEW and size == channels * area
-        if fits and (depth is None or _value(features, depth) == channels):
+        channels, rest = divmod(size, area)
+        if channels in _FEW and not rest and depth in ((), (channels,)):
             return ImageForm(
                 encoding=encoding, channels=channels, height_feature=height, width_feature=width
             )
@@ -154,17 +151,3 @@ def _base64_size(data: bytes) -> int:
         return len(b64decode(data, altchars=b"-_", validate=True))
     except ValueError:  # or binascii.Error, which is one
         return 0
-
-
-def _said(features: Mapping[str, Feature], image: str, endings: tuple[str, ...]) -> str | None:
-    """Return the feature of one number, of such a name, that is most like the image's."""
-    found = [name for name in features if name.lower().endswith(endings) and _value(features, name)]
-    alike = {name: len(os.path.commonprefix((name, image))) for name in found}  # noqa: RUF071
-    return max(found, key=lambda name: (alike[name], -len(name)), default=None)
-
-
-def _value(features: Mapping[str, Feature], name: str) -> int:
-    """Return the one number of an int64 feature; 0 if it is none."""
-    feature = features[name]
-    value = feature.values[0] if feature.dtype is DType.INT64 and len(feature.values) == 1 else 0
-    return value if isinstance(value, int) else 0
