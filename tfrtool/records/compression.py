@@ -23,6 +23,9 @@ class Compression(enum.Enum):
 WBITS = {Compression.GZIP: 31, Compression.ZLIB: 15}
 """What zlib calls the formats."""
 
+TF_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
+"""What TensorFlow calls them."""
+
 
 def starts_record(head: bytes) -> bool:
     """Return whether the first bytes of a file, or what they uncompress to, start a record."""

@@ -15,7 +15,7 @@ COMPRESSED_NAME = re.compile(r"\.(gz|gzip|zlib|z)$", re.IGNORECASE)
 
 _DATASET = re.compile(r"[a-zA-Z]\w*", re.ASCII)
 _SPLIT_NAME = re.compile(r"\w+", re.ASCII)
-_VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
+VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
 _TEMPLATE = re.compile(
     r"(?P<dataset>[a-zA-Z]\w*)-(?P<split>\w+)\.tfrecord-(?P<index>\d{5,})-of-(?P<count>\d{5,})",
     re.ASCII,
@@ -236,7 +236,7 @@ def check_split_name(name: str) -> str:
 
 def check_version(version: str) -> str:
     """Return ``version`` if it has the form X.Y.Z; else it is a `UsageError`."""
-    known = _VERSION.fullmatch(version) is not None
+    known = VERSION.fullmatch(version) is not None
     return _checked(version, known, "version", "three numbers, X.Y.Z")
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 from tfrtool.errors import DatasetError, ShardError, UsageError, os_errors_as, printable
 from tfrtool.records.compression import Compression, detect_compression, starts_record
-from tfrtool.records.shard_sets import COMPRESSED_NAME, check_version, is_shard_name, natural_order
+from tfrtool.records.shard_sets import COMPRESSED_NAME, VERSION, is_shard_name, natural_order
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
 from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND
 from tfrtool.storage.locations import as_path
@@ -266,7 +266,5 @@ def _folders(directory: Path) -> list[Path]:
 
 
 def _version(name: str) -> tuple[int, ...] | None:
-    try:
-        return tuple(int(part) for part in check_version(name).split("."))
-    except (UsageError, ValueError):  # too many digits
-        return None
+    found = VERSION.fullmatch(name)
+    return None if found is None else tuple(map(int, found.groups()))

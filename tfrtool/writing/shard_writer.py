@@ -14,7 +14,7 @@ from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.images.audit import render_image
 from tfrtool.images.decoder import decoder_reason, quiet_pillow
 from tfrtool.images.recipe import Check, Encode
-from tfrtool.records.compression import Compression
+from tfrtool.records.compression import TF_TYPES
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
 from tfrtool.sources.items import Starting
@@ -23,8 +23,6 @@ from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.writing.image_audit import Audit, batches
 from tfrtool.writing.write_plan import PlannedShard
 from tfrtool.writing.write_report import ShardReport
-
-_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
 
 _UNFINISHED = 2
 """Shards that are on their way to the disk at a time."""
@@ -147,7 +145,7 @@ class _GrowingShard:
         self._errors: Any = (tf.errors.OpError, OSError)
         with self._writing():
             self._writer = tf.io.TFRecordWriter(
-                os.fspath(self._temporary), _TYPES[shard.compression]
+                os.fspath(self._temporary), TF_TYPES[shard.compression]
             )
 
     def add(self, payloads: Sequence[bytes]) -> None:

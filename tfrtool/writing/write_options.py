@@ -14,10 +14,9 @@ from typing import Any
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
-from tfrtool.records.shard_sets import check_dataset_name, check_split_name, check_version
+from tfrtool.records.shard_sets import VERSION, check_dataset_name, check_split_name, check_version
 from tfrtool.sources.folders.class_layout import LabelFrom
 
-_VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)", re.ASCII)
 _SEEDS = range(-(2**63), 2**63)
 _WITHOUT_EFFECT = ("source", "dataset", "existing", "workers", "skip_bad")
 """Options that do not decide what a dataset holds; of a source, its images do."""
@@ -116,7 +115,7 @@ def dataset_identity(
     """
     path = Path(os.path.abspath(dataset))  # noqa: PTH100 - links are not to be resolved
     folder = path.name
-    if _VERSION.fullmatch(folder) and path.parent.name:
+    if VERSION.fullmatch(folder) and path.parent.name:
         version, folder = version or folder, path.parent.name
     if name is None:
         plain = unicodedata.normalize("NFKD", folder).encode("ascii", "ignore").decode()

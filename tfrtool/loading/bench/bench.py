@@ -8,6 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from tfrtool.engines.processes import cores
 from tfrtool.errors import DatasetError
 from tfrtool.loading.cache.cache_plan import CacheRequest, available_memory, plan_cache
 from tfrtool.loading.dataset.dataset import Dataset
@@ -156,7 +157,6 @@ def bench(
             some.append(measure("measure_stage", dataset, load, stage, epochs))
     if len({(run.images, run.labels) for some in runs.values() for run in some}) > 1:
         raise DatasetError("the pipelines don't give the same images", path=dataset.directory)
-    allowed = hasattr(os, "sched_getaffinity")
     report = BenchReport(
         stages=tuple(_sum_up(stage, runs.get(stage, []), left_out) for stage in STAGES),
         bottleneck="",
@@ -168,7 +168,7 @@ def bench(
         shards=len(shards.shards),
         image_size=image_size,
         cache=load.cache.value,
-        cores=len(os.sched_getaffinity(0)) if allowed else os.cpu_count() or 1,
+        cores=cores(),
     )
     bottleneck, sentence = _judge(report)
     return replace(report, bottleneck=bottleneck, sentence=sentence)

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from tfrtool.engines.processes import cores
 from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason
 from tfrtool.examples.tfds_metadata import read_dataset_info
+from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import shard_lengths
 from tfrtool.loading.dataset.record_check import record_check
 from tfrtool.loading.pipeline.decode import full_image, parser
-from tfrtool.loading.pipeline.reading import TF_TYPES
 from tfrtool.loading.pipeline.tensors import Tensor
-from tfrtool.records.compression import Compression
+from tfrtool.records.compression import TF_TYPES, Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
@@ -175,14 +176,10 @@ def _check(
             if item.kind is not FaultKind.EMPTY:
                 faults.append(item)
         elif (problem := check(item.payload)) is not None:
-            faults.append(_fault(item, problem))
+            faults.append(unparseable(item, problem))
         else:
             kept.append(item.offset)
     return faults, kept
-
-
-def _fault(record: Record, message: str) -> Fault:
-    return Fault(kind=FaultKind.PARSE, offset=record.offset, record=record.index, message=message)
 
 
 def _write(path: Path, copy: Path, compression: Compression, offsets: "array[int]") -> Path:
@@ -220,7 +217,7 @@ def _undecodable(
     records = tf.data.TFRecordDataset(os.fspath(clean), TF_TYPES[compression])
     # An element that fails is dropped, and no other, for the failure is that of one call of the
     # map; which one it was shows in the positions that are left.
-    decoded = records.enumerate().map(decode, num_parallel_calls=os.cpu_count() or 1)
+    decoded = records.enumerate().map(decode, num_parallel_calls=cores())
     positions = decoded.ignore_errors().map(lambda position, _: position).batch(_BATCH)
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -236,7 +233,7 @@ def _undecodable(
             full_image(dataset, parse(tf.constant(record.payload)))
         except _READ_ERRORS as error:
             problem = f"{problem}: {_words(error)}"
-        faults.append(_fault(record, problem))
+        faults.append(unparseable(record, problem))
     return faults
 
 

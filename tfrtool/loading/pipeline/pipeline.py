@@ -1,11 +1,11 @@
 """From shards to batches: interleave, map, cache, shuffle, batch, augment, rescale, prefetch."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from tfrtool.engines.processes import cores
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.cache.disk_cache import (
@@ -24,7 +24,7 @@ from tfrtool.loading.pipeline.reading import part_reader, plain
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.storage.progress import OnProgress, silent
 
-_CORES = os.cpu_count() or 1
+_CORES = cores()
 _CYCLE = 4
 _SHUFFLE = 1024
 _SHUFFLED_BYTES = 32 * 2**20

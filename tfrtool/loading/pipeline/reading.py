@@ -11,13 +11,11 @@ from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.record_check import limits_problem
 from tfrtool.loading.pipeline.load_options import Holdout
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
-from tfrtool.records.compression import Compression
+from tfrtool.records.compression import TF_TYPES
 
 plain = tf.autograph.experimental.do_not_convert
 """Marks a function of tensors as one without ``if`` or ``for`` over them. Else TensorFlow parses
 and compiles it anew in every process, which takes as long as decoding some hundred images."""
-
-TF_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
 
 
 def split_records(dataset: Dataset, split: Split) -> TfDataset:

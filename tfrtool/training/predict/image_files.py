@@ -8,13 +8,7 @@ from typing import NamedTuple
 
 from tfrtool.errors import SourceError
 from tfrtool.records.shard_sets import natural_order
-from tfrtool.sources.folders.listing import (
-    Entry,
-    is_clutter,
-    is_image_name,
-    is_pattern,
-    list_directory,
-)
+from tfrtool.sources.folders.listing import is_clutter, is_image_name, is_pattern, list_directory
 from tfrtool.storage.locations import check_no_url
 
 Locations = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -68,7 +62,6 @@ def _below(directory: str) -> list[ImageFile]:
         entries = list_directory(directory).entries
     except SourceError as error:
         return [ImageFile(error.path or directory, error.what)]
-    files = [entry for entry in entries if isinstance(entry, Entry)]
-    images = [entry for entry in files if is_image_name(entry.key)]
+    images = [entry for entry in entries if is_image_name(entry.key)]
     images.sort(key=lambda entry: natural_order(entry.key))
     return [ImageFile(str(Path(directory, entry.key)), entry.problem) for entry in images]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrtool.engines.processes import cores
 from tfrtool.errors import SourceError, os_reason
 from tfrtool.images.audit import audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
@@ -128,7 +129,7 @@ def _decoded(
     images: Sequence[ImageFile], size: int, batch_size: int
 ) -> Iterator[list[tuple[str, Any]]]:
     """Yield batches of paths, and pixels or what is wrong; the next is decoded meanwhile."""
-    pool = ThreadPoolExecutor(os.cpu_count())
+    pool = ThreadPoolExecutor(cores())
     started: deque[Iterator[tuple[str, Any]]] = deque()
 
     def read(image: ImageFile) -> tuple[str, Any]:
