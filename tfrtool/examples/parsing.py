@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tfrtool.errors import SchemaError
+from tfrtool.errors import SchemaError, human_count
 from tfrtool.examples.example import Example, Feature, PayloadKind, Value, decode_example
 from tfrtool.examples.schema import FeatureSpec, Schema
 
@@ -110,12 +110,9 @@ def _shaped(spec: FeatureSpec, values: Sequence[Value]) -> Value | Sequence[Valu
 
 def _expected(spec: FeatureSpec) -> str:
     dtype = spec.dtype.value
-    text = f"any number of {dtype} values" if spec.size is None else _values(spec.size, dtype)
+    value = f"{dtype} value"
+    text = f"any number of {value}s" if spec.size is None else human_count(spec.size, value)
     return f"steps of {text}" if spec.is_list else text
-
-
-def _values(count: int, dtype: str) -> str:
-    return f"{count} {dtype} value{'' if count == 1 else 's'}"
 
 
 def _unfit(spec: FeatureSpec, feature: Feature | None) -> str:
@@ -125,4 +122,4 @@ def _unfit(spec: FeatureSpec, feature: Feature | None) -> str:
     if feature.dtype is None:
         return "" if spec.size is None else "a feature without a value"
     fits = feature.dtype is spec.dtype and spec.size in (None, len(feature.values))
-    return "" if fits else _values(len(feature.values), feature.dtype.value)
+    return "" if fits else human_count(len(feature.values), f"{feature.dtype.value} value")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tfrtool.errors import ShardError, UsageError, WriteError, os_errors_as, printable
+from tfrtool.errors import ShardError, UsageError, WriteError, human_count, os_errors_as, printable
 from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import SUFFIXES, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.inspection.pictures.pictures import Casting, cast_shard, pictures_of
@@ -134,8 +134,7 @@ def contact_sheet(
     layout = SheetLayout(images=len(tiles), columns=columns or 0, thumb=thumb)
     name = paths[0].name if len(paths) == 1 else f"{len(paths):,} shards"
     marked = f", {len(broken):,} broken" if broken else ""
-    title = f"{name}: {layout.images:,} image{'' if layout.images == 1 else 's'}{marked}"
-    sheet = draw_sheet(tiles, layout, title)
+    sheet = draw_sheet(tiles, layout, f"{name}: {human_count(layout.images, 'image')}{marked}")
     failing = os_errors_as(WriteError, out, "can't be written")
     with failing, new_file(out, replace=overwrite) as file:
         save_sheet(sheet, file, out.suffix)
