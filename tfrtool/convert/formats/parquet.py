@@ -25,6 +25,7 @@ from tfrtool.convert.formats.registry import (
 from tfrtool.errors import SchemaError, SourceError
 from tfrtool.examples.arrow.columns import EXACT, Columns
 from tfrtool.examples.arrow.foreign import conform
+from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.storage.opening import open_regular
 
 _GROUP_BYTES = 64 * 1024 * 1024
@@ -124,14 +125,17 @@ class HuggingFaceFormat(ParquetFormat):
 
     name = "hf"
 
-    def beside(self, content: Content, splits: Mapping[str, int]) -> Mapping[str, str]:
+    def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
         """Return the card."""
-        files = "".join(f"  - split: {one}\n    path: {one}-*.parquet\n" for one in splits)
-        head = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
-        counts = "".join(f"| {split} | {rows:,} |\n" for split, rows in splits.items())
+        names = [split.name for split in info.splits]
+        files = "".join(f"  - split: {name}\n    path: {name}-*.parquet\n" for name in names)
+        head = (
+            f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n\n# {info.name}\n"
+        )
+        counts = "".join(f"| {split.name} | {split.records:,} |\n" for split in info.splits)
         columns = "".join(f"| `{one.name}` | {one.type} |\n" for one in content.schema)
         tables = f"\n| split | rows |\n|---|---|\n{counts}\n| column | type |\n|---|---|\n{columns}"
-        return {"README.md": head + tables}
+        return {"README.md": f"{head}\n# {info.name}\n{tables}"}
 
 
 class _ParquetSink:

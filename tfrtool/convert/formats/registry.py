@@ -18,6 +18,7 @@ from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import find_shards
@@ -138,7 +139,8 @@ class Format(abc.ABC):
 
     name: ClassVar[str]
     endings: ClassVar[tuple[str, ...]]  # of names of files, in lower case; the first is written
-    payloads: ClassVar[bool] = False  # whether it keeps payloads as they are, and no columns
+    payloads: ClassVar[bool] = False  # whether its rows are payloads, and no record batches
+    keeps_bytes: ClassVar[bool] = False  # whether these come back as they were written, to the byte
 
     def owns(self, name: str) -> bool:
         """Return whether the name of a file is that of one of this format."""
@@ -181,8 +183,8 @@ class Format(abc.ABC):
     def write(self, path: Path, content: Content) -> AbstractContextManager[Sink]:
         """Give a file to write; it is whole when the context ends without an exception."""
 
-    def beside(self, content: Content, splits: Mapping[str, int]) -> Mapping[str, str]:  # noqa: ARG002
-        """Return the texts of files beside the records, by name; ``splits`` have their records."""
+    def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the texts of files beside the records, by name, in the order of appearance."""
         return {}
 
 

@@ -27,6 +27,7 @@ from tfrtool.convert.formats.registry import (
 from tfrtool.errors import SchemaError, SourceError, os_errors_as
 from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.example import DType, PayloadKind, feature_key
+from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.sources.tables.table_rows import csv_rows, text_lines
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
@@ -216,7 +217,7 @@ class _TextRows(Format):
         with path.open("x", encoding="utf-8", newline="") as file:
             yield _TextSink(self._writer(file, content.schema.names))
 
-    def beside(self, content: Content, splits: Mapping[str, int]) -> Mapping[str, str]:  # noqa: ARG002
+    def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the schema, which makes the way back lossless."""
         return {SCHEMA: json.dumps(content.to_json(), indent=1) + "\n"}
 

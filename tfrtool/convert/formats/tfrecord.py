@@ -1,13 +1,15 @@
 """TFRecord files: payloads as they are."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.convert.formats.registry import Content, Format, OnBad, Piece, Scan, in_batches
+from tfrtool.convert.formats.tfds_texts import tfds_texts
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, Record, frame
@@ -25,6 +27,7 @@ class TfrecordFormat(Format):
     name = "tfrecord"
     endings = (".tfrecord",)
     payloads = True
+    keeps_bytes = True
 
     def owns(self, name: str) -> bool:
         """Return whether a name has ``.tfrecord`` in it: numbers and a compression may follow."""
@@ -87,6 +90,10 @@ class TfrecordFormat(Format):
         """Give a shard to write."""
         with path.open("xb", buffering=1 << 20) as file:
             yield _FrameSink(file)
+
+    def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
+        """Return what makes the shards a dataset of TFDS."""
+        return tfds_texts(content, info, "tfrecord")
 
 
 class _FrameSink:

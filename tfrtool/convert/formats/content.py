@@ -1,0 +1,166 @@
+"""What all records of some files hold together: columns, class names, images."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tfrtool.convert.formats.registry import Content, Format, Scan, format_of
+from tfrtool.engines.processes import map_shards
+from tfrtool.errors import SchemaError, UsageError
+from tfrtool.examples.arrow.columns import Column, Columns, Form
+from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
+from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
+from tfrtool.examples.roles import is_image
+from tfrtool.examples.tfds_metadata import FEATURES, read_class_names
+from tfrtool.storage.json_files import read_json, reading_metadata
+from tfrtool.storage.progress import OnProgress, Progress
+
+_SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
+"""What tells whether a column has images."""
+
+_WORTH_A_PROCESS = 64 * 1024 * 1024
+"""Bytes that are scanned in the time that a process takes to start, roughly."""
+
+_WHOLE = "--exact keeps payloads whole; it excludes --select and --rename"
+
+
+def scan_files(
+    form: Format, paths: Sequence[Path], workers: int | None, on_progress: OnProgress
+) -> list[Scan]:
+    """Look through files, on several workers."""
+    scans: list[Scan] = []
+    for scan in map_shards(partial(_scan, form.name), paths, workers, _WORTH_A_PROCESS):
+        scans.append(scan)
+        on_progress(Progress(what="scanning", done=len(scans), total=len(paths), unit="files"))
+    return scans
+
+
+def _scan(name: str, path: Path) -> Scan:
+    return format_of(name).scan(path, columns=True)
+
+
+def content_of(
+    form: Format, scans: Sequence[Scan], select: Sequence[str], *, exact: bool
+) -> Content:
+    """Return what files hold together; of the columns those that are selected, or all.
+
+    Raises:
+        SchemaError: the files don't agree on a type.
+        UsageError: a column is selected that isn't there.
+    """
+    known = [scan.content for scan in scans if scan.content is not None]
+    kept = bool(known) and all(one.exact for one in known)
+    if exact and known and not kept:
+        raise UsageError("a table has no payloads that could be kept", hint="leave --exact away")
+    if exact and select:
+        raise UsageError(_WHOLE)
+    if any(one.declared != known[0].declared for one in known):
+        raise SchemaError("some of the files have a schema beside them, and others none")
+    columns = _merged(form, [scan for scan in scans if scan.rows] or scans[:1], select)
+    content = Content(
+        columns=columns.select(select) if select else columns,
+        exact=(exact or kept) and not select,
+        class_names={name: names for one in known for name, names in one.class_names.items()},
+        tfds=known[0].tfds if known and not select else None,
+        declared=all(one.declared for one in known),
+    )
+    if columns.kind is not PayloadKind.EXAMPLE:
+        return content
+    if not known:
+        content = _described(content, scans[0].path.parent, whole=not select)
+    return replace(content, images=_images(form, scans, content))
+
+
+def renamed_content(content: Content, names: Mapping[str, str]) -> Content:
+    """Return content whose columns have other names; `UsageError` if that can't be."""
+    if not names:
+        return content
+    if content.exact:
+        raise UsageError(_WHOLE)
+    content.columns.select(names)
+    new = {name: names.get(name, name) for name in content.columns.names}
+    columns = [
+        replace(one, key=feature_key(names[name])) if name in names else one
+        for name, one in zip(new, content.columns.columns, strict=True)
+    ]
+    try:
+        made = Columns(content.columns.kind, tuple(columns))
+    except ValueError as error:
+        raise UsageError(f"can't rename: {error}") from error
+    return replace(
+        content,
+        columns=made,
+        class_names={new[name]: some for name, some in content.class_names.items() if name in new},
+        images=tuple(new[name] for name in content.images),
+        tfds=None,
+    )
+
+
+def _merged(form: Format, scans: Sequence[Scan], select: Sequence[str]) -> Columns:
+    total, kinds = ColumnsFold(), dict[PayloadKind, Path]()
+    seen: dict[tuple[bool, bytes], tuple[Column, Path, int]] = {}
+    for scan in scans:
+        columns = scan.content.columns if scan.content is not None else None
+        if scan.fold is not None:
+            columns = scan.fold.columns()
+            total.merge(scan.fold)
+        if columns is None:
+            continue
+        kinds.setdefault(columns.kind, scan.path)
+        for one in columns.columns:
+            name, place = feature_name(one.key), (one.is_list, one.key)
+            before, path, count = seen.get(place, (one, scan.path, 0))
+            try:
+                dtype = form.wider(before.dtype, one.dtype)
+            except ValueError as error:
+                if select and name not in select:
+                    continue
+                what = f"the types of {name!r} are in conflict in {path} and {scan.path}"
+                hint = "--select leaves a feature out"
+                raise SchemaError(what, found=error, hint=hint) from error
+            form_ = one.form if one.form is before.form else Form.LIST
+            if Form.FEATURE in (one.form, before.form):
+                form_, dtype = Form.FEATURE, None
+            merged = Column(key=one.key, form=form_, dtype=dtype, is_list=one.is_list)
+            seen[place] = (merged, path, count + 1)
+    if total.kinds:
+        return total.columns()
+    if len(kinds) > 1:
+        found = " and ".join(f"{kind.title} ({path.name})" for kind, path in kinds.items())
+        raise SchemaError("the files hold several kinds of records", found=found)
+    columns_ = [
+        replace(one, form=Form.LIST) if one.form is Form.SCALAR and count < len(scans) else one
+        for one, _, count in seen.values()
+    ]
+    return Columns(next(iter(kinds), PayloadKind.EXAMPLE), tuple(columns_))
+
+
+def _described(content: Content, folder: Path, *, whole: bool) -> Content:
+    """Add what TFDS' files say in a folder of shards."""
+    found = {}
+    for name, one in zip(content.columns.names, content.columns.columns, strict=True):
+        if one.dtype is DType.INT64 and (names := read_class_names(folder, name)):
+            found[name] = names
+    tfds: Any = None
+    with suppress(FileNotFoundError), reading_metadata(folder / FEATURES, "TFDS"):
+        tfds = dict(read_json(folder / FEATURES))
+    return replace(content, class_names=found, tfds=tfds if whole else None)
+
+
+def _images(form: Format, scans: Sequence[Scan], content: Content) -> tuple[str, ...]:
+    """Return the columns that have an encoded image in each of the first records of some files."""
+    names, seen = [], False
+    for name, one in zip(content.columns.names, content.columns.columns, strict=True):
+        names += [name] if one.form is Form.SCALAR and one.dtype is DType.STRING else []
+    for scan in [scan for scan in scans if scan.rows][:_SAMPLED_FILES] if names else ():
+        piece = scan.piece(0, min(scan.rows, _SAMPLED_ROWS))
+        for rows in form.read(piece, content, lambda _: None):
+            with suppress(MisfitError):
+                batch = decode_batch(rows, content.columns.select(names)) if form.payloads else rows
+                names = [one for one in names if all(map(is_image, batch.column(one).to_pylist()))]
+                seen = True
+    return tuple(names) if seen else ()

@@ -1,0 +1,267 @@
+"""`tfrtool.convert`: records of one format as another."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from tfrtool.convert.formats.content import content_of, renamed_content, scan_files
+from tfrtool.convert.formats.convert_task import ConvertTask, Prove
+from tfrtool.convert.formats.registry import NAMES, Format, Piece, Scan, find_files, format_of
+from tfrtool.convert.formats.text_rows import SCHEMA
+from tfrtool.convert.pipeline.job import JobPlan, run_job
+from tfrtool.convert.pipeline.job_report import Faults, JobReport
+from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
+from tfrtool.records.framing import LocatedFault
+from tfrtool.records.shard_sets import check_dataset_name, check_version, group_shards
+from tfrtool.storage.appearing import move, temporary_name
+from tfrtool.storage.locations import as_path
+from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.storage.words import as_member, as_size, check_least
+from tfrtool.writing.dataset_folder import Target
+from tfrtool.writing.write_options import Existing, dataset_identity
+
+_UNSPLIT = "train"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertReport:
+    """What a conversion has written, or would write.
+
+    Attributes:
+        job: its files, and how many records were read and written.
+        source: the format that was read.
+        target: the format that was written.
+        columns: the Arrow types by column, as they are written.
+        losses: what the target can't keep, a clause each.
+        notes: what was decided on the way, a clause each.
+    """
+
+    job: JobReport
+    source: str
+    target: str
+    columns: Mapping[str, str]
+    losses: Sequence[str]
+    notes: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints."""
+        return {
+            **self.job.to_json(),
+            "from": self.source,
+            "to": self.target,
+            "columns": dict(self.columns),
+            "losses": list(self.losses),
+            "notes": list(self.notes),
+        }
+
+
+def convert(
+    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    *,
+    to: str | None = None,
+    from_format: str | None = None,
+    select: Sequence[str] = (),
+    rename: Mapping[str, str] | None = None,
+    exact: bool = False,
+    prove: str | Prove = Prove.VALUES,
+    shards: int | None = None,
+    shard_size: int | str = "128MiB",
+    name: str | None = None,
+    version: str | None = None,
+    on_corrupt: str = "skip",
+    on_bad: str = "fail",
+    existing: str | Existing = Existing.REFUSE,
+    workers: int | None = None,
+    dry_run: bool = False,
+    on_progress: OnProgress = silent,
+    on_note: Callable[[str], None] = lambda _: None,
+) -> ConvertReport:
+    """Write records of one format as another: TFRecord, Parquet, JSON Lines, CSV and others.
+
+    Splits, class names, images and what features.json says go along. Memory is bounded, whatever
+    the size.
+
+    Args:
+        source: files, patterns and directories, one or several.
+        target: a directory; or one file, whose ending says the format.
+        to: the format to write; None tells it from the target's name, and of tables makes TFRecord.
+        from_format: the format to read; None tells it from names and first bytes.
+        select: the columns to keep; none means all.
+        rename: new names of columns, by their old ones.
+        exact: whether the payloads' own bytes are kept, too, in a column ``_payload``.
+        prove: what is read back and compared with the source: "none", "values" or "bytes".
+        shards: how many files each split has; None decides by size.
+        shard_size: about how many bytes a file holds, before compression.
+        name: the dataset's; the default is made from the target's name.
+        version: the dataset's, X.Y.Z; the default is 1.0.0.
+        on_corrupt: whether damaged records are left out ("skip") or an error ("stop").
+        on_bad: whether rows that the target can't hold are left out ("skip") or an error ("fail").
+        existing: what becomes of a target that is there: "refuse", "overwrite" or "resume".
+        workers: how many processes at most; None takes the cores.
+        dry_run: whether to say what would be written, and lost, and to write nothing.
+        on_progress: called after each file.
+        on_note: called with each loss and each note before anything is written.
+
+    Raises:
+        UsageError: the request makes no sense, or something is at the target.
+        SchemaError: features of one name have several types, or no feature holds a column or a row.
+        SourceError: a file can't be read, or is not what its name says.
+        ShardError: the same of a shard.
+        WriteError: a file can't be written, or what was read back differs.
+    """
+    folder, sources = as_path(target), source
+    sources = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    check_least({"shards": shards}, {"shards": 1})
+    proof, present = as_member(Prove, prove, "proof"), as_member(Existing, existing, "existing")
+    form, paths = find_files(sources, from_format)
+    goal, single = _goal(folder, to, form)
+    name, version = dataset_identity(folder.with_suffix("") if single else folder, name, version)
+    check_version(version)
+    check_dataset_name(name)
+    if any(folder.resolve().is_relative_to(Path(one).resolve()) for one in sources):
+        hint = "choose a directory outside"
+        raise UsageError("would lie inside its source", path=folder, hint=hint)
+    scans = scan_files(form, paths, workers, on_progress)
+    faults = Faults(stop=_choice("on_corrupt", on_corrupt, "stop"))
+    for scan in scans:
+        for fault in scan.faults:
+            faults.add(LocatedFault(path=scan.path, fault=fault))
+    before = content_of(form, scans, tuple(select), exact=exact)
+    after = renamed_content(before, rename or {})
+    if proof is Prove.BYTES and not (after.exact or (form.keeps_bytes and goal.keeps_bytes)):
+        raise UsageError("only payloads can be proved byte for byte", hint="--exact keeps them")
+    losses, notes = goal.losses(after), dict.fromkeys(one for scan in scans for one in scan.notes)
+    for text in (*losses, *notes):
+        on_note(text)
+    tasks = [
+        ConvertTask(
+            name=folder.name if single else goal.file_name(name, split, index, len(cuts)),
+            split=split,
+            records=sum(piece.rows for piece in pieces),
+            size=sum(piece.path.stat().st_size for piece in pieces),
+            source=form.name,
+            target=goal.name,
+            pieces=pieces,
+            before=before,
+            after=after,
+            prove=proof,
+            skip_bad=not _choice("on_bad", on_bad, "fail"),
+        )
+        for split, cuts in _files(scans, single, shards, as_size(shard_size)).items()
+        for index, pieces in enumerate(cuts)
+    ]
+
+    def metadata(splits: Sequence[SplitInfo]) -> Mapping[str, str]:
+        info = DatasetInfo(
+            name=name,
+            version=version,
+            splits=tuple(splits),
+            image_feature=next(iter(after.images), None),
+            label_feature=next(iter(after.class_names), None),
+        )
+        return goal.beside(after, info)
+
+    chosen = {"to": goal.name, "select": list(select), "rename": dict(rename or {}), "exact": exact}
+    job = _run(
+        Target(folder=folder, name=name, existing=present, command="convert", options=chosen),
+        JobPlan(tasks=tasks, faults=faults),
+        single,
+        workers=workers,
+        on_progress=on_progress,
+        metadata=metadata,
+        dry_run=dry_run,
+    )
+    return ConvertReport(
+        job=job,
+        source=form.name,
+        target=goal.name,
+        columns={one.name: str(one.type) for one in after.schema},
+        losses=losses,
+        notes=tuple(notes),
+    )
+
+
+def _choice(name: str, word: str, other: str) -> bool:
+    """Return whether a word is the one, and not "skip"; `UsageError` if it is neither."""
+    if word not in ("skip", other):
+        raise UsageError(f"no such {name}", expected=f"skip or {other}", found=repr(word))
+    return word == other
+
+
+def _goal(target: Path, to: str | None, source: Format) -> tuple[Format, bool]:
+    """Return the format to write, and whether the target is one file."""
+    named = next((one for one in map(format_of, NAMES) if one.owns(target.name)), None)
+    if named is not None and not target.is_dir() and to in (None, named.name):
+        return named, True
+    if to is None and source.name == "tfrecord":
+        known = ", ".join(NAMES)
+        raise UsageError("no format to write", path=target, hint=f"--to says it: {known}")
+    return format_of(to or "tfrecord"), False
+
+
+def _files(
+    scans: Sequence[Scan], single: bool, shards: int | None, shard_bytes: int
+) -> dict[str, list[list[Piece]]]:
+    """Return the rows of each file to write, by split; files of a split have as many each."""
+    splits: dict[str, list[Scan]] = {}
+    for scan in scans:
+        splits.setdefault(_split_of(scan.path), []).append(scan)
+    if single and len(splits) > 1:
+        hint = "name a directory, and the format by --to"
+        raise UsageError(f"one file can't have the splits {' and '.join(splits)}", hint=hint)
+    files: dict[str, list[list[Piece]]] = {}
+    for split, own in splits.items():
+        rows, size = sum(scan.rows for scan in own), sum(scan.bytes for scan in own)
+        count = 1 if single else shards or max(1, min(rows, -(-size // shard_bytes)))
+        if count > max(rows, 1):
+            what = f"split {split!r} has too few records for its shards"
+            raise UsageError(what, expected=f"at most {rows} shards", found=count)
+        bounds = [round(rows * index / count) for index in range(count + 1)]  # as TFDS does it
+        files[split] = [_pieces(own, *ends) for ends in pairwise(bounds)]
+    return files
+
+
+def _pieces(scans: Sequence[Scan], start: int, stop: int) -> list[Piece]:
+    pieces, first = [], 0
+    for scan in scans:
+        low, high = max(start - first, 0), min(stop - first, scan.rows)
+        pieces += [scan.piece(low, high - low)] if low < high else []
+        first += scan.rows
+    return pieces
+
+
+def _split_of(path: Path) -> str:
+    """Return the split that a file's name or folder says; a word before its number, if none."""
+    (one,) = group_shards(path)
+    words = re.findall(r"\w+", one.prefix)
+    said = words[-1] if words and one.count is not None and ".tfrecord" not in path.name else None
+    return re.sub(r"\W+", "_", one.split or said or _UNSPLIT)
+
+
+def _run(target: Target, plan: JobPlan, single: bool, **options: Any) -> JobReport:
+    """Run the job; a single file appears in a folder of its own, and is moved out of it."""
+    if not single:
+        return run_job(target, lambda _: plan, **options)
+    path = target.folder
+    if target.existing is Existing.RESUME:
+        raise UsageError("one file is not resumed", path=path, hint="--overwrite replaces it")
+    if target.existing is Existing.REFUSE and os.path.lexists(path):
+        raise UsageError("is there already", path=path, hint="--overwrite replaces it")
+    folder = temporary_name(path)
+    try:
+        job = run_job(replace(target, folder=folder), lambda _: plan, **options)
+        if not job.dry_run:
+            with os_errors_as(WriteError, path, "can't be written"):
+                if SCHEMA in job.metadata:
+                    move(folder / SCHEMA, path.with_name(f"{path.stem}.{SCHEMA}"))
+                move(folder / path.name, path)
+    finally:
+        rmtree(folder, ignore_errors=True)
+    return replace(job, dataset=path)
