@@ -9,8 +9,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from tfrtool.convert.formats.content import content_of, renamed_content, scan_files
 from tfrtool.convert.formats.convert_task import ConvertTask, Prove
+from tfrtool.convert.formats.merged_content import content_of, renamed_content, scan_files
 from tfrtool.convert.formats.registry import NAMES, Format, Piece, Scan, find_files, format_of
 from tfrtool.convert.formats.text_rows import SCHEMA
 from tfrtool.convert.pipeline.job import JobPlan, run_job
