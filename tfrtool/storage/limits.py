@@ -21,6 +21,9 @@ and bitmaps of drawings to a tenth; a hundredth is what bombs are made of."""
 MAX_LZMA_MEMORY = 256 * 1024 * 1024
 """Of one unpacker of LZMA, in bytes; xz' highest preset has a dictionary of 64 MiB."""
 
+MAX_LIBRARY_MEMORY = 8 * 1024**3
+"""Of a process in which a library of C++ reads a file, in bytes: four of the longest records."""
+
 MAX_PATH_LENGTH = 4096
 """Of a path in a table, or that a link in an archive leads to: PATH_MAX of Linux."""
 

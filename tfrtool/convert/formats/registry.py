@@ -34,6 +34,8 @@ _MODULES = {
     "hf": "parquet:HuggingFaceFormat",
     "jsonl": "text_rows:JsonLinesFormat",
     "csv": "text_rows:CsvFormat",
+    "arrayrecord": "array_records:ArrayRecordFormat",
+    "webdataset": "web_dataset:WebDatasetFormat",
 }
 """In the order in which they are asked whether a file is theirs."""
 

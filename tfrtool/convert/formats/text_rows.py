@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, ClassVar, TextIO
 
 import pyarrow as pa
 
@@ -212,21 +212,24 @@ class _TextRows(Format):
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> "Iterator[_TextSink]":
+    def write(self, path: Path, content: Content) -> "Iterator[RowSink]":
         """Give a file to write."""
         with path.open("x", encoding="utf-8", newline="") as file:
-            yield _TextSink(self._writer(file, content.schema.names))
+            yield RowSink(self._writer(file, content.schema.names))
 
     def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the schema, which makes the way back lossless."""
         return {SCHEMA: json.dumps(content.to_json(), indent=1) + "\n"}
 
 
-class _TextSink:
+class RowSink:
+    """Gives rows, one by one, to what writes them."""
+
     def __init__(self, write: Callable[[Mapping[str, Any]], object]) -> None:
         self._write = write
 
     def write(self, rows: pa.RecordBatch) -> None:
+        """Write all rows of a batch."""
         for start in range(0, rows.num_rows, _ROWS):
             for row in rows.slice(start, _ROWS).to_pylist():
                 self._write(row)
@@ -236,7 +239,7 @@ class JsonLinesFormat(_TextRows):
     """An object on each line; a feature that is absent is left out, or null."""
 
     name = "jsonl"
-    endings = (".jsonl", ".ndjson")
+    endings: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
 
     def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
         lines = text_lines(file, path, start=start, limit=MAX_TEXT_ROW_BYTES)

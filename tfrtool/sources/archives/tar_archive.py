@@ -74,11 +74,12 @@ def _read(contents: Any, size: int) -> bytes:
 def is_tar(path: str) -> bool:
     """Return whether a file, or what is in it if it is compressed, is a tar archive."""
     with open_regular(path) as file, contextlib.suppress(ValueError):
-        return _starts_tar(_read(_contents(file), _BLOCK))
+        return starts_tar(_read(_contents(file), _BLOCK))
     return False
 
 
-def _starts_tar(block: bytes) -> bool:
+def starts_tar(block: bytes) -> bool:
+    """Return whether the first block of a file is a tar archive's."""
     with contextlib.suppress(ValueError):
         return bool(_header(block))
     return False
@@ -228,7 +229,7 @@ def _scan(file: BinaryIO, path: str, packed: int) -> Members:
     rest = file.read(_LONGEST_PADDING)
     padding = len(rest) - len(rest.lstrip(b"\0"))
     start = padding - padding % _BLOCK
-    if _starts_tar(rest[start : start + _BLOCK]):
+    if starts_tar(rest[start : start + _BLOCK]):
         raise SourceError(
             "several tar archives stand in it one behind the other",
             path=path,

@@ -1,0 +1,203 @@
+"""WebDataset: tar archives, whose members that are called alike up to a dot are one sample."""
+
+import contextlib
+import json
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar
+
+import pyarrow as pa
+
+from tfrtool.convert.formats.registry import Content
+from tfrtool.convert.formats.text_rows import JsonLinesFormat, RowSink, as_json
+from tfrtool.errors import SchemaError, SourceError, printable
+from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
+from tfrtool.examples.content import describe_bytes, is_text
+from tfrtool.examples.example import DType, Feature, PayloadKind, Value
+from tfrtool.examples.roles import find_roles
+from tfrtool.inspection.extract.safe_names import safe_path
+from tfrtool.sources.archives.tar_archive import read_headers, starts_tar
+from tfrtool.sources.folders.listing import is_image_name
+from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
+
+_NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
+"""A sample's key and a member's extension, as ``webdataset.tariterators`` parts them."""
+
+_SKIPPED = re.compile(r"__[^/]*__($|/)")
+"""What the library skips."""
+
+_FEATURES = "__features__"
+"""In the JSON of a sample: by the extensions of its other members, which features they are."""
+
+_LONGEST_KEY = 200
+"""Bytes of its last part: a file's name has 255, with the extension."""
+
+_MEMBER_COST = 4096
+"""Bytes that a member of a sample counts for beside its own."""
+
+_INTEGER = re.compile(rb"-?[0-9]{1,18}\s*")
+_USUAL = {"cls": "label", "txt": "text", "pb": PAYLOAD}
+_IMAGE = b"\xff\xd8\xff"
+_TEXTS = ("text", "caption", "txt")
+_LIKE: dict[DType, Value] = {DType.STRING: b"a", DType.INT64: 0, DType.FLOAT32: 0.0}
+
+
+class WebDatasetFormat(JsonLinesFormat):
+    """Samples of an image, a class number and a text as files, and of JSON with all the rest."""
+
+    name = "webdataset"
+    endings: ClassVar[tuple[str, ...]] = (".tar",)
+
+    def starts(self, head: bytes) -> bool:
+        """Return whether bytes start as a tar archive does."""
+        return starts_tar(head[: tarfile.BLOCKSIZE])
+
+    def losses(self, content: Content) -> list[str]:
+        """Refuse a name that is taken."""
+        if _FEATURES in content.schema.names:
+            raise SchemaError(f"no feature can be called {_FEATURES!r}: rename it")
+        return []
+
+    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
+        file.seek(start)
+        held: dict[str, bytes] = {}
+        key, size, offset, where = "", 0, start, ""
+        try:
+            for member in read_headers(file):
+                offset, where = member.offset, f" in or after {printable(member.name)}"
+                match = _NAME.fullmatch(member.name)
+                if match is None or not member.isreg() or _SKIPPED.match(member.name):
+                    continue
+                if held and match[1] != key:
+                    place = file.tell()
+                    file.seek(offset)  # from where the next row is read
+                    yield _row(key, held)
+                    file.seek(place)
+                    held, size = {}, 0
+                key, extension = match[1], match[2].lower()
+                size += member.size + _MEMBER_COST
+                if size > MAX_TEXT_ROW_BYTES:
+                    raise ValueError(f"a sample of more than {MAX_TEXT_ROW_BYTES:,} bytes")
+                if extension in held or member.type == tarfile.GNUTYPE_SPARSE:
+                    raise ValueError("a member with holes, or two of one name in a sample")
+                held[extension] = file.read(member.size)
+        except ValueError as error:
+            what = f"no tar archive, or damaged{where}: {error}"
+            raise SourceError(what, path=path, offset=offset) from error
+        if held:
+            yield _row(key, held)
+
+    def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:
+        if not isinstance(value, bytes):
+            return super()._value(value, kind, typed)
+        if not pa.types.is_binary(kind.value_type if pa.types.is_list(kind) else kind):
+            raise ValueError(f"bytes are no {kind}")
+        return [value] if pa.types.is_list(kind) else value
+
+    @contextlib.contextmanager
+    def write(self, path: Path, content: Content) -> Iterator[RowSink]:
+        """Give an archive to write."""
+        with path.open("xb", buffering=1 << 20) as file:
+            yield RowSink(_Archive(file, path.stem, content).add)
+            file.write(bytes(2 * tarfile.BLOCKSIZE))
+            file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
+
+
+def _row(key: str, members: dict[str, bytes]) -> dict[str, Any]:
+    """Return what a sample holds by the names of features; of others' samples, by usual names."""
+    row: dict[str, Any] = {}
+    with contextlib.suppress(ValueError, RecursionError):
+        told = json.loads(members["json"]) if "json" in members else {}
+        if isinstance(told, dict):
+            row = told
+            members = {name: data for name, data in members.items() if name != "json"}
+    names = row.pop(_FEATURES, None)
+    if not isinstance(names, dict):
+        names = {}
+        row = {name: _plain(value) for name, value in row.items() if value is not None}
+        images = [one for one in members if "." not in one and is_image_name(f"a.{one}")]
+        if len(images) == 1:
+            names = {images[0]: "image"}
+            row.setdefault("image/filename", f"{key}.{images[0]}")
+        else:
+            row.setdefault("__key__", key)
+    for extension, data in members.items():
+        number = extension == "cls" and _INTEGER.fullmatch(data)
+        name = names.get(extension, _USUAL.get(extension, extension))
+        row[str(name)] = int(data) if number else data
+    return row
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of others' JSON as a feature can hold it; nested ones as their JSON."""
+    values = value if isinstance(value, list) else [value]
+    texts = all(isinstance(one, str) for one in values)
+    if texts or all(isinstance(one, int | float) and abs(one) < 2**63 for one in values):
+        return value
+    return json.dumps(value)
+
+
+class _Archive:
+    """Writes rows as samples, always in the same bytes."""
+
+    def __init__(self, file: BinaryIO, name: str, content: Content) -> None:
+        self._file, self._name, self._rows = file, name, 0
+        self._keys: set[str] = set()
+        plain = content.columns.kind is PayloadKind.EXAMPLE
+        like: dict[str, Feature] = {}
+        for name, column in zip(content.columns.names, content.columns.columns, strict=False):
+            if plain and column.form is Form.SCALAR and column.dtype:
+                value: Value = _IMAGE if name in content.images else _LIKE[column.dtype]
+                like[name] = Feature(dtype=column.dtype, values=(value,))
+        _, label, self._named = find_roles(like)
+        label = next(iter(content.class_names), label)
+        others = content.columns.kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
+        texts = [one for one in like if like[one].values == (b"a",) and one != self._named]
+        self._homes = {PAYLOAD if others else EXACT: "pb"}  # members by the names of columns
+        if label in like and like[label].dtype is DType.INT64:
+            self._homes[label] = "cls"
+        for text in [one for one in _TEXTS if one in texts][:1] or (
+            texts if len(texts) == 1 else ()
+        ):
+            self._homes[text] = "txt"
+        self._images = dict.fromkeys(content.images[:1], "")
+        for image in content.images[1:]:
+            stem = re.sub(r"[^a-z0-9_]", "_", image.lower()) + "."
+            self._images |= {} if stem in self._images.values() else {image: stem}
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """Write a row."""
+        row = dict(values)
+        key, members, names = self._key(row.get(self._named or "")), dict[str, bytes](), {}
+        for name, value in values.items():
+            extension = self._homes.get(name)
+            if name in self._images:
+                kind, _, form = describe_bytes(value[:18]).partition("/")
+                form = "jpg" if form == "jpeg" else form
+                extension = self._images[name] + form if kind == "image" else None
+            if extension and not (extension == "txt" and not is_text(value)):
+                members[extension] = value if isinstance(value, bytes) else str(value).encode()
+                names[extension] = name
+                del row[name]
+        if names != {"pb": PAYLOAD}:
+            members["json"] = json.dumps({**as_json(row), _FEATURES: names}).encode()
+        for extension, data in sorted(members.items()):
+            info = tarfile.TarInfo(f"{key}.{extension}")
+            info.size = len(data)
+            self._file.write(info.tobuf(tarfile.GNU_FORMAT, "utf-8"))
+            self._file.write(data + bytes(-len(data) % tarfile.BLOCKSIZE))
+
+    def _key(self, name: Any) -> str:
+        """Return the name of an image without its suffix and without dots; else a number."""
+        *folders, last = safe_path(name if isinstance(name, bytes) else b"") or ("",)
+        last = (last.rpartition(".")[0] if is_image_name(last) else last).replace(".", "%2E")
+        key = "/".join([*folders, last])
+        if not last or len(last.encode()) > _LONGEST_KEY or _SKIPPED.match(f"{key}."):
+            key = f"{self._name}-{self._rows:06d}"
+        while key in self._keys:
+            key += "_"
+        self._keys.add(key)
+        self._rows += 1
+        return key
