@@ -100,7 +100,7 @@ class WebDatasetFormat(JsonLinesFormat):
     def write(self, path: Path, content: Content) -> Iterator[RowSink]:
         """Give an archive to write."""
         with path.open("xb", buffering=1 << 20) as file:
-            yield RowSink(_Archive(file, path.stem, content).add)
+            yield RowSink(_SampleWriter(file, path.stem, content).add)
             file.write(bytes(2 * tarfile.BLOCKSIZE))
             file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
 
@@ -139,7 +139,7 @@ def _plain(value: Any) -> Any:
     return json.dumps(value)
 
 
-class _Archive:
+class _SampleWriter:
     """Writes rows as samples, always in the same bytes."""
 
     def __init__(self, file: BinaryIO, name: str, content: Content) -> None:
