@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tfrtool.inspection.extract.extract import ExtractReport, extract
     from tfrtool.inspection.pictures.contact_sheet import contact_sheet
     from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
+    from tfrtool.inspection.stats.stats import StatsReport, stats
     from tfrtool.inspection.summary.shard_summary import ShardSummary, inspect_shard
     from tfrtool.inspection.verify.verify import VerifyReport, verify
     from tfrtool.loading.bench.bench import BenchReport, bench
@@ -58,6 +59,7 @@ _HOMES = {
     "tfrtool.inspection.extract.extract": "ExtractReport extract",
     "tfrtool.inspection.pictures.contact_sheet": "contact_sheet",
     "tfrtool.inspection.schema.shard_schema": "InferredSchema infer_schema",
+    "tfrtool.inspection.stats.stats": "StatsReport stats",
     "tfrtool.inspection.summary.shard_summary": "ShardSummary inspect_shard",
     "tfrtool.inspection.verify.verify": "VerifyReport verify",
     "tfrtool.loading.bench.bench": "BenchReport bench",
@@ -91,10 +93,12 @@ __all__ = [
     "BenchReport", "CorruptShardError", "Dataset", "DatasetError", "DatasetSummary",
     "ExtractReport", "Fault", "FeatureSpec", "InferredSchema", "Prediction", "Record", "Records",
     "RepairReport", "SavedModel", "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary",
-    "SourceError", "Split", "TfrtoolError", "TrainReport", "UsageError", "VerifyReport",
-    "WeightsError", "WriteError", "WriteReport", "bench", "contact_sheet", "count", "dataset",
+    "SourceError", "Split", "StatsReport", "TfrtoolError", "TrainReport", "UsageError",
+    "VerifyReport", "WeightsError", "WriteError", "WriteReport", "bench", "contact_sheet",
+    "count", "dataset",
     "encode_example", "extract", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard",
-    "load_model", "open", "parse_example", "predict", "read", "repair", "train", "verify", "write",
+    "load_model", "open", "parse_example", "predict", "read", "repair", "stats", "train", "verify",
+    "write",
 ]  # fmt: skip
 
 

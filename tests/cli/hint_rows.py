@@ -12,6 +12,9 @@ ROWS = """
 inspect schema --json --emit python a.tfrecord | 2
   ? --emit json is a schema
   > tfrtool inspect schema a.tfrecord --emit json
+inspect stats a.tfrecord --threshold 0.1 | 2
+  ? --against says from what
+  > tfrtool inspect stats a.tfrecord --threshold 0.1 --against a.tfrecord
 inspect shard a.tfrecord --record 3 | 1
   ? they count from 0
   > tfrtool inspect shard a.tfrecord --record 2
@@ -232,6 +235,7 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    'pip install "tfrtool[stats]"': "tests/cli/test_inspect_stats.py does without it",
     "pipe a shard into it": "test_standard_input.py runs it",
     "was there enough memory?": "a question, where a worker died",
     "set XDG_CACHE_HOME": "below",

@@ -15,6 +15,7 @@ from tfrtool.cli.commands.inspect_dataset_command import inspect_dataset_command
 from tfrtool.cli.commands.inspect_images_command import inspect_images_command
 from tfrtool.cli.commands.inspect_schema_command import inspect_schema_command
 from tfrtool.cli.commands.inspect_shard_command import inspect_shard_command
+from tfrtool.cli.commands.inspect_stats_command import inspect_stats_command
 from tfrtool.cli.commands.predict_command import predict_command
 from tfrtool.cli.commands.repair_command import repair_command
 from tfrtool.cli.commands.train_command import train_command
@@ -61,6 +62,7 @@ for _command in (
     inspect_images_command,
     inspect_schema_command,
     inspect_shard_command,
+    inspect_stats_command,
 ):
     inspect_group.add_command(_command)
 

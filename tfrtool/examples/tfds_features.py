@@ -9,7 +9,7 @@ from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.examples.tfds_metadata import Json, connector, dimensions
 
 _IMAGES = {"image/jpeg": "jpeg", "image/png": "png"}
-_LABEL_WORDS = frozenset({"label", "labels", "class", "target", "category", "y"})
+LABEL_WORDS = frozenset({"label", "labels", "class", "target", "category", "y"})
 
 
 class TfdsFeatures(NamedTuple):
@@ -99,7 +99,7 @@ def _is_label(feature: FeatureStatistics) -> bool:
     distinct = set(feature.range.distinct or ())
     return (
         feature.dtype is DType.INT64
-        and not _LABEL_WORDS.isdisjoint(words)
+        and not LABEL_WORDS.isdisjoint(words)
         and len(distinct) > 1
         and distinct == set(range(len(distinct)))
     )

@@ -174,6 +174,11 @@ def limit_problem(data: bytes) -> str | None:
 
 def _claim_problem(data: bytes) -> str | None:
     """Hold the size that another image than a JPEG says of itself to the limit."""
+    return pixels_problem(*claimed_sides(data))
+
+
+def claimed_sides(data: bytes) -> tuple[int, int]:
+    """Return the width and height that another image than a JPEG says of itself; 0 if unknown."""
     sides = (0, 0)
     with contextlib.suppress(struct.error):  # it is cut, and no decoder gets far
         if data.startswith(b"\x89PNG"):
@@ -191,7 +196,7 @@ def _claim_problem(data: bytes) -> str | None:
         elif data[12:16] == b"VP8L":
             (bits,) = struct.unpack_from("<I", data, 21)
             sides = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    return pixels_problem(abs(sides[0]), abs(sides[1]))
+    return abs(sides[0]), abs(sides[1])
 
 
 def _size_problem(width: int, height: int) -> str | None:

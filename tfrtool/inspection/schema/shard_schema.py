@@ -1,7 +1,7 @@
 """The schema of several shards together: one fold a shard, in parallel, merged in order."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -99,13 +99,8 @@ def infer_schema(
         ShardError: a file can't be read, or none of them holds Examples or SequenceExamples.
         UsageError: a sample of nothing, or no worker.
     """
-    if sample is not None and sample < 1:
-        raise UsageError("a sample has at least 1 record", found=sample)
     paths = locate_shards(shards).sources
-    shares = {
-        path: None if sample is None else sample * (n + 1) // len(paths) - sample * n // len(paths)
-        for n, path in enumerate(paths)
-    }
+    shares = sample_shares(paths, sample)
     # A shard that has no share of the sample is not even opened.
     chosen = [path for path, share in shares.items() if share != 0]
     sampled = len(chosen) < len(paths)
@@ -121,13 +116,7 @@ def infer_schema(
     if not paths:
         raise ShardError("no shards")
     if not total.records:
-        path, content = losses[0].path, losses[0].content
-        raise ShardError(
-            "holds no tf.train.Example or SequenceExample",
-            path=path,
-            found=content,
-            hint=f"tfrtool inspect shard {shlex.quote(str(path))} shows what is there",
-        )
+        raise no_examples(losses[0].path, losses[0].content)
     return InferredSchema(
         shards=len(paths),
         records=total.records,
@@ -137,6 +126,28 @@ def infer_schema(
         left_out=total.left_out,
         losses=tuple(losses),
         schema=total.schema(),
+    )
+
+
+def sample_shares(
+    paths: Sequence[Path | Stream], sample: int | None
+) -> dict[Path | Stream, int | None]:
+    """Return how many of ``sample`` records each shard has, in shares that differ by 1 at most."""
+    if sample is None:
+        return dict.fromkeys(paths)
+    if sample < 1:
+        raise UsageError("a sample has at least 1 record", found=sample)
+    count = len(paths)
+    return {path: sample * (n + 1) // count - sample * n // count for n, path in enumerate(paths)}
+
+
+def no_examples(path: Path, content: str | None) -> ShardError:
+    """Return the error of shards that hold no Examples, of which this is the first."""
+    return ShardError(
+        "holds no tf.train.Example or SequenceExample",
+        path=path,
+        found=content,
+        hint=f"tfrtool inspect shard {shlex.quote(str(path))} shows what is there",
     )
 
 

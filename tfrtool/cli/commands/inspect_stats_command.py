@@ -1,0 +1,86 @@
+"""``tfrtool inspect stats``."""
+
+import click
+
+from tfrtool.cli.bars import Bars
+from tfrtool.cli.output import Outcome, emit_json, emit_page, warn
+from tfrtool.cli.parameters import (
+    INPUT,
+    debug_option,
+    json_option,
+    shards_of,
+    sources_of,
+    workers_option,
+)
+from tfrtool.errors import UsageError
+
+
+@click.command(
+    name="stats",
+    epilog="\b\nExamples:\n"
+    "  tfrtool inspect stats 'data/train*.tfrecord*'\n"
+    "  tfrtool inspect stats today.tfrecord --against yesterday.tfrecord --threshold 0.1\n"
+    "  tfrtool inspect stats data --feature label --json",
+)
+@click.argument("shards", nargs=-1, required=True, type=INPUT)
+@click.option(
+    "--feature", "select", multiple=True, metavar="NAME", help="This feature only; again for each."
+)
+@click.option(
+    "--against", multiple=True, metavar="OTHER", type=INPUT, help="Compare with these shards."
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    metavar="X",
+    help="Exit code 3 where a distance is greater; from 0, alike, to 1.",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Look at N records only, the first of each shard in equal shares.",
+)
+@workers_option
+@json_option
+@debug_option
+def inspect_stats_command(
+    shards: tuple[str, ...],
+    select: tuple[str, ...],
+    against: tuple[str, ...],
+    threshold: float | None,
+    sample: int | None,
+    workers: int | None,
+    as_json: bool,
+) -> Outcome:
+    """Show how the values of each feature are distributed, and how far that is from others.
+
+    Presence, lengths, mean, standard deviation, quantiles, zeros, NaN and a histogram of numbers;
+    the commonest strings and labels; sizes and formats of images. SHARDS: files, quoted globs and
+    directories; or -, a shard on standard input. Exit code 3 means that something is not in it, or
+    that the others are farther than the threshold.
+    """
+    if threshold is not None and not against:
+        raise UsageError("a threshold is for distances", hint="--against says from what")
+    from tfrtool.cli.render.schema_text import loss_text
+    from tfrtool.cli.render.stats_text import stats_page
+    from tfrtool.inspection.stats.stats import stats
+    from tfrtool.storage.plain import plain
+
+    with Bars() as bars:
+        report = stats(
+            sources_of(shards),
+            against=shards_of(against) if against else None,
+            select=select or None,
+            sample=sample,
+            workers=workers,
+            on_progress=bars,
+        )
+    for loss in report.losses:
+        warn(loss_text(loss))
+    if as_json:
+        emit_json(plain(report))
+    else:
+        emit_page(stats_page(report, threshold))
+    far = threshold is not None and bool(report.farther_than(threshold))
+    return Outcome.DAMAGE if report.losses or report.left_out or far else Outcome.FINE
