@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfrtool.cli.output import human_count
 from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table, Tone, Toned
-from tfrtool.errors import printable
+from tfrtool.errors import human_count, printable
 from tfrtool.examples.feature_text import name_text
 from tfrtool.inspection.stats.stats import StatsReport
 
