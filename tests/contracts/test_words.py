@@ -30,6 +30,7 @@ RESULTS = {
     "Shard",
     "ShardSummary",
     "Split",
+    "StatsReport",
 }
 """What tfrtool itself makes, and nobody gives it."""
 

@@ -26,23 +26,20 @@ class Quantiles:
     t-digest is off by a twentieth of all ranks and more where some values come often.
 
     Attributes:
-        error: by how much a rank may be off, at most; 0 as long as it is exact.
+        error: by how much a rank may be off, at most.
+        exact: whether it still holds all values.
     """
 
     error: int = 0
+    exact: bool = True
     _values: Numbers | None = None
     _counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    _levels: list[Numbers] | None = None  # those of weight 1, 2, 4 ...
+    _levels: list[Numbers] = field(default_factory=list)  # of a sample: of weight 1, 2, 4 ...
     _second: list[bool] = field(default_factory=list)  # of each level, which of a pair is next
-
-    @property
-    def exact(self) -> bool:
-        """Whether it still holds all values."""
-        return self._levels is None
 
     def add(self, values: Numbers, room: int = EXACT_VALUES) -> None:
         """Take in finite numbers; beyond ``room`` different ones it is a sample."""
-        if self._levels is None:
+        if self.exact:
             unique, counts = np.unique(values, return_counts=True)
             self._count(unique, counts.astype(np.int64), room)
         else:
@@ -50,46 +47,45 @@ class Quantiles:
 
     def merge(self, other: "Quantiles", room: int = EXACT_VALUES) -> None:
         """Take in other numbers; what comes out depends on the order."""
-        if other._levels is None:
-            if other._values is not None:
-                self._count(other._values, other._counts, room)
-            return
-        self._sample()
-        self.error += other.error
-        for level, values in enumerate(other._levels):
-            self._hold(level, values)
+        if other._values is not None:
+            self._count(other._values, other._counts, room)
+        if not other.exact:
+            self._sample()
+            self.error += other.error
+            for level, values in enumerate(other._levels):
+                self._hold(level, values)
 
     def weighted(self) -> tuple[Numbers, NDArray[np.int64]]:
         """Return the values in order, and how many each stands for."""
-        if self._levels is None:
+        if self.exact:
             return np.zeros(0) if self._values is None else self._values, self._counts
         weights = [np.full(len(held), 1 << n, np.int64) for n, held in enumerate(self._levels)]
         values = np.concatenate(self._levels)
         order = np.argsort(values, kind="stable")
         return values[order], np.concatenate(weights)[order]
 
-    def _count(self, unique: Numbers, counts: NDArray[np.int64], room: int) -> None:
-        if self._levels is None:
-            if self._values is not None:
-                both, where = np.unique(np.append(self._values, unique), return_inverse=True)
-                sums = np.zeros(len(both), np.int64)
-                np.add.at(sums, where, np.append(self._counts, counts))
-                unique, counts = both, sums
-            self._values, self._counts = unique, counts
-            if len(unique) > room:
-                self._sample()
+    def _count(self, values: Numbers, counts: NDArray[np.int64], room: int) -> None:
+        """Take in values of which each comes as often as ``counts`` says."""
+        if not self.exact:
+            for level in range(int(counts.max(initial=0)).bit_length()):
+                self._hold(level, values[counts >> level & 1 == 1])
             return
-        for level in range(int(counts.max(initial=0)).bit_length()):
-            self._hold(level, unique[counts >> level & 1 == 1])
+        if self._values is not None:
+            both, where = np.unique(np.append(self._values, values), return_inverse=True)
+            sums = np.zeros(len(both), np.int64)
+            np.add.at(sums, where, np.append(self._counts, counts))
+            values, counts = both, sums
+        self._values, self._counts = values, counts
+        if len(values) > room:
+            self._sample()
 
     def _sample(self) -> None:
-        if self._levels is None:
+        if self.exact:
             values, counts = self.weighted()
-            self._levels, self._values, self._counts = [], None, counts[:0]
+            self.exact, self._values, self._counts = False, None, counts[:0]
             self._count(values, counts, 0)
 
     def _hold(self, level: int, values: Numbers) -> None:
-        assert self._levels is not None
         while len(self._levels) <= level:
             self._levels.append(values[:0])
             self._second.append(False)

@@ -90,10 +90,9 @@ class StringFold:
         """Take in what another fold has seen; what comes out depends on the order."""
         self._take(other._counts, room)
         if other._sketches is not None:
-            self._sketch()
-            assert self._sketches is not None
-            self._sketches[0].merge(other._sketches[0])
-            self._sketches[1].update(other._sketches[1].get_result())
+            frequent, distinct = self._sketch()
+            frequent.merge(other._sketches[0])
+            distinct.update(other._sketches[1].get_result())
 
     def held(self) -> HeldStrings:
         """Return what is known of each string."""
@@ -118,12 +117,14 @@ class StringFold:
             frequent.update(text, count)
             distinct.update(text)
 
-    def _sketch(self) -> None:
+    def _sketch(self) -> tuple[Any, Any]:
+        """Return the sketches, which take over where there are none."""
         if self._sketches is None:
             sketches = load_datasketches()
             made = sketches.frequent_strings_sketch(_FREQUENT), sketches.hll_union(_DISTINCT)
             self._sketches, counts, self._counts = made, self._counts, Counter()
             self._take(counts, 0)
+        return self._sketches
 
 
 def _long_key(value: bytes) -> bytes:
