@@ -8,6 +8,7 @@ TYPE_CHECKING = False  # as in typing, which takes a while to import
 if TYPE_CHECKING:
     from typing import Any
 
+    from tfrtool.convert.formats.conversion import ConvertReport, convert
     from tfrtool.errors import (
         CorruptShardError,
         DatasetError,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "tfrtool.convert.formats.conversion": "ConvertReport convert",
     "tfrtool.errors": "CorruptShardError DatasetError SchemaError ShardError SourceError "
     "TfrtoolError UsageError WeightsError WriteError",
     "tfrtool.examples.example": "encode_example",
@@ -90,12 +92,13 @@ _RENAMED = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "BenchReport", "CorruptShardError", "Dataset", "DatasetError", "DatasetSummary",
+    "BenchReport", "ConvertReport", "CorruptShardError", "Dataset", "DatasetError",
+    "DatasetSummary",
     "ExtractReport", "Fault", "FeatureSpec", "InferredSchema", "Prediction", "Record", "Records",
     "RepairReport", "SavedModel", "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary",
     "SourceError", "Split", "StatsReport", "TfrtoolError", "TrainReport", "UsageError",
     "VerifyReport", "WeightsError", "WriteError", "WriteReport", "bench", "contact_sheet",
-    "count", "dataset",
+    "convert", "count", "dataset",
     "encode_example", "extract", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard",
     "load_model", "open", "parse_example", "predict", "read", "repair", "stats", "train", "verify",
     "write",

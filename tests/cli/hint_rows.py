@@ -180,6 +180,31 @@ write spoilt new --on-bad fail | 1
 write photos photos/new | 2
   ? choose a directory outside
   > tfrtool write photos new
+convert a.tfrecord new | 2
+  ? --to says it: tfrecord, parquet, hf, jsonl, csv
+  > tfrtool convert a.tfrecord new --to hf
+convert photos.zip new --to csv | 1
+  ? --from says it: tfrecord, parquet, hf, jsonl, csv
+  > tfrtool convert pets.csv new --from csv --to jsonl
+convert a.tfrecord pets.csv new | 2
+  ? --from takes those of one format
+  > tfrtool convert pets new --from tfrecord --to jsonl
+convert pets rows.jsonl | 2
+  ? name a directory, and the format by --to
+  > tfrtool convert pets rows --to jsonl
+convert a.tfrecord lined.jsonl | 2
+  ? --overwrite replaces it
+  > tfrtool convert a.tfrecord lined.jsonl --overwrite
+convert a.tfrecord new --to csv --prove bytes | 2
+  ? --exact keeps them
+  > tfrtool convert a.tfrecord new --to csv --prove bytes --exact
+convert pets.csv new --to parquet --exact | 2
+  ? leave --exact away
+  > tfrtool convert pets.csv new --to parquet
+$ printf '{"x": 1}' > 1.jsonl ; printf '{"x": "a", "y": 1}' > 2.jsonl
+convert 1.jsonl 2.jsonl new --to csv | 2
+  ? --select leaves a feature out
+  > tfrtool convert 1.jsonl 2.jsonl new --to csv --select y
 train nosuch --resume | 2
   ? --out names the directory of the run
   > tfrtool train nosuch --resume --out run | 1

@@ -15,12 +15,13 @@ VERBS = {
     "open", "read", "count", "repair", "find_shards", "parse_example", "encode_example",
     "dataset", "bench", "write", "train", "predict", "load_model", "inspect_shard",
     "inspect_dataset", "infer_schema", "contact_sheet", "verify", "extract", "stats",
+    "convert",
 }  # fmt: skip
 TYPES = {
     "Record", "Records", "Fault", "Shard", "Schema", "FeatureSpec", "Dataset", "Split",
     "Prediction", "SavedModel", "ShardSummary", "DatasetSummary", "InferredSchema",
     "VerifyReport", "ExtractReport", "RepairReport", "WriteReport", "TrainReport",
-    "BenchReport", "StatsReport",
+    "BenchReport", "ConvertReport", "StatsReport",
 }  # fmt: skip
 ERRORS = {
     "TfrtoolError", "UsageError", "ShardError", "CorruptShardError", "DatasetError",

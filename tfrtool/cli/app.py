@@ -8,6 +8,7 @@ import click
 
 from tfrtool import __version__
 from tfrtool.cli.commands.bench_command import bench_command
+from tfrtool.cli.commands.convert_command import convert_command
 from tfrtool.cli.commands.count_command import count_command
 from tfrtool.cli.commands.extract_command import extract_command
 from tfrtool.cli.commands.index_command import index_command
@@ -50,6 +51,7 @@ for _command in (
     count_command,
     repair_command,
     extract_command,
+    convert_command,
     index_command,
     verify_command,
     train_command,

@@ -26,6 +26,7 @@ from tfrtool.storage.words import as_member, as_size, check_least
 from tfrtool.writing.dataset_folder import Target
 from tfrtool.writing.write_options import Existing, dataset_identity
 
+_SHARD_BYTES = 128 * 1024 * 1024
 _UNSPLIT = "train"
 
 
@@ -48,6 +49,11 @@ class ConvertReport:
     columns: Mapping[str, str]
     losses: Sequence[str]
     notes: Sequence[str]
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing was damaged or left out."""
+        return not self.job.corrupt and not self.job.left_out
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
@@ -72,7 +78,7 @@ def convert(
     exact: bool = False,
     prove: str | Prove = Prove.VALUES,
     shards: int | None = None,
-    shard_size: int | str = "128MiB",
+    shard_size: int | str | None = None,
     name: str | None = None,
     version: str | None = None,
     on_corrupt: str = "skip",
@@ -98,7 +104,7 @@ def convert(
         exact: whether the payloads' own bytes are kept, too, in a column ``_payload``.
         prove: what is read back and compared with the source: "none", "values" or "bytes".
         shards: how many files each split has; None decides by size.
-        shard_size: about how many bytes a file holds, before compression.
+        shard_size: about how many bytes a file holds, before compression; None is 128 MiB.
         name: the dataset's; the default is made from the target's name.
         version: the dataset's, X.Y.Z; the default is 1.0.0.
         on_corrupt: whether damaged records are left out ("skip") or an error ("stop").
@@ -118,6 +124,8 @@ def convert(
     """
     folder, sources = as_path(target), source
     sources = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    if None not in (shards, shard_size):
+        raise UsageError("a number of shards and their size exclude each other")
     check_least({"shards": shards}, {"shards": 1})
     proof, present = as_member(Prove, prove, "proof"), as_member(Existing, existing, "existing")
     form, paths = find_files(sources, from_format)
@@ -134,7 +142,7 @@ def convert(
         for fault in scan.faults:
             faults.add(LocatedFault(path=scan.path, fault=fault))
     before = content_of(form, scans, tuple(select), exact=exact)
-    after = renamed_content(before, rename or {})
+    after = replace(renamed_content(before, rename or {}), declared=True)
     if proof is Prove.BYTES and not (after.exact or (form.keeps_bytes and goal.keeps_bytes)):
         raise UsageError("only payloads can be proved byte for byte", hint="--exact keeps them")
     losses, notes = goal.losses(after), dict.fromkeys(one for scan in scans for one in scan.notes)
@@ -154,7 +162,9 @@ def convert(
             prove=proof,
             skip_bad=not _choice("on_bad", on_bad, "fail"),
         )
-        for split, cuts in _files(scans, single, shards, as_size(shard_size)).items()
+        for split, cuts in _files(
+            scans, single, shards, as_size(shard_size or _SHARD_BYTES)
+        ).items()
         for index, pieces in enumerate(cuts)
     ]
 
@@ -241,7 +251,7 @@ def _split_of(path: Path) -> str:
     """Return the split that a file's name or folder says; a word before its number, if none."""
     (one,) = group_shards(path)
     words = re.findall(r"\w+", one.prefix)
-    said = words[-1] if words and one.count is not None and ".tfrecord" not in path.name else None
+    said = words[-1] if words and one.count is not None and "tfrecord" not in path.name else None
     return re.sub(r"\W+", "_", one.split or said or _UNSPLIT)
 
 

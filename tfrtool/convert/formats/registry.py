@@ -170,7 +170,7 @@ class Format(abc.ABC):
     def scan(self, path: Path, *, columns: bool) -> Scan:
         """Look through a file; an error if it is none of this format.
 
-        A format of payloads folds their columns where ``columns`` are wanted.
+        Columns are inferred, or folded, where ``columns`` are wanted.
         """
 
     @abc.abstractmethod

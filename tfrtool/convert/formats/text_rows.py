@@ -126,13 +126,13 @@ class _TextRows(Format):
             return DType.FLOAT32
         return super().wider(one, other)
 
-    def scan(self, path: Path, *, columns: bool) -> Scan:  # noqa: ARG002
+    def scan(self, path: Path, *, columns: bool) -> Scan:
         """Read a file through; where no schema is beside it, its columns are inferred."""
         content, marks, rows = _schema_beside(path), [(0, 0)], 0
         found: dict[str, tuple[DType | None, bool, int]] = {}  # type, if a list, how many
         with os_errors_as(SourceError, path), open_regular(path) as file:
             for row in self._rows(file, path, 0):
-                for name, value in () if content else row.items():
+                for name, value in row.items() if columns and not content else ():
                     try:
                         dtype, listed = self._kind(value)
                         before, was, count = found.get(name, (None, False, 0))
@@ -146,7 +146,7 @@ class _TextRows(Format):
                     marks.append((rows, file.tell()))
             size = file.tell()
         notes = []
-        if content is None:
+        if columns and content is None:
             made = [
                 Column(
                     key=feature_key(name),

@@ -1,0 +1,98 @@
+"""``tfrtool convert``."""
+
+from typing import Any
+
+import click
+
+from tfrtool.cli.output import Outcome, emit_json, emit_page, note
+from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options
+from tfrtool.errors import UsageError
+
+_FORMATS = "tfrecord|parquet|hf|jsonl|csv"
+
+
+@click.command(
+    name="convert",
+    epilog="\b\nExamples:\n"
+    "  tfrtool convert shards/pets pets-parquet --to hf\n"
+    "  tfrtool convert train.parquet shards --name pets --shards 4\n"
+    "  tfrtool convert 'shards/*.tfrecord*' rows.jsonl --select label,image/filename\n"
+    "  tfrtool convert shards/pets kept --to parquet --exact --prove bytes",
+)
+@click.argument("source", nargs=-1, required=True, type=INPUT)
+@click.argument("target", type=OUTPUT)
+@click.option(
+    "--rename",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="Give a column another name; repeat for each.",
+)
+@options(
+    {
+        f"--from {_FORMATS}": "The format of SOURCE; the default is told from names and bytes.",
+        f"--to {_FORMATS}": "The format of TARGET; the default is told from its name, or is "
+        "tfrecord for tables.",
+        "--select A,B": "Keep these columns only.",
+        "--exact": "Keep the payloads' own bytes, too, in a column _payload: the way back is byte "
+        "for byte.",
+        "--prove none|values|bytes=values": "Read TARGET back, and compare all values with SOURCE; "
+        "or the payloads, byte for byte.",
+        "--shards N": "Number of files of each split.",
+        "--shard-size SIZE": "About what a file holds before compression. The default is 128MiB.",
+        "--name TEXT": "Dataset name; the default is made from TARGET's path.",
+        "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
+        "--on-corrupt skip|stop=skip": "Leave out damaged records (exit code 3), or stop at the "
+        "first.",
+        "--on-bad skip|fail=fail": "Leave out rows that TARGET can't hold and list them (exit code "
+        "3), or stop at the first.",
+        "--workers N": "How many processes at most.  [default: the cores]",
+        "--resume": "Resume an interrupted conversion.",
+        "--overwrite": "Replace what tfrtool wrote to TARGET before.",
+        "--dry-run": "Show what would be written, and what can't be kept; write nothing.",
+    }
+)
+@json_option
+@debug_option
+def convert_command(
+    source: tuple[str, ...],
+    target: str,
+    select: str | None,
+    rename: tuple[str, ...],
+    resume: bool,
+    overwrite: bool,
+    as_json: bool,
+    **words: Any,
+) -> Outcome:
+    """Write records of one format as another.
+
+    SOURCE: files, quoted globs and directories of one format. TARGET: a directory, or one file with
+    an ending such as .parquet. Splits, class names, images and TFDS metadata go along; what TARGET
+    can't keep is said before anything is written. Exit code 3 means that records were left out.
+    """
+    from tfrtool.cli.bars import Bars
+    from tfrtool.cli.render.convert_text import convert_page
+    from tfrtool.convert.formats.conversion import convert
+
+    if resume and overwrite:
+        raise UsageError("--resume and --overwrite exclude each other")
+    pairs = [pair.partition("=") for pair in rename]
+    for pair in pairs:
+        if not all(pair):
+            raise UsageError("not a new name", expected="OLD=NEW", found=repr("".join(pair)))
+    with Bars() as bars:
+        report = convert(
+            source,
+            target,
+            from_format=words.pop("from"),
+            select=(select or "").split(",") if select else (),
+            rename={old: new for old, _, new in pairs},
+            existing="resume" if resume else "overwrite" if overwrite else "refuse",
+            on_progress=bars,
+            on_note=(lambda _: None) if words["dry_run"] else note,
+            **words,
+        )
+    if as_json:
+        emit_json(report.to_json())
+    else:
+        emit_page(convert_page(report))
+    return Outcome.FINE if report.whole else Outcome.DAMAGE
