@@ -199,7 +199,7 @@ convert a.tfrecord new --to csv --prove bytes | 2
   ? --exact keeps them
   > tfrtool convert a.tfrecord new --to csv --prove bytes --exact
 convert pets.csv new --to parquet --exact | 2
-  ? leave --exact away
+  ? take it without --exact
   > tfrtool convert pets.csv new --to parquet
 $ printf '{"x": 1}' > 1.jsonl ; printf '{"x": "a", "y": 1}' > 2.jsonl
 convert 1.jsonl 2.jsonl new --to csv | 2
