@@ -181,10 +181,10 @@ write photos photos/new | 2
   ? choose a directory outside
   > tfrtool write photos new
 convert a.tfrecord new | 2
-  ? --to says it: tfrecord, parquet, hf, jsonl, csv
+  ? --to says it: tfrecord, parquet, hf, jsonl, csv, arrayrecord, webdataset
   > tfrtool convert a.tfrecord new --to hf
 convert photos.zip new --to csv | 1
-  ? --from says it: tfrecord, parquet, hf, jsonl, csv
+  ? --from says it: tfrecord, parquet, hf, jsonl, csv, arrayrecord, webdataset
   > tfrtool convert pets.csv new --from csv --to jsonl
 convert a.tfrecord pets.csv new | 2
   ? --from takes those of one format

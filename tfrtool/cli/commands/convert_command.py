@@ -8,7 +8,7 @@ from tfrtool.cli.output import Outcome, emit_json, emit_page, note
 from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options
 from tfrtool.errors import UsageError
 
-_FORMATS = "tfrecord|parquet|hf|jsonl|csv"
+_FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
 
 
 @click.command(

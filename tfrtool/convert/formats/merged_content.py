@@ -55,7 +55,9 @@ def content_of(
     known = [scan.content for scan in scans if scan.content is not None]
     kept = bool(known) and all(one.exact for one in known)
     if exact and known and not kept:
-        raise UsageError("a table has no payloads that could be kept", hint="take it without --exact")
+        raise UsageError(
+            "a table has no payloads that could be kept", hint="take it without --exact"
+        )
     if exact and select:
         raise UsageError(_WHOLE)
     if any(one.declared != known[0].declared for one in known):
