@@ -1,7 +1,6 @@
 """``tfrtool train``."""
 
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +11,6 @@ from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import UsageError, human_count
 
 if TYPE_CHECKING:
-    from tfrtool.training.run.train_options import TrainOptions
     from tfrtool.training.run.train_report import EpochReport, TrainPlan
 
 _LEFT_OUT_SHOWN = 10
@@ -106,10 +104,11 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
     label in each record. Exit code 3 means that damaged records were left out.
     """
     # Before TensorFlow starts: what makes no sense is told at once.
-    chosen = _options(dataset, given)
+    choices = _checked(dataset, given)
+    path = dataset_of(dataset)
     with starting_tensorflow():
         from tfrtool.loading.pipeline.tensors import start_devices
-        from tfrtool.training.run.train import train_by_options
+        from tfrtool.training.run.train import train
 
         start_devices()
     from tfrtool.cli.bars import Bars
@@ -134,8 +133,13 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
             else:
                 emit(render_epoch(epoch))
 
-        report = train_by_options(
-            chosen, compare=compare, on_plan=show_plan, on_epoch=show_epoch, on_progress=bars
+        report = train(
+            path,
+            compare=compare,
+            on_plan=show_plan,
+            on_epoch=show_epoch,
+            on_progress=bars,
+            **choices,
         )
     if as_json:
         emit_json(report.to_json())
@@ -144,7 +148,8 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
     return Outcome.DAMAGE if report.plan.n_left_out else Outcome.FINE
 
 
-def _options(dataset: str, given: dict[str, Any]) -> "TrainOptions":
+def _checked(dataset: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords of `train` that options stand for; a UsageError if they make no sense."""
     from tfrtool.training.run.train_options import TrainOptions
 
     rescale, normalize = given.pop("rescale"), given.pop("normalize")
@@ -154,5 +159,5 @@ def _options(dataset: str, given: dict[str, Any]) -> "TrainOptions":
         given["validation"] = float(given["validation"])
     given["rescale"] = normalize or rescale or "model"
     given["cache_directory"] = given.pop("cache_dir")
-    chosen = TrainOptions(dataset=dataset, **given)  # type: ignore[arg-type]
-    return replace(chosen, dataset=dataset_of(dataset))
+    TrainOptions(dataset=dataset, **given)  # type: ignore[arg-type]
+    return given

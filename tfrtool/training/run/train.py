@@ -5,6 +5,7 @@ import gc
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tfrtool.errors import UsageError
@@ -78,37 +79,17 @@ def train(
     """
     opened = dataset if isinstance(dataset, Dataset) else None
     location = dataset.directory if isinstance(dataset, Dataset) else dataset
-    return train_by_options(
-        make_options(TrainOptions, dataset=as_path(location), **options),
-        compare=compare,
-        dataset=opened,
-        callbacks=callbacks,
-        on_plan=on_plan,
-        on_epoch=on_epoch,
-        on_progress=on_progress,
-    )
-
-
-def train_by_options(
-    options: TrainOptions,
-    *,
-    compare: bool = False,
-    on_progress: OnProgress = silent,
-    **others: Any,
-) -> TrainReport:
-    """Train as `train` does; with ``compare``, run the naive recipe after that.
-
-    That is begun beforehand, too, up to its first step, so that ours is not charged with what
-    happens once in a process: loading libraries, starting threads, reading shards from the disk.
-    """
+    chosen = make_options(TrainOptions, dataset=as_path(location), **options)
+    run = partial(run_training, chosen, dataset=opened, callbacks=callbacks)
+    run = partial(run, on_plan=on_plan, on_epoch=on_epoch, on_progress=on_progress)
     if not compare:
-        return run_training(options, on_progress=on_progress, **others)
-    if options.recipe is Recipe.NAIVE or options.resume:
-        what = "a part of a run" if options.resume else "the naive recipe"
+        return run()
+    if chosen.recipe is Recipe.NAIVE or chosen.resume:
+        what = "a part of a run" if chosen.resume else "the naive recipe"
         raise UsageError(f"nothing can be compared with {what}")
     knobs: dict[str, Any] = dict.fromkeys((*KNOBS, "cache", "cache_directory", "out"))
     naive = replace(
-        options,
+        chosen,
         recipe=Recipe.NAIVE,
         deterministic=True,
         precision=Precision.FLOAT32,
@@ -116,15 +97,16 @@ def train_by_options(
         profile=False,
         **knobs,
     )
-    dataset = others.get("dataset")
+    # Begun up to its first step, so that ours is not charged with what happens once in a process:
+    # loading libraries, starting threads, reading shards from the disk.
     with contextlib.suppress(_BegunError):
-        run_training(naive, dataset=dataset, on_progress=_end)
+        run_training(naive, dataset=opened, on_progress=_end)
     gc.collect()  # what it held
-    ours = run_training(options, on_progress=on_progress, **others)
+    ours = run()
     gc.collect()
     theirs = run_training(
         naive,
-        dataset=dataset,
+        dataset=opened,
         on_progress=lambda one: on_progress(replace(one, what=f"naive {one.what}")),
     )
     return replace(ours, naive=theirs)
