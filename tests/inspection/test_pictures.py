@@ -12,7 +12,7 @@ from tests.examples.strategies import UNSET, float32, int64, string, tf_sequence
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, encode_example
 from tfrtool.images.pixels import Picture
-from tfrtool.inspection.pictures.pictures import cast_shard, pictures_of
+from tfrtool.inspection.pictures.pictures import image_roles, pictures_of
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 
@@ -31,11 +31,11 @@ def records_of(path: Path) -> list[Record]:
 
 def drawn(path: Path, image: str | None = None, label: str | None = None) -> list[Drawn]:
     """Return the pictures of all records of a shard."""
-    casting = cast_shard(path, image, label)
+    roles = image_roles(path, image, label)
     return [
         picture
         for record in records_of(path)
-        for picture in pictures_of(record.payload, casting, box=128)
+        for picture in pictures_of(record.payload, roles, box=128)
     ]
 
 
@@ -163,8 +163,8 @@ def test_frames_of_numbers(tf: Any, make_shard: MakeShard) -> None:
 
 
 def test_no_image_at_all(make_shard: MakeShard) -> None:
-    """Records without an image give no casting, and the names that they have."""
+    """Records without an image give no roles, and the names that they have."""
     path = make_shard([encode_example({"age": int64(3), "name": string(b"Ada")})])
-    casting = cast_shard(path)
-    assert casting.image is None
-    assert set(casting.features) == {"age", "name"}
+    roles = image_roles(path)
+    assert roles.image is None
+    assert set(roles.features) == {"age", "name"}

@@ -125,7 +125,7 @@ def _expand(location: Location, keep: bool) -> FoundShards:
     # What has the name of another format is none (an index, metadata). If no other file starts as a
     # shard, all of them are taken.
     unknown = (file for file in files if is_shard_name(file.name) is None)
-    shards = tuple(_Look().choose(files) or unknown)
+    shards = tuple(_ShardFinder().choose(files) or unknown)
     if not shards:
         other = f"{printable(files[0].name)}, which is none by its name" if files else None
         raise ShardError("no shard matches", path=argument, found=other)
@@ -163,16 +163,16 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
         what = "not a directory" if directory.exists() else "no such directory"
         raise DatasetError(what, path=directory, expected="a directory with shards")
     with os_errors_as(DatasetError, directory):
-        return _descend(directory, _Look())
+        return _descend(directory, _ShardFinder())
 
 
 def shards_in(folder: Path) -> list[Path]:
     """Return the shards in a folder itself, in natural order; `OSError` if it can't be read."""
-    return _Look().shards(folder)
+    return _ShardFinder().shards(folder)
 
 
-class _Look:
-    """A look at files and folders, with one allowance for files whose names don't tell.
+class _ShardFinder:
+    """Finds shards among files, with one allowance for files whose names don't tell.
 
     Once that is spent, the others are what those were: shards, if any of them was one.
     """
@@ -225,10 +225,10 @@ def _kind(name: str) -> str:
     return re.sub(r"\d+", "0", name)
 
 
-def _descend(directory: Path, look: _Look) -> DatasetFolders:
+def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
     notes: list[str] = []
     root = directory
-    shards = look.shards(root)
+    shards = finder.shards(root)
     if not shards:
         below = _folders(root)
         versions = {n: path for path in below if (n := _version(path.name)) is not None}
@@ -238,9 +238,9 @@ def _descend(directory: Path, look: _Look) -> DatasetFolders:
             names = ", ".join(["..."] * (len(versions) > len(last)) + last)
             which = "the only one" if len(versions) == 1 else f"the newest of {names}"
             notes.append(f"version {root.name}, {which}")
-            shards = look.shards(root)
+            shards = finder.shards(root)
         if not shards:
-            folders = {path: look.shards(path) for path in _folders(root)}
+            folders = {path: finder.shards(path) for path in _folders(root)}
             shards = [shard for inside in folders.values() for shard in inside]
             notes += ["a folder for each split"] if shards else []
         if not shards and not versions:
@@ -253,7 +253,7 @@ def _descend(directory: Path, look: _Look) -> DatasetFolders:
                     "holds several datasets; name one of them", path=directory, found=names
                 )
             if configs:
-                found = _descend(configs[0], look)
+                found = _descend(configs[0], finder)
                 notes = [f"configuration {names}, the only one", *found.notes]
                 return DatasetFolders(root=found.root, shards=found.shards, notes=tuple(notes))
     return DatasetFolders(root=root, shards=tuple(shards), notes=tuple(notes))

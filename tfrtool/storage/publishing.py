@@ -132,27 +132,27 @@ def check_settled(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def reading(folder: Path, sign: str) -> Iterator[None]:
+def unchanged_while_read(folder: Path, name: str) -> Iterator[None]:
     """Raise a `DatasetError` if files are replaced before or while the body reads them.
 
-    ``sign`` is the name of one in the folder that is replaced with them, if it is there.
+    ``name`` is that of one in the folder that is replaced with them, if it is there.
     """
-    before, error = _identity(folder, sign), None
+    before, error = _identity(folder, name), None
     try:
         yield
     except (TfrtoolError, OSError) as caught:
         error = caught
-    if _identity(folder, sign) != before:
+    if _identity(folder, name) != before:
         what = "was replaced while it was read"
         raise DatasetError(what, path=folder, hint="try again") from error
     if error is not None:
         raise error
 
 
-def _identity(folder: Path, sign: str) -> tuple[int, ...] | None:
+def _identity(folder: Path, name: str) -> tuple[int, ...] | None:
     check_settled(folder)
     try:
-        status = (folder / sign).lstat()
+        status = (folder / name).lstat()
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size

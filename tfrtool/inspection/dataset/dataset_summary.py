@@ -30,7 +30,7 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import ShardSet, group_shards
 from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.progress import OnProgress, Progress, silent
-from tfrtool.storage.publishing import reading
+from tfrtool.storage.publishing import unchanged_while_read
 
 _UNSPLIT = "all"
 """What the records are called whose files say no split; TFDS has no split of that name."""
@@ -129,7 +129,7 @@ def inspect_dataset(
         ShardError: a shard can't be read. Damage is no error: it is in the faults.
         UsageError: no record has the label feature that was asked for.
     """
-    with reading(find_folders(dataset).root, DATASET_INFO):
+    with unchanged_while_read(find_folders(dataset).root, DATASET_INFO):
         folders = find_folders(dataset)
         root, info = folders.root, info_beside(folders.root)
         if not folders.shards and not (root / DATASET_INFO).is_file():

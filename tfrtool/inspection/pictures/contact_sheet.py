@@ -9,7 +9,7 @@ from pathlib import Path
 from tfrtool.errors import ShardError, UsageError, WriteError, human_count, os_errors_as, printable
 from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import SUFFIXES, SheetLayout, Tile, draw_sheet, save_sheet
-from tfrtool.inspection.pictures.pictures import Casting, cast_shard, pictures_of
+from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_of
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
@@ -98,32 +98,32 @@ def contact_sheet(
     broken: list[BrokenImage] = []
     faults: list[LocatedFault] = []
     found: list[SheetShard] = []
-    castings: dict[Path, Casting] = {}  # of the shards that have a share
+    roles_of: dict[Path, ImageRoles] = {}  # of the shards that have a share
     for number, path in enumerate(paths):
         # An even share of the limit, and what the shards before this one could not fill.
         before = len(tiles)
         share = (number + 1) * limit // len(paths) - before
-        casting = Casting()
+        roles = ImageRoles()
         if share:
-            casting = castings[path] = cast_shard(path, feature, label)
+            roles = roles_of[path] = image_roles(path, feature, label)
             mark = f"{number}:" if len(paths) > 1 else "#"
-            for tile, why in islice(_tiles(path, casting, thumb, mark, faults), share):
+            for tile, why in islice(_tiles(path, roles, thumb, mark, faults), share):
                 tiles.append(tile)
                 broken += [] if why is None else [why]
                 on_progress(Progress(what="drawing", done=len(tiles), total=limit, unit="images"))
-        found.append(SheetShard(path=path, images=len(tiles) - before, feature=casting.image))
+        found.append(SheetShard(path=path, images=len(tiles) - before, feature=roles.image))
     if not tiles:
-        path, casting = next(iter(castings.items()))
+        path, roles = next(iter(roles_of.items()))
         what = "no feature holds an image" if feature is None else f"no feature {feature!r}"
-        names, hint = None if casting.faults else "no tf.train.Example", None
-        if casting.features:
-            names = f"the features {_listed(casting.features)}"
+        names, hint = None if roles.faults else "no tf.train.Example", None
+        if roles.features:
+            names = f"the features {_listed(roles.features)}"
             hint = "--feature names the one that holds pixels"
-        elif casting.faults:
-            what = f"no image can be read: {casting.faults[0].message}"
+        elif roles.faults:
+            what = f"no image can be read: {roles.faults[0].message}"
         raise ShardError(what, path=path, found=names, hint=hint)
     features = dict.fromkeys(
-        name for one in castings.values() for name in one.features if name != one.image
+        name for one in roles_of.values() for name in one.features if name != one.image
     )
     if label is not None and label not in features:
         raise UsageError(
@@ -139,7 +139,7 @@ def contact_sheet(
     with failing, new_file(out, replace=overwrite) as file:
         save_sheet(sheet, file, out.suffix)
     drawn = {shard.feature for shard in found}
-    others = dict.fromkeys(name for one in castings.values() for name in one.others)
+    others = dict.fromkeys(name for one in roles_of.values() for name in one.others)
     return SheetReport(
         out=out,
         layout=layout,
@@ -149,24 +149,24 @@ def contact_sheet(
         other_features=tuple(name for name in others if name not in drawn),
         without=tuple(
             path
-            for path, casting in castings.items()
-            if casting.image is None and (casting.features or not casting.faults)
+            for path, roles in roles_of.items()
+            if roles.image is None and (roles.features or not roles.faults)
         ),
         faults=tuple(faults),
     )
 
 
 def _tiles(
-    path: Path, casting: Casting, thumb: int, mark: str, faults: list[LocatedFault]
+    path: Path, roles: ImageRoles, thumb: int, mark: str, faults: list[LocatedFault]
 ) -> Iterator[tuple[Tile, BrokenImage | None]]:
     """Draw a shard's images; damage that is in no record goes to the faults."""
-    if casting.image is None:
-        faults += [LocatedFault(path=path, fault=fault) for fault in casting.faults]
+    if roles.image is None:
+        faults += [LocatedFault(path=path, fault=fault) for fault in roles.faults]
         return
     for item in read_shard(path):
         if not isinstance(item, Fault):
             index: int | None = item.index
-            found = pictures_of(item.payload, casting, thumb)
+            found = pictures_of(item.payload, roles, thumb)
         elif item.kind.value in _OF_FILES:
             faults.append(LocatedFault(path=path, fault=item))
             continue
@@ -178,7 +178,7 @@ def _tiles(
             number = f"{mark}{'?' if index is None else index}{place}"
             why = None
             if (reason := picture.problem) is not None:
-                reason = f"feature {casting.image!r}{place}: {reason}" if place else reason
+                reason = f"feature {roles.image!r}{place}: {reason}" if place else reason
                 why = BrokenImage(path=path, record=index, offset=item.offset, reason=reason)
             yield Tile(picture, label, number), why
 

@@ -32,7 +32,7 @@ _LABELS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Casting:
+class ImageRoles:
     """Which features of a shard play which part, by its first records."""
 
     image: str | None = None  # the feature that holds an image
@@ -44,7 +44,7 @@ class Casting:
     faults: tuple[Fault, ...] = ()  # damage that was met before an image was found
 
 
-def cast_shard(path: Path, image: str | None = None, label: str | None = None) -> Casting:
+def image_roles(path: Path, image: str | None = None, label: str | None = None) -> ImageRoles:
     """Find the features that are the image, the label and the name in a shard, if not named."""
     info = info_beside(path.parent)
     names: dict[str, None] = {}
@@ -64,7 +64,7 @@ def cast_shard(path: Path, image: str | None = None, label: str | None = None) -
         roles = find_roles(features, info)
         label = label or roles.label
         encoded = [name for name, item in features.items() if _holds(item, "image/")]
-        return Casting(
+        return ImageRoles(
             image=found,
             label=None if label == found else label,
             name=roles.name,
@@ -73,10 +73,10 @@ def cast_shard(path: Path, image: str | None = None, label: str | None = None) -
             features=tuple(names),
             faults=tuple(faults),
         )
-    return Casting(features=tuple(names), faults=tuple(faults))
+    return ImageRoles(features=tuple(names), faults=tuple(faults))
 
 
-def pictures_of(payload: bytes, casting: Casting, box: int) -> Iterator[tuple[str, str, Picture]]:
+def pictures_of(payload: bytes, roles: ImageRoles, box: int) -> Iterator[tuple[str, str, Picture]]:
     """Draw a record's images, at least one, each at most ``box`` pixels wide and high.
 
     Yields the label, the place ("[2]") among several, and the picture, or why there is none.
@@ -86,8 +86,8 @@ def pictures_of(payload: bytes, casting: Casting, box: int) -> Iterator[tuple[st
     except ValueError:
         yield "", "", Picture(problem="not a tf.train.Example")
         return
-    features, name, found = _features(example), casting.image or "", False
-    label, sides = _label(features, casting), _sides(features, name)
+    features, name, found = _features(example), roles.image or "", False
+    label, sides = _label(features, roles), _sides(features, name)
     for held, place, value in string_values(example):
         if held == name:
             found = True
@@ -149,8 +149,8 @@ def _sides(features: Mapping[str, Feature], image: str) -> Sides | None:
     return (sides[0], sides[1]) if len(sides) > 1 else None
 
 
-def _label(features: Mapping[str, Feature], casting: Casting) -> str:
-    for name, names in ((casting.label, casting.label_names), (casting.name, LabelNames())):
+def _label(features: Mapping[str, Feature], roles: ImageRoles) -> str:
+    for name, names in ((roles.label, roles.label_names), (roles.name, LabelNames())):
         item = features.get(name or "")
         if item is not None and len(item.values):
             texts = [names.text([value]) or "?" for value in item.values[:_LABELS_SHOWN]]

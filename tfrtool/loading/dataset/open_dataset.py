@@ -23,7 +23,7 @@ from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import ShardName, ShardSet, find_conflicts, group_shards
 from tfrtool.records.shards import DatasetFolders, Shard, find_folders
-from tfrtool.storage.publishing import reading
+from tfrtool.storage.publishing import unchanged_while_read
 from tfrtool.storage.words import as_member
 
 _UNNAMED = "train"
@@ -60,7 +60,7 @@ def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "st
     """
     skip = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.SKIP
     root = find_folders(path).root
-    with reading(root, DATASET_INFO):
+    with unchanged_while_read(root, DATASET_INFO):
         return _open(find_folders(root), skip)
 
 
