@@ -5,7 +5,7 @@ the same order: where, what, what was expected and found, what to do.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -115,6 +115,12 @@ def printable(text: str) -> str:
 def human_count(count: int, noun: str) -> str:
     """Return a number with its noun: "1 record", "1,203 records"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def some_of(texts: Sequence[str], shown: int) -> str:
+    """Return texts with commas between them; of many the first, and how many more there are."""
+    more = len(texts) - shown
+    return ", ".join(texts[:shown]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def os_reason(error: OSError) -> str:

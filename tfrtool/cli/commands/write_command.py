@@ -9,7 +9,7 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit_json, emit_page, note, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT, Location, debug_option, json_option, options
 from tfrtool.cli.process import starting_tensorflow
-from tfrtool.errors import UsageError, human_count, printable
+from tfrtool.errors import UsageError, human_count, printable, some_of
 
 if TYPE_CHECKING:
     from tfrtool.writing.write_report import WriteReport
@@ -165,7 +165,6 @@ def _warn_of(report: "WriteReport") -> None:
         if len(split.labels) - len(absent) == 1:
             warn(f"split {name!r} has one class only; a classifier needs two")
         elif absent:
-            more = f" and {len(absent) - _SHOWN:,} more" if len(absent) > _SHOWN else ""
-            warn(f"split {name!r} has no image of {', '.join(absent[:_SHOWN])}{more}")
+            warn(f"split {name!r} has no image of {some_of(absent, _SHOWN)}")
     for message in report.warnings:
         warn(message)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tfrtool.errors import human_count, printable
+from tfrtool.errors import human_count, printable, some_of
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
 if TYPE_CHECKING:
@@ -13,9 +13,7 @@ _CLASSES_SHOWN = 10
 
 def render_plan(plan: TrainPlan) -> str:
     """Return what is printed before the first step, and the head of the table of epochs."""
-    classes = ", ".join(printable(name) for name in plan.class_names[:_CLASSES_SHOWN])
-    if len(plan.class_names) > _CLASSES_SHOWN:
-        classes += ", ..."
+    classes = some_of(list(map(printable, plan.class_names)), _CLASSES_SHOWN)
     validated = f"{plan.validation_images:,}" if plan.validation_images else "none"
     validated += " to validate on"
     if plan.epochs_before:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Heading, Lines, Page, Tone, Toned
-from tfrtool.errors import human_count, printable
+from tfrtool.errors import human_count, printable, some_of
 from tfrtool.writing.image_audit import Shared
 from tfrtool.writing.write_report import SplitReport, WriteReport
 
@@ -67,10 +67,8 @@ def shared_text(image: Shared) -> str:
 
 
 def _split(name: str, split: SplitReport, about: str) -> str:
-    some = list(split.labels.items())[:_LABELS_SHOWN]
-    text = ", ".join(f"{count:,} {printable(label)}" for label, count in some)
-    if len(split.labels) > _LABELS_SHOWN:
-        text += f" and {len(split.labels) - _LABELS_SHOWN:,} more classes"
+    counts = [f"{count:,} {printable(label)}" for label, count in split.labels.items()]
+    text = some_of(counts, _LABELS_SHOWN)
     records, shards = human_count(split.records, "record"), human_count(len(split.shards), "shard")
     return f"{name}: {records} ({text}), {shards}, {about}{human_bytes(split.bytes)}"
 
@@ -83,8 +81,7 @@ def _reasons(entries: Iterable[tuple[str, str]]) -> list[str]:
     found = sorted(keys.items(), key=lambda entry: -len(entry[1]))
     lines = []
     for reason, those in found[:_REASONS_SHOWN]:
-        more = f" and {len(those) - _KEYS_SHOWN:,} more" if len(those) > _KEYS_SHOWN else ""
-        lines.append(f"  {printable(reason)}: {', '.join(those[:_KEYS_SHOWN])}{more}")
+        lines.append(f"  {printable(reason)}: {some_of(those, _KEYS_SHOWN)}")
     if rest := sum(len(those) for _, those in found[_REASONS_SHOWN:]):
         lines.append(f"  and {rest:,} more for other reasons; write_report.json lists all")
     return lines

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfrtool.errors import ShardError, UsageError, printable
+from tfrtool.errors import ShardError, UsageError, printable, some_of
 from tfrtool.examples.example import (
     DType,
     Example,
@@ -144,7 +144,5 @@ def _dtype(dtype: DType | None) -> str:
 
 
 def _listed(seen: Mapping[str, Feature]) -> str:
-    names = sorted(seen)
-    text = ", ".join(f"{printable(k)} ({_dtype(seen[k].dtype)})" for k in names[:_NAMES_SHOWN])
-    more = len(names) - _NAMES_SHOWN
-    return (text or "records without any feature") + (f" and {more} more" if more > 0 else "")
+    names = [f"{printable(key)} ({_dtype(seen[key].dtype)})" for key in sorted(seen)]
+    return some_of(names, _NAMES_SHOWN) or "records without any feature"

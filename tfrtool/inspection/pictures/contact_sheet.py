@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tfrtool.errors import ShardError, UsageError, WriteError, human_count, os_errors_as, printable
+from tfrtool.errors import (
+    ShardError,
+    UsageError,
+    WriteError,
+    human_count,
+    os_errors_as,
+    printable,
+    some_of,
+)
 from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import SUFFIXES, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_of
@@ -184,8 +192,7 @@ def _tiles(
 
 
 def _listed(names: Iterable[str]) -> str:
-    shown = [printable(name) for name in names]
-    return ", ".join(shown[:_FEATURES_NAMED]) + (", ..." if len(shown) > _FEATURES_NAMED else "")
+    return some_of(list(map(printable, names)), _FEATURES_NAMED)
 
 
 def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> None:

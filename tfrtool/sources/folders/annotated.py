@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from tfrtool.errors import SourceError, printable
+from tfrtool.errors import SourceError, printable, some_of
 
 _SPLIT = "(?:train(?:ing)?|val(?:id(?:ation)?)?|dev|eval|test(?:ing)?|unlabell?ed)"
 _MARKS = (
@@ -65,8 +65,7 @@ def check_classes(names: Collection[str], others: Collection[str], where: str) -
 
 
 def _listed(folders: Iterable[str]) -> str:
-    names = [f"{printable(name)}/" for name in sorted(folders)]
-    return ", ".join([*names[:_SHOWN], *(["..."] if len(names) > _SHOWN else [])])
+    return some_of([f"{printable(name)}/" for name in sorted(folders)], _SHOWN)
 
 
 def _refusal(found: str, where: str) -> SourceError:

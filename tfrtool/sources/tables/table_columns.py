@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tfrtool.errors import SourceError, printable
+from tfrtool.errors import SourceError, printable, some_of
 
 # TensorFlow Recorder and AutoML; torchvision's, Keras' and Hugging Face's tables; Kaggle's.
 _PATHS = (
@@ -83,12 +83,7 @@ def check_columns(names: Sequence[str], table: Path) -> TableColumns:
 
 def quoted(names: Sequence[str]) -> str:
     """Return names of columns as an error lists them."""
-    return _some([f"'{printable(name.strip()[:TEXT_SHOWN])}'" for name in names])
-
-
-def _some(texts: Sequence[str]) -> str:
-    more = len(texts) - _SHOWN
-    return ", ".join(texts[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+    return some_of([f"'{printable(name.strip()[:TEXT_SHOWN])}'" for name in names], _SHOWN)
 
 
 def sort_labels(labels: Collection[str]) -> tuple[str, ...]:
@@ -102,7 +97,7 @@ def number_notice(labels: Sequence[str]) -> str | None:
     changed = [(label, number) for number, label in enumerate(labels) if label != str(number)]
     if not changed or not all(map(_INTEGER.fullmatch, labels)):
         return None
-    some = _some([f"{label} becomes {number}" for label, number in changed])
+    some = some_of([f"{label} becomes {number}" for label, number in changed], _SHOWN)
     return f"labels are numbered from 0 in the order of their values: {some}"
 
 
