@@ -22,9 +22,14 @@ class Outcome(enum.IntEnum):
     INTERRUPTED = 130
 
 
-def emit(text: str) -> None:
-    """Print a result."""
-    click.echo(text)
+def emit(result: str | Mapping[str, Any] | Page) -> None:
+    """Print a result: a text, an object as a line of JSON, or a page for people."""
+    if isinstance(result, str):
+        click.echo(result)
+    elif isinstance(result, Mapping):
+        emit_json(result)
+    else:
+        emit_page(result)
 
 
 def emit_pieces(pieces: Iterable[str]) -> None:

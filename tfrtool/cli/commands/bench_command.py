@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.output import Outcome, emit_json, emit_page, human_bytes
+from tfrtool.cli.output import Outcome, emit, human_bytes
 from tfrtool.cli.parameters import INPUT, dataset_of, debug_option, json_option, options
 from tfrtool.cli.render.page import Heading, Lines, Page, Table
 from tfrtool.errors import human_count
@@ -56,11 +56,8 @@ def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
 
     with Bars() as bars:
         report = bench(dataset_of(dataset), on_progress=show, **given)
-    if as_json:
-        for line in report.to_json():
-            emit_json(line)
-    else:
-        emit_page(_page(report))
+    for result in report.to_json() if as_json else [_page(report)]:
+        emit(result)
     return Outcome.DAMAGE if any(stage.left_out for stage in report.stages) else Outcome.FINE
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from tfrtool.cli.output import Outcome, emit, emit_json, warn
+from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, debug_option, json_option, sources_of
 from tfrtool.cli.process import nobody_reads
 
@@ -38,10 +38,8 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
             outcome = Outcome.DAMAGE
             more = f" (and {len(count.faults) - 1:,} more)" if len(count.faults) > 1 else ""
             warn(f"{name}: {fault.title}: {printable(fault.message)}{more}")
-        if as_json:
-            emit_json({"path": name, "records": count.records})
-        else:
-            emit(f"{count.records:>12,}  {name}")
+        data = {"path": name, "records": count.records}
+        emit(data if as_json else f"{count.records:>12,}  {name}")
         if nobody_reads():
             return outcome
     if len(sources) > 1 and not as_json:

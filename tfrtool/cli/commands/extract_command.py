@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.output import Outcome, emit_json, emit_page
+from tfrtool.cli.output import Outcome, emit
 from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options, shards_of
 
 
@@ -44,8 +44,5 @@ def extract_command(
 
     with Bars() as bars:
         report = extract(shards_of(shards), directory, **choices, on_progress=bars)
-    if as_json:
-        emit_json(report.to_json())
-    else:
-        emit_page(extract_page(report))
+    emit(report.to_json() if as_json else extract_page(report))
     return Outcome.FINE if report.complete else Outcome.DAMAGE

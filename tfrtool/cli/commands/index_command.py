@@ -2,7 +2,7 @@
 
 import click
 
-from tfrtool.cli.output import emit, emit_json
+from tfrtool.cli.output import emit
 from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, shards_of
 
 
@@ -35,7 +35,5 @@ def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> No
     places = index_paths(paths, None if out is None else as_path(out))
     for path, place in zip(paths, places, strict=True):
         records, name = write_index(path, place), printable(str(place))
-        if as_json:
-            emit_json({"path": printable(str(path)), "index": name, "records": records})
-        else:
-            emit(f"{records:>12,}  {name}")
+        data = {"path": printable(str(path)), "index": name, "records": records}
+        emit(data if as_json else f"{records:>12,}  {name}")

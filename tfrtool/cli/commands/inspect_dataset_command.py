@@ -3,7 +3,7 @@
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit_json, emit_page
+from tfrtool.cli.output import Outcome, emit
 from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, workers_option
 
 
@@ -41,8 +41,5 @@ def inspect_dataset_command(
 
     with Bars() as bars:
         summary = inspect_dataset(dataset, label=label, workers=workers, on_progress=bars)
-    if as_json:
-        emit_json(plain(summary))
-    else:
-        emit_page(dataset_page(summary))
+    emit(plain(summary) if as_json else dataset_page(summary))
     return Outcome.DAMAGE if summary.faults else Outcome.FINE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit_json, emit_page, warn
+from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options, shards_of
 from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned, findings
 from tfrtool.errors import human_count, printable
@@ -59,10 +59,7 @@ def inspect_images_command(
 
     with Bars() as bars:
         report = contact_sheet(shards_of(shards), out, **choices, on_progress=bars)
-    if as_json:
-        emit_json(plain(report))
-    else:
-        emit_page(_page(report))
+    emit(plain(report) if as_json else _page(report))
     for path in report.without:
         warn(f"{printable(str(path))}: no feature holds an image")
     for one in report.faults:

@@ -5,7 +5,7 @@ import json
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, emit_json, emit_page, warn
+from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import (
     INPUT,
     debug_option,
@@ -64,11 +64,8 @@ def inspect_schema_command(
     for loss in inferred.losses:
         warn(loss_text(loss))
     outcome = Outcome.DAMAGE if inferred.losses or inferred.left_out else Outcome.FINE
-    if as_json:
-        emit_json(inferred.to_json())
-        return outcome
     if form == _TABLE:
-        emit_page(schema_page(inferred))
+        emit(inferred.to_json() if as_json else schema_page(inferred))
         return outcome
     notes = notes_of(inferred)
     for text in notes:

@@ -2,7 +2,7 @@
 
 import click
 
-from tfrtool.cli.output import Outcome, emit_json, emit_page
+from tfrtool.cli.output import Outcome, emit
 from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, standard_input
 
 
@@ -30,9 +30,6 @@ def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
     with Bars() as bars:
         source = standard_input() if shard == "-" else shard
         report = repair_shard(source, out, on_progress=bars)
-    if as_json:
-        data = plain(report)
-        emit_json({"path": data.pop("shard"), **data})
-    else:
-        emit_page(repair_page(report))
+    data = plain(report)
+    emit({"path": data.pop("shard"), **data} if as_json else repair_page(report))
     return Outcome.DAMAGE if report.lost or report.faults else Outcome.FINE

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.output import Outcome, emit, emit_json, warn
+from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, dataset_of, debug_option, json_option, options
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import UsageError, human_count
@@ -128,10 +128,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
 
         def show_epoch(epoch: "EpochReport") -> None:
             bars.close()
-            if as_json:
-                emit_json(epoch.to_json())
-            else:
-                emit(render_epoch(epoch))
+            emit(epoch.to_json() if as_json else render_epoch(epoch))
 
         report = train(
             path,
@@ -141,10 +138,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
             on_progress=bars,
             **choices,
         )
-    if as_json:
-        emit_json(report.to_json())
-    else:
-        emit(render_end(report))
+    emit(report.to_json() if as_json else render_end(report))
     return Outcome.DAMAGE if report.plan.n_left_out else Outcome.FINE
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit_json, emit_page, note, warn
+from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT, Location, debug_option, json_option, options
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import UsageError, human_count, printable, some_of
@@ -119,10 +119,7 @@ def write_command(
             starting=starting_tensorflow,
             **words,
         )
-    if as_json:
-        emit_json(report.to_json())
-    else:
-        emit_page(write_page(report))
+    emit(report.to_json() if as_json else write_page(report))
     _warn_of(report)
     return Outcome.DAMAGE if report.rejected and not report.complete else Outcome.FINE
 
