@@ -73,7 +73,7 @@ def test_text_tells_what_came_out(shard: Path, tmp_path: Path, capsys: Capture) 
         "from feature 'image/filename'",
         "out.jsonl",
         "dog/        2",
-        "named anew: 1",
+        "renamed: 1",
         "../dog/1.jpg -> dog/1.jpg",
         "left out: 1 record",
         "it has no feature 'image': record 3 of pets.tfrecord",
@@ -91,7 +91,7 @@ def test_all_is_fine(tmp_path: Path, capsys: Capture) -> None:
     assert run(shard, tmp_path / "out") == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    assert "named anew" not in captured.out
+    assert "renamed" not in captured.out
     assert files_below(tmp_path / "out") == {"cat/1.jpg": JPEG}
 
 

@@ -62,7 +62,7 @@ def test_table_tells_what_is_odd(make_shard: MakeShard, capsys: Capture) -> None
         ]
     )
     assert run(path) == 0
-    notes = " ".join(capsys.readouterr().out.partition("To note")[2].split())
+    notes = " ".join(capsys.readouterr().out.partition("\nnotes\n")[2].split())
     assert "x: no description fits all records: int64 in 1 (first in record 0" in notes
     assert "string in 1 (first in record 1" in notes
     assert "more than once in 1 record, where the last one counts" in notes

@@ -30,7 +30,7 @@ def verify_command(
     """Check every record of TFRecord files, and whether all files are there.
 
     Of each shard: the CRCs of all lengths and payloads, truncation, trailing bytes, and that every
-    record parses. Of a directory, or of several files: missing, extra and doubled shards, and the
+    record parses. Of a directory, or of several files: missing, extra and duplicate shards, and
     counts in dataset_info.json. With --images: that every image decodes, and which are there more
     than once. A fault comes with its likely cause. TensorFlow's "corrupted record at N" is the one
     at offset N, or, where its payload is damaged, at N - 12. SHARDS may be -, standard input.

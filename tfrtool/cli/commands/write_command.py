@@ -31,7 +31,7 @@ _SHOWN = 5
 @options(
     {
         "--name TEXT": "Dataset name; the default is made from DATASET's path.",
-        "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
+        "--version X.Y.Z": "Dataset version; the default is that in DATASET's path, or 1.0.0.",
         "--label-from folder|name=folder": "Take labels from folders (cat/1.jpg) or from names "
         "(cat.1.jpg).",
         "--root DIR": "Let a table's paths lead below DIR, too, and not only below its own folder.",
@@ -49,8 +49,8 @@ _SHOWN = 5
 @options(
     {
         "--shards N": "Number of shards of each split.",
-        "--shard-size SIZE": "Size of a shard before compression, to a tenth or one record; not "
-        "beside --shards. The default is 128MiB.",
+        "--shard-size SIZE": "Size of a shard before compression, to within 10 % or one record; "
+        "not with --shards. The default is 128MiB.",
         "--seed N=0": "Seed of the splits and of the order of records.",
         "--no-shuffle": "Keep the order of the file names.",
         "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed "

@@ -52,7 +52,7 @@ def extract_page(report: ExtractReport) -> Page:
     ]
     if report.renamed:
         renamed = [f"{one.recorded} -> {printable(one.file)}" for one in report.renamed]
-        page.append(Heading(f"named anew: {report.renamed_count:,}"))
+        page.append(Heading(f"renamed: {report.renamed_count:,}"))
         page.append(Lines(shortened(renamed, _LISTED, report.renamed_count)))
     if report.left_out:
         first = {one.reason: one for one in reversed(report.left_out)}

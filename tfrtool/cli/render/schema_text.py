@@ -22,7 +22,7 @@ def schema_page(inferred: InferredSchema) -> Page:
     if notes:
         wrap = textwrap.TextWrapper(78, subsequent_indent="  ", break_on_hyphens=False)
         wrap.break_long_words = False
-        page += [Heading("To note"), Lines([line for note in notes for line in wrap.wrap(note)])]
+        page += [Heading("notes"), Lines([line for note in notes for line in wrap.wrap(note)])]
     return page
 
 
