@@ -10,7 +10,7 @@ import pytest
 
 from tfrtool.cli import main
 from tfrtool.cli.app import cli
-from tfrtool.cli.parameters import OUTPUT, Location
+from tfrtool.cli.parameters import OUTPUT, LocalPath
 
 Capture = pytest.CaptureFixture[str]
 
@@ -44,7 +44,7 @@ def call(
     return call
 
 
-LOCATIONS = [one for one in parameters() if isinstance(one[2].type, Location)]
+LOCATIONS = [one for one in parameters() if isinstance(one[2].type, LocalPath)]
 NAMES = [f"{' '.join(words)} {parameter.opts[0]}" for words, _, parameter in LOCATIONS]
 
 

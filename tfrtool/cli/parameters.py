@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfrtool.records.stream import Stream
 
 
-class Location(click.Path):
+class LocalPath(click.Path):
     """A path on this machine, and no URL; or a word that no file has, such as ``tfds:NAME``."""
 
     def __init__(self, *, written: bool = False, **checks: Any) -> None:
@@ -40,7 +40,7 @@ class Location(click.Path):
         return super().convert(value, param, ctx)
 
 
-INPUT, OUTPUT = Location(), Location(written=True)
+INPUT, OUTPUT = LocalPath(), LocalPath(written=True)
 
 DEBUG = "--debug"
 """It may stand before or after the command's name; `tfrtool.cli.app.run` looks for it."""

@@ -7,7 +7,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import INPUT, OUTPUT, Location, debug_option, json_option, options
+from tfrtool.cli.parameters import INPUT, OUTPUT, LocalPath, debug_option, json_option, options
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import UsageError, human_count, printable, some_of
 
@@ -36,7 +36,7 @@ _SHOWN = 5
         "(cat.1.jpg).",
         "--root DIR": "Let a table's paths lead below DIR, too, and not only below its own folder.",
     },
-    {"DIR": Location(exists=True, file_okay=False)},
+    {"DIR": LocalPath(exists=True, file_okay=False)},
 )
 @click.option(
     "--split",

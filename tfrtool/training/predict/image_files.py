@@ -11,7 +11,7 @@ from tfrtool.records.shard_sets import natural_order
 from tfrtool.sources.folders.listing import is_clutter, is_image_name, is_pattern, list_directory
 from tfrtool.storage.locations import check_no_url
 
-Locations = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+ImagePaths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """Files, directories and patterns, one or several."""
 
 
@@ -22,7 +22,7 @@ class ImageFile(NamedTuple):
     problem: str | None = None
 
 
-def find_images(arguments: Locations) -> tuple[ImageFile, ...]:
+def find_images(arguments: ImagePaths) -> tuple[ImageFile, ...]:
     """Find the images that a mix of files, directories and patterns means.
 
     A file is taken as it is, whatever its name. A directory means all files below it whose names

@@ -20,7 +20,7 @@ from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import check_least
 from tfrtool.training.models.saved_model import SavedModel, load_model
-from tfrtool.training.predict.image_files import ImageFile, Locations, find_images
+from tfrtool.training.predict.image_files import ImageFile, ImagePaths, find_images
 
 _PIXELS = ImageRecipe(encode=Encode.RAW)
 
@@ -60,7 +60,7 @@ class Prediction:
 
 def predict(
     model: SavedModel | str | os.PathLike[str],
-    images: Locations,
+    images: ImagePaths,
     *,
     top: int = 1,
     batch_size: int = 32,
