@@ -114,7 +114,7 @@ class LongNumbers(Sequence[Any]):
                 while self._payload[stop - 1] > 0x7F and stop > start + 1:
                     stop -= 1
             part = self._payload[start:stop]
-            yield self._kind.FromString(bytes([_PACKED]) + _varint(len(part)) + part).value
+            yield self._kind.FromString(bytes([_PACKED]) + varint(len(part)) + part).value
             start = stop
 
     def __iter__(self) -> Iterator[Any]:
@@ -134,7 +134,7 @@ def _parts(data: bytes, start: int, end: int, fields: _Fields) -> Iterator[bytes
         if stop - first > _LONG and tag in fields:
             inner = list(_replaced(data, first, stop, fields[tag]))
             yield view[copied:before]
-            yield _varint(tag) + _varint(sum(map(len, inner)))
+            yield varint(tag) + varint(sum(map(len, inner)))
             yield from inner
             copied = stop
         before = stop
@@ -151,14 +151,15 @@ def _replaced(data: bytes, first: int, stop: int, held: Any) -> Iterator[bytes |
         tag, start, end = next(read_spans(data, first, stop))
         if tag == _PACKED and end == stop:
             count = sum(map(len, LongNumbers(data, start, end, 0, held).parts()))
-            yield _varint(_PLACE) + bytes([_MARK.size]) + _MARK.pack(_SECRET, start, end, count)
+            yield varint(_PLACE) + bytes([_MARK.size]) + _MARK.pack(_SECRET, start, end, count)
         elif stop - first > _MOST_UNPACKED:
             raise ValueError("a long list of numbers that are not packed")
         else:
             yield memoryview(data)[first:stop]
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Return a number as protobuf writes it."""
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)

@@ -76,6 +76,8 @@ class Columns:
     Attributes:
         kind: Examples have a column a feature, SequenceExamples the structs ``context`` and
             ``feature_lists`` of such columns, anything else one binary column, ``payload``.
+            A SequenceExample without columns of a context has no such struct, and where there are
+            none of feature lists, ``feature_lists`` says whether it has any.
         columns: those columns; none of anything else.
     """
 
@@ -87,8 +89,13 @@ class Columns:
         if len(places) < len(self.columns):
             raise ValueError("two columns hold the same feature")
         sequence = self.kind is PayloadKind.SEQUENCE_EXAMPLE
-        if (self.columns and self.kind not in _KINDS) or (not sequence and any(self.lists)):
+        if (self.columns and not self.parsed) or (not sequence and any(self.lists)):
             raise ValueError(f"{self.kind.title} have no such columns")
+
+    @property
+    def parsed(self) -> bool:
+        """Whether the payloads are Examples or SequenceExamples."""
+        return self.kind in _KINDS
 
     @property
     def context(self) -> tuple[Column, ...]:
@@ -106,7 +113,7 @@ class Columns:
 
         It is the feature's name; bytes that are no UTF-8 are written as escapes.
         """
-        if self.kind not in _KINDS:
+        if not self.parsed:
             return (PAYLOAD,)
         taken = {EXACT, *PLACES}
         plain = {feature_name(column.key) for column in self.columns if _is_plain(column.key)}
@@ -149,14 +156,16 @@ class Columns:
             exact: whether a column ``_payload`` with the payloads' own bytes is there, too.
             metadata: more of it.
         """
-        if self.kind not in _KINDS:
+        if not self.parsed:
             fields = [pa.field(PAYLOAD, pa.binary())]
         else:
             named = list(zip(self.names, self.columns, strict=True))
             fields = [pa.field(name, one.type) for name, one in named if not one.is_list]
             if self.kind is PayloadKind.SEQUENCE_EXAMPLE:
                 lists = [pa.field(name, one.type) for name, one in named if one.is_list]
-                fields = [pa.field(CONTEXT, pa.struct(fields)), pa.field(LISTS, pa.struct(lists))]
+                # Parquet has no struct without fields.
+                held = pa.field(LISTS, pa.struct(lists) if lists else pa.bool_())
+                fields = [*([pa.field(CONTEXT, pa.struct(fields))] if fields else []), held]
             if exact:
                 fields.append(pa.field(EXACT, pa.binary()))
         content = {"kind": self.kind.value, "columns": [_column_json(one) for one in self.columns]}

@@ -1,108 +1,202 @@
 """Inferring the columns of payloads, as a fold."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tfrtool.examples.arrow.columns import Column, Columns, Form
-from tfrtool.examples.example import (
-    DType,
-    Feature,
-    PayloadKind,
-    classify_payload,
-    decode_example,
-    feature_key,
+from tfrtool.examples.arrow.map_keys import MapKeys
+from tfrtool.examples.arrow.scan import (
+    FLOATS,
+    INTEGERS,
+    NONE,
+    STRINGS,
+    Bools,
+    Found,
+    Ints,
+    Scan,
+    canonical,
 )
+from tfrtool.examples.example import DType, PayloadKind, classify_payload
 from tfrtool.examples.inference import MAX_NAME_BYTES, MAX_NAMES
 
-_PARSED = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
+_KINDS = {NONE: None, STRINGS: DType.STRING, FLOATS: DType.FLOAT32, INTEGERS: DType.INT64}
+_SAMPLE = 64
+"""Keys that are not known are looked at one by one: at first this many, then more each time."""
 
 
-@dataclass(slots=True)
 class _Seen:
-    records: int = 0
-    dtypes: frozenset[DType | None] = frozenset()
-    single: bool = True
+    """What was seen of the features of one of the two maps."""
 
-    def take(self, feature: Feature) -> None:
-        self.dtypes |= {feature.dtype}
-        self.single &= len(feature.values) == 1
+    def __init__(self) -> None:
+        self.keys: dict[bytes, int] = {}  # each with its place in what follows
+        self.records = np.zeros(0, np.int64)  # that have it
+        self.kinds = np.zeros((0, len(_KINDS)), np.bool_)  # whether it comes with each
+        self.several = np.zeros(0, np.bool_)  # whether it comes with another number than one
+        self.index = MapKeys(())
+
+    def add(self, keys: Sequence[bytes]) -> None:
+        """Make places for new keys."""
+        self.keys.update(zip(keys, range(len(self.keys), len(self.keys) + len(keys)), strict=True))
+        self.records = np.append(self.records, np.zeros(len(keys), np.int64))
+        self.kinds = np.append(self.kinds, np.zeros((len(keys), len(_KINDS)), np.bool_), axis=0)
+        self.several = np.append(self.several, np.zeros(len(keys), np.bool_))
+        self.index = MapKeys(tuple(self.keys))
 
 
 class ColumnsFold:
-    """A fold over payloads; folds over parts can be merged, and pickled on the way."""
+    """A fold over payloads that finds the narrowest columns which hold them.
+
+    Folds over parts can be merged into the fold over the whole, and pickled on the way. Memory is
+    bounded by `MAX_NAMES`; up to that, the order makes no difference. Values are not decoded, and
+    so a payload may be counted here that `decode_batch` finds to be broken.
+
+    Attributes:
+        kinds: how many payloads there were of each kind.
+        left_out: features of records that are in no column, for there are too many names.
+    """
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self.kinds: dict[PayloadKind, int] = {}
+        self.kinds: Counter[PayloadKind] = Counter()
         self.left_out = 0
-        self._seen: dict[tuple[bool, bytes], _Seen] = {}
+        self._maps = _Seen(), _Seen()  # a context, and feature lists
         self._name_bytes = 0
 
     def add(self, payloads: Sequence[bytes]) -> None:
-        """Take in payloads."""
-        for payload in payloads:
-            kind = classify_payload(payload)
-            self.kinds[kind] = self.kinds.get(kind, 0) + 1
-            if kind not in _PARSED:
-                continue
-            example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
-            for name, feature in example.features.items():
-                seen = self._find(False, feature_key(name))
-                if seen is not None:
-                    seen.records += 1
-                    seen.take(feature)
-            for name, steps in example.feature_lists.items():
-                seen = self._find(True, feature_key(name))
-                if seen is not None:
-                    seen.records += 1
-                    for step in steps:
-                        seen.take(step)
+        """Take in payloads, together less than 2 GiB."""
+        held = [(payload, False) for payload in payloads if payload]
+        self.kinds[PayloadKind.EMPTY] += len(payloads) - len(held)
+        odd = self._take([payload for payload, _ in held])
+        while odd.any():
+            again = []
+            for (payload, done), is_odd in zip(held, odd.tolist(), strict=True):
+                if not is_odd:
+                    again.append((payload, done))
+                    continue
+                try:
+                    again.append((canonical(payload, again=done), True))
+                except ValueError:
+                    event = classify_payload(payload) is PayloadKind.EVENT
+                    self.kinds[PayloadKind.EVENT if event else PayloadKind.UNKNOWN] += 1
+            held = again
+            odd = self._take([payload for payload, _ in held])
 
-    def _find(self, is_list: bool, key: bytes) -> _Seen | None:
-        seen = self._seen.get((is_list, key))
-        if seen is None:
-            if len(self._seen) >= MAX_NAMES or self._name_bytes + len(key) > MAX_NAME_BYTES:
-                self.left_out += 1
-                return None
-            self._name_bytes += len(key)
-            seen = self._seen[is_list, key] = _Seen()
-        return seen
+    def _take(self, payloads: Sequence[bytes]) -> Bools:
+        """Take in payloads if none of them is odd, and return which are."""
+        scan = Scan(payloads)
+        maps = [scan.features(one) for one in (scan.context, scan.lists)]
+        places = [self._find(*one, scan) for one in zip(self._maps, maps, strict=True)]
+        context, lists = maps
+        first, stop, counts, odd = scan.children(lists.value, lists.end)
+        scan.odd[lists.owner[odd]] = True
+        looks = (
+            (places[0], *_look(scan, context.owner, context.value, context.end)),
+            (
+                np.repeat(places[1], counts),
+                *_look(scan, np.repeat(lists.owner, counts), first, stop),
+            ),
+        )
+        if scan.odd.any():
+            return scan.odd
+        for seen, held, (found, kinds, several) in zip(self._maps, places, looks, strict=True):
+            self.left_out += int(np.count_nonzero(held < 0))
+            seen.records += np.bincount(held[held >= 0], minlength=len(seen.keys))
+            seen.several[found[several & (found >= 0)]] = True
+            for number, kind in enumerate(_KINDS):
+                seen.kinds[found[(kinds == kind) & (found >= 0)], number] = True
+        sequences = int(np.count_nonzero(scan.sequence))
+        self.kinds[PayloadKind.SEQUENCE_EXAMPLE] += sequences
+        self.kinds[PayloadKind.EXAMPLE] += len(payloads) - sequences
+        return scan.odd
+
+    def _find(self, seen: _Seen, found: Found, scan: Scan) -> Ints:
+        """Return the place of each entry's key; a new one gets a place if there is room."""
+        places, _ = seen.index.find(scan, found)
+        size = _SAMPLE
+        while (new := np.flatnonzero((places < 0) & ~scan.odd[found.owner])).size:
+            spans = [part[new[:size]].tolist() for part in (found.key, found.key_end)]
+            keys = (bytes(scan.data[start:end]) for start, end in zip(*spans, strict=True))
+            if not self._add(seen, dict.fromkeys(keys)):
+                break
+            places, _ = seen.index.find(scan, found)
+            size *= 4
+        return places
+
+    def _add(self, seen: _Seen, keys: Iterable[bytes]) -> int:
+        """Make places for new keys, if there is room, and return for how many there was."""
+        names = sum(len(one.keys) for one in self._maps)
+        kept = []
+        for key in keys:
+            if names < MAX_NAMES and self._name_bytes + len(key) <= MAX_NAME_BYTES:
+                kept.append(key)
+                names += 1
+                self._name_bytes += len(key)
+        seen.add(kept)
+        return len(kept)
 
     def merge(self, other: "ColumnsFold") -> None:
         """Take in what another fold over other payloads has seen."""
-        for kind, count in other.kinds.items():
-            self.kinds[kind] = self.kinds.get(kind, 0) + count
+        self.kinds += other.kinds
         self.left_out += other.left_out
-        for (is_list, key), more in other._seen.items():
-            seen = self._find(is_list, key)
-            if seen is not None:
-                seen.records += more.records
-                seen.dtypes |= more.dtypes
-                seen.single &= more.single
+        for seen, more in zip(self._maps, other._maps, strict=True):
+            self._add(seen, [key for key in more.keys if key not in seen.keys])
+            for key, there in more.keys.items():
+                here = seen.keys.get(key)
+                if here is None:
+                    self.left_out += int(more.records[there])
+                else:
+                    seen.records[here] += more.records[there]
+                    seen.kinds[here] |= more.kinds[there]
+                    seen.several[here] |= more.several[there]
 
     def columns(self) -> Columns:
-        """Return the narrowest columns that hold all payloads of the commonest sort."""
-        found = self.kinds
-        if not any(kind in found for kind in _PARSED):
-            for kind in (PayloadKind.EVENT, PayloadKind.UNKNOWN):
-                if kind in found:
-                    return Columns(kind)
-            return Columns(PayloadKind.EXAMPLE if found else PayloadKind.EMPTY)
-        sequence = PayloadKind.SEQUENCE_EXAMPLE in found
-        records = sum(found.get(kind, 0) for kind in (*_PARSED, PayloadKind.EMPTY))
+        """Return the narrowest columns for what most payloads are, by name, feature lists last."""
+        sequences = self.kinds[PayloadKind.SEQUENCE_EXAMPLE]
+        parsed = sequences + self.kinds[PayloadKind.EXAMPLE]
+        others = self.kinds[PayloadKind.EVENT], self.kinds[PayloadKind.UNKNOWN]
+        if parsed < sum(others):
+            return Columns(PayloadKind.UNKNOWN if others[1] else PayloadKind.EVENT)
+        if not parsed:
+            return Columns(PayloadKind.EMPTY)
         columns = [
-            self._column(is_list, key, seen, records)
-            for (is_list, key), seen in sorted(self._seen.items())
+            _column(seen, key, is_list, parsed + self.kinds[PayloadKind.EMPTY])
+            for is_list, seen in zip((False, True), self._maps, strict=True)
+            for key in sorted(seen.keys)
+            if seen.records[seen.keys[key]]
         ]
-        kind = PayloadKind.SEQUENCE_EXAMPLE if sequence else PayloadKind.EXAMPLE
+        kind = PayloadKind.SEQUENCE_EXAMPLE if sequences else PayloadKind.EXAMPLE
         return Columns(kind, tuple(columns))
 
-    @staticmethod
-    def _column(is_list: bool, key: bytes, seen: _Seen, records: int) -> Column:
-        dtype = next(iter(seen.dtypes), None) if len(seen.dtypes) == 1 else None
-        if dtype is None:
-            form = Form.FEATURE
-        else:
-            scalar = not is_list and seen.single and seen.records == records
-            form = Form.SCALAR if scalar else Form.LIST
-        return Column(key=key, form=form, dtype=dtype, is_list=is_list)
+
+def _look(scan: Scan, rows: Ints, start: Ints, end: Ints) -> tuple[NDArray[np.uint8], Bools]:
+    """Return what features hold, and which have another number of values than one."""
+    kind, start, end, ok = scan.kinds(start, end)
+    size = end - start
+    several = np.where(kind == FLOATS, size != 4, size != 1)
+    unsure = np.flatnonzero((kind == INTEGERS) & (size > 1) & (size <= 10))
+    _, counts, odd = scan.integers(start[unsure], end[unsure])
+    several[unsure] = counts != 1
+    ok[unsure] &= ~odd
+    strings = np.flatnonzero((kind == STRINGS) & (size > 0))
+    one, two = scan.string(start[strings], end[strings])
+    several[strings] = ~one
+    ok[strings] &= one | two
+    several |= kind == NONE
+    scan.odd[rows[~ok]] = True
+    return kind, several
+
+
+def _column(seen: _Seen, key: bytes, is_list: bool, records: int) -> Column:
+    place = seen.keys[key]
+    dtypes = [kind for kind, there in zip(_KINDS.values(), seen.kinds[place], strict=True) if there]
+    dtype = dtypes[0] if len(dtypes) == 1 else None
+    # A step without a kind is null in its list.
+    if is_list and len(dtypes) == 2 and None in dtypes:
+        dtype = dtypes[1]
+    form = Form.FEATURE if dtype is None else Form.LIST
+    if dtype and not is_list and seen.records[place] == records and not seen.several[place]:
+        form = Form.SCALAR
+    return Column(key=key, form=form, dtype=dtype, is_list=is_list)
