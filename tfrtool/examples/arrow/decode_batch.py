@@ -13,7 +13,7 @@ from tfrtool.examples.arrow.scan import (
     Bools,
     Ints,
     Kinds,
-    Scan,
+    WireScan,
     canonical,
 )
 from tfrtool.examples.example import DType, PayloadKind, feature_name
@@ -115,7 +115,7 @@ class _Table:
         self.misfits: dict[int, str] = {}
         self.rows = len(payloads)
         self.columns = columns
-        self.scan = scan = Scan(payloads)
+        self.scan = scan = WireScan(payloads)
         self._sequence = columns.kind is PayloadKind.SEQUENCE_EXAMPLE
         if not self._sequence:
             for index in np.flatnonzero(scan.sequence & ~scan.odd).tolist():

@@ -16,7 +16,7 @@ from tfrtool.examples.arrow.scan import (
     Bools,
     Found,
     Ints,
-    Scan,
+    WireScan,
     canonical,
 )
 from tfrtool.examples.example import DType, PayloadKind, classify_payload
@@ -86,7 +86,7 @@ class ColumnsFold:
 
     def _take(self, payloads: Sequence[bytes]) -> Bools:
         """Take in payloads if none of them is odd, and return which are."""
-        scan = Scan(payloads)
+        scan = WireScan(payloads)
         maps = [scan.features(one) for one in (scan.context, scan.lists)]
         places = [self._find(*one, scan) for one in zip(self._maps, maps, strict=True)]
         context, lists = maps
@@ -112,7 +112,7 @@ class ColumnsFold:
         self.kinds[PayloadKind.EXAMPLE] += len(payloads) - sequences
         return scan.odd
 
-    def _find(self, seen: _Seen, found: Found, scan: Scan) -> Ints:
+    def _find(self, seen: _Seen, found: Found, scan: WireScan) -> Ints:
         """Return the place of each entry's key; a new one gets a place if there is room."""
         places, _ = seen.index.find(scan, found)
         size = _SAMPLE
@@ -171,7 +171,7 @@ class ColumnsFold:
         return Columns(kind, tuple(columns))
 
 
-def _look(scan: Scan, rows: Ints, start: Ints, end: Ints) -> tuple[NDArray[np.uint8], Bools]:
+def _look(scan: WireScan, rows: Ints, start: Ints, end: Ints) -> tuple[NDArray[np.uint8], Bools]:
     """Return what features hold, and which have another number of values than one."""
     kind, start, end, ok = scan.kinds(start, end)
     size = end - start

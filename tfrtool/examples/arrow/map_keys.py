@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.examples.arrow.scan import Buffer, Found, Ints, Scan
+from tfrtool.examples.arrow.scan import Found, Ints, WireBuffer, WireScan
 
 _LONGEST = 64
 """Bytes of a key that is compared with numpy; a longer one is looked up by itself."""
@@ -28,7 +28,7 @@ class MapKeys:
         self._short: dict[int, tuple[Ints, _Words, list[_Words]]] = {}
         for length in sorted({len(key) for key in keys if len(key) <= _LONGEST}):
             places = np.array([place for place, key in enumerate(keys) if len(key) == length])
-            buffer = Buffer([keys[place] for place in places])
+            buffer = WireBuffer([keys[place] for place in places])
             words = self._words(buffer, buffer.starts, length)
             hashes = self._hash(words)
             if len(np.unique(hashes)) < len(hashes):
@@ -40,7 +40,7 @@ class MapKeys:
         return self._count
 
     @staticmethod
-    def _words(data: Buffer, at: Ints, length: int) -> list[_Words]:
+    def _words(data: WireBuffer, at: Ints, length: int) -> list[_Words]:
         """Return all bytes of keys of one length as numbers; the last two may overlap."""
         if length < 8:
             return [data.words(at) & np.uint64((1 << 8 * length) - 1)]
@@ -52,7 +52,7 @@ class MapKeys:
             found = (found ^ found >> np.uint64(32) ^ word) * self._factor
         return found
 
-    def find(self, scan: Scan, found: Found) -> tuple[Ints, Ints]:
+    def find(self, scan: WireScan, found: Found) -> tuple[Ints, Ints]:
         """Return the place of each entry's key, -1 where it is none; and the entries by place.
 
         Payloads that have one of the keys twice become odd.

@@ -59,7 +59,7 @@ class Kinds(NamedTuple):
     ok: Bools  # false where it is odd
 
 
-class Buffer:
+class WireBuffer:
     """Messages one after the other, of which many are read at a time."""
 
     def __init__(self, parts: Sequence[bytes]) -> None:
@@ -208,7 +208,7 @@ class Buffer:
         return values.view(np.int64), counts, odd
 
 
-class Scan(Buffer):
+class WireScan(WireBuffer):
     """Payloads, of which some are odd.
 
     Attributes:
@@ -252,7 +252,7 @@ class Scan(Buffer):
 
 
 def canonical(payload: bytes, *, again: bool = False) -> bytes:
-    """Return an Example or SequenceExample as protobuf has it, in the form that `Scan` understands.
+    """Return an Example or SequenceExample as protobuf has it, as `WireScan` understands it.
 
     `ValueError` if it is none, or what came of it is odd ``again``.
     """
