@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, inspect_dataset
     from tfrtool.inspection.extract.extract import ExtractReport, extract
     from tfrtool.inspection.pictures.contact_sheet import contact_sheet
+    from tfrtool.inspection.rows.read_rows import DecodedRecords, RowBatches, read
+    from tfrtool.inspection.rows.read_rows import open_rows as open  # noqa: A004
     from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
     from tfrtool.inspection.stats.stats import StatsReport, stats
     from tfrtool.inspection.summary.shard_summary import ShardSummary, inspect_shard
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from tfrtool.records.count import count_records as count
     from tfrtool.records.framing import Fault, Record
     from tfrtool.records.random_access import Records
-    from tfrtool.records.random_access import open_records as open  # noqa: A004
-    from tfrtool.records.reader import read_shard as read
     from tfrtool.records.repair import RepairReport
     from tfrtool.records.repair import repair_shard as repair
     from tfrtool.records.shards import Shard, find_shards
@@ -60,6 +60,7 @@ _HOMES = {
     "tfrtool.inspection.dataset.dataset_summary": "DatasetSummary inspect_dataset",
     "tfrtool.inspection.extract.extract": "ExtractReport extract",
     "tfrtool.inspection.pictures.contact_sheet": "contact_sheet",
+    "tfrtool.inspection.rows.read_rows": "DecodedRecords RowBatches open read",
     "tfrtool.inspection.schema.shard_schema": "InferredSchema infer_schema",
     "tfrtool.inspection.stats.stats": "StatsReport stats",
     "tfrtool.inspection.summary.shard_summary": "ShardSummary inspect_shard",
@@ -69,8 +70,7 @@ _HOMES = {
     "tfrtool.loading.dataset.open_dataset": "dataset",
     "tfrtool.records.count": "count",
     "tfrtool.records.framing": "Fault Record",
-    "tfrtool.records.random_access": "Records open",
-    "tfrtool.records.reader": "read",
+    "tfrtool.records.random_access": "Records",
     "tfrtool.records.repair": "RepairReport repair",
     "tfrtool.records.shards": "Shard find_shards",
     "tfrtool.training.models.saved_model": "SavedModel load_model",
@@ -83,8 +83,7 @@ _HOMES = {
 _RENAMED = {
     "count": "count_records",
     "dataset": "open_dataset",
-    "open": "open_records",
-    "read": "read_shard",
+    "open": "open_rows",
     "repair": "repair_shard",
 }
 """Names that would hide something else where they are defined."""
@@ -93,15 +92,14 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 
 __all__ = [
     "BenchReport", "ConvertReport", "CorruptShardError", "Dataset", "DatasetError",
-    "DatasetSummary",
-    "ExtractReport", "Fault", "FeatureSpec", "InferredSchema", "Prediction", "Record", "Records",
-    "RepairReport", "SavedModel", "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary",
-    "SourceError", "Split", "StatsReport", "TfrtoolError", "TrainReport", "UsageError",
-    "VerifyReport", "WeightsError", "WriteError", "WriteReport", "bench", "contact_sheet",
-    "convert", "count", "dataset",
-    "encode_example", "extract", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard",
-    "load_model", "open", "parse_example", "predict", "read", "repair", "stats", "train", "verify",
-    "write",
+    "DatasetSummary", "DecodedRecords", "ExtractReport", "Fault", "FeatureSpec",
+    "InferredSchema", "Prediction", "Record", "Records", "RepairReport", "RowBatches",
+    "SavedModel", "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary", "SourceError",
+    "Split", "StatsReport", "TfrtoolError", "TrainReport", "UsageError", "VerifyReport",
+    "WeightsError", "WriteError", "WriteReport", "bench", "contact_sheet", "convert", "count",
+    "dataset", "encode_example", "extract", "find_shards", "infer_schema", "inspect_dataset",
+    "inspect_shard", "load_model", "open", "parse_example", "predict", "read", "repair",
+    "stats", "train", "verify", "write",
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ VERBS = {
     "convert",
 }  # fmt: skip
 TYPES = {
+    "DecodedRecords", "RowBatches",
     "Record", "Records", "Fault", "Shard", "Schema", "FeatureSpec", "Dataset", "Split",
     "Prediction", "SavedModel", "ShardSummary", "DatasetSummary", "InferredSchema",
     "VerifyReport", "ExtractReport", "RepairReport", "WriteReport", "TrainReport",

@@ -27,6 +27,7 @@ RESULTS = {
     "Fault",
     "InferredSchema",
     "RepairReport",
+    "RowBatches",
     "Shard",
     "ShardSummary",
     "Split",

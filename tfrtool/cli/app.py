@@ -19,6 +19,8 @@ from tfrtool.cli.commands.inspect_shard_command import inspect_shard_command
 from tfrtool.cli.commands.inspect_stats_command import inspect_stats_command
 from tfrtool.cli.commands.predict_command import predict_command
 from tfrtool.cli.commands.repair_command import repair_command
+from tfrtool.cli.commands.rows.cat_command import cat_command
+from tfrtool.cli.commands.rows.query_command import query_command
 from tfrtool.cli.commands.train_command import train_command
 from tfrtool.cli.commands.verify_command import verify_command
 from tfrtool.cli.commands.write_command import write_command
@@ -48,6 +50,8 @@ def inspect_group() -> None:
 
 for _command in (
     write_command,
+    cat_command,
+    query_command,
     count_command,
     repair_command,
     extract_command,

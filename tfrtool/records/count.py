@@ -94,14 +94,19 @@ def as_error(path: Path, fault: Fault, *, in_dataset: bool = False) -> CorruptSh
 
 
 def hop(
-    file: BinaryIO, size: int, ends: MutableSequence[int] | None = None, start: int = 0
+    file: BinaryIO,
+    size: int,
+    ends: MutableSequence[int] | None = None,
+    start: int = 0,
+    *,
+    most: int | None = None,
 ) -> tuple[int, int]:
     """Go through the records of an uncompressed shard without reading their payloads.
 
-    Begins with the record at ``start``. Stops where the stream ends, or before it, at a record that
-    is cut or whose length's CRC does not hold: all is well if the offset is ``size``. Returns the
-    number of records and the offset behind the last one; the offset behind each is appended to
-    ``ends``.
+    Begins with the record at the offset ``start``. Stops behind the ``most`` records, or where the
+    stream ends, or before it, at a record that is cut or whose length's CRC does not hold: all is
+    well if the offset is ``size``. Returns the number of records and the offset behind the last
+    one; the offset behind each is appended to ``ends``.
     """
     read_at = reader_at(file)
     append = None if ends is None else ends.append
@@ -114,6 +119,8 @@ def hop(
         if last < 0:  # the file became shorter
             break
         while position <= last:
+            if records == most:
+                return records, offset + position
             step = sizes[block[position : position + HEADER_SIZE]]
             if not step or offset + position + step > size:
                 return records, offset + position

@@ -103,8 +103,8 @@ def _expand(location: Location, keep: bool) -> FoundShards:
     argument = os.fspath(cast(str, location))
     if argument == STREAM:
         raise UsageError(
-            "standard input is one shard: count, verify, repair, inspect shard and inspect schema "
-            "read it, without any others",
+            "standard input is one shard: count, cat, verify, repair, inspect shard and "
+            "inspect schema read it, without any others",
             path=argument,
         )
     with os_errors_as(ShardError, argument):

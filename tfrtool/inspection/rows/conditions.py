@@ -1,13 +1,12 @@
 """Conditions on records: an SQL expression, checked, and asked of batches of rows."""
 
 import secrets
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import UsageError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.inspection.rows.batches import narrowed, table_schema
-from tfrtool.inspection.rows.sandbox import Sandbox, tokens
+from tfrtool.inspection.rows.sandbox import RowSource, Sandbox, check_select, tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,10 +33,12 @@ class Condition:
             UsageError: it is not one condition, or names what isn't there, or DuckDB is missing.
         """
         self.sql, self._all = sql, columns
-        _check(sql)
-        self._table: pa.RecordBatch | None = None
+        check_condition(sql)
+        held: list[pa.RecordBatch] = []
+        self._held = held
         view = f"v{secrets.token_hex(8)}"
-        self._sandbox = Sandbox(table_schema(columns), self._scan, view=view, words=sql)
+        source_rows = RowSource(table_schema(columns), lambda _: iter(held))
+        self._sandbox = Sandbox(source_rows, view=view, words=sql)
         source = f'FROM "{view}" AS records'
         # WHERE takes no aggregates and no windows. The line break ends a comment.
         self._sandbox.check(f"SELECT 1 {source} WHERE (\n{sql}\n)")
@@ -52,21 +53,17 @@ class Condition:
 
         The table has the columns that are named, at least; see `read_batches`.
         """
-        self._table = table
+        self._held[:] = [table]
         try:
             found = self._sandbox.read(self._query).read_all()
         except Exception as error:
-            raise self._sandbox.errors(error, self.sql) from error
+            raise self._sandbox.as_error(error, self.sql) from error
         finally:
-            self._table = None
+            self._held.clear()
         return found.column("keep").to_numpy()
 
-    def _scan(self, _: Sequence[str]) -> "Iterator[pa.RecordBatch]":
-        if self._table is not None:
-            yield self._table
 
-
-def _check(sql: str) -> None:
+def check_condition(sql: str) -> None:
     """Check that a text can't be anything else than an expression once it stands in brackets."""
     depth = 0
     words = tokens(sql)
@@ -79,3 +76,4 @@ def _check(sql: str) -> None:
     if depth or not words:
         what = "one SQL expression, such as: label = 1 AND height > 64"
         raise UsageError("not a condition", expected=what, found=repr(sql)[:100])
+    check_select(f"SELECT (\n{sql}\n)")

@@ -1,0 +1,133 @@
+"""``tfrtool query``."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from tfrtool.cli.damage import Damage, on_corrupt_option
+from tfrtool.cli.output import Outcome, emit, emit_page, note
+from tfrtool.cli.parameters import (
+    INPUT,
+    OUTPUT,
+    debug_option,
+    json_option,
+    shards_of,
+    workers_option,
+)
+from tfrtool.cli.process import nobody_reads
+from tfrtool.errors import UsageError, WriteError, os_errors_as
+
+_FORMATS = ("table", "jsonl", "csv", "parquet")
+_SHOWN = 1000
+"""Rows of a table, which is in memory as a whole."""
+
+
+@click.command(
+    name="query",
+    epilog="\b\nExamples:\n"
+    "  tfrtool query data 'SELECT label, count(*) FROM records GROUP BY label'\n"
+    "  tfrtool query data 'SELECT _shard, _record FROM records WHERE _bytes > 1e6' --out big.csv",
+)
+@click.argument("shards", nargs=-1, required=True, type=INPUT)
+@click.argument("sql")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    help="How rows are printed or written.  [default: by the suffix of FILE; else a table]",
+)
+@click.option("--out", type=OUTPUT, metavar="FILE", help="Write the rows to a file.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing FILE.")
+@on_corrupt_option
+@workers_option
+@json_option
+@debug_option
+def query_command(
+    shards: tuple[str, ...],
+    sql: str,
+    form: str | None,
+    out: str | None,
+    overwrite: bool,
+    on_corrupt: str,
+    workers: int | None,
+    as_json: bool,
+) -> Outcome:
+    """Ask records by SQL: one SELECT statement of DuckDB's over the table records.
+
+    It has a column a feature, and _shard, _record, _offset and _bytes. Only the columns that are
+    named are decoded, and the rows come out as they are found. SHARDS: files, quoted globs and
+    directories. Exit code 3 means that damaged records were left out.
+    """
+    from tfrtool.cli.bars import Bars
+    from tfrtool.inspection.rows.query import query, write_parquet
+
+    damage, form = Damage(on_corrupt), _chosen(form, out, overwrite, as_json)
+    with (
+        Bars() as bars,
+        _target(out, overwrite) as file,
+        query(shards_of(shards), sql, workers=workers, on_fault=damage, on_progress=bars) as reader,
+    ):
+        if form == "parquet" and file is not None:
+            write_parquet(reader, file)
+        else:
+            _print(reader, form, file)
+    return damage.outcome()
+
+
+def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -> str:
+    if as_json and form not in (None, "jsonl"):
+        raise UsageError(f"--json and --format {form} exclude each other")
+    if out is not None and not overwrite and Path(out).exists():
+        raise UsageError("is there already", path=out, hint="--overwrite replaces it")
+    suffix = Path(out or "").suffix[1:].lower()
+    form = form or ("jsonl" if as_json else suffix if suffix in _FORMATS else "table")
+    if form == "parquet" and out is None:
+        raise UsageError("--format parquet is for --out FILE")
+    return form
+
+
+@contextmanager
+def _target(out: str | None, overwrite: bool) -> Iterator[BinaryIO | None]:
+    """Give a file that appears when it is whole; None for standard output."""
+    from tfrtool.storage.appearing import new_file
+
+    if out is None:
+        yield None
+        return
+    with (
+        os_errors_as(WriteError, out, "can't be written"),
+        new_file(Path(out), replace=overwrite) as file,
+    ):
+        yield file
+
+
+def _print(reader: Any, form: str, file: BinaryIO | None) -> None:
+    from tfrtool.cli.render.page import plain
+    from tfrtool.cli.render.rows_text import CsvLines, rows_of, rows_table
+
+    rows, names = rows_of(reader), reader.schema.names
+    if form == "table":
+        page = rows_table(islice(rows, _SHOWN), names)
+        if file is None:
+            emit_page(page)
+        else:
+            file.write(f"{plain(page)}\n".encode())
+        with suppress(StopIteration):
+            next(rows)
+            note(f"there are more than these {_SHOWN} rows; --format jsonl prints all")
+        return
+    table = CsvLines()
+    lines = json.dumps if form == "jsonl" else table.lines
+    head = () if form == "jsonl" else (table.head(names),)
+    for line in chain(head, map(lines, rows)):
+        if file is not None:
+            file.write(f"{line}\n".encode())
+            continue
+        emit(line)
+        if nobody_reads():
+            return

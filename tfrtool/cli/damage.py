@@ -1,0 +1,44 @@
+"""What commands do about damage that is left out."""
+
+import click
+
+from tfrtool.cli.output import Outcome, warn
+from tfrtool.errors import human_count, printable
+from tfrtool.records.framing import LocatedFault
+
+_NAMED = 10
+
+on_corrupt_option = click.option(
+    "--on-corrupt",
+    type=click.Choice(["skip", "stop"]),
+    default="skip",
+    show_default=True,
+    help="What to do at a damaged record: leave it out and go on, or stop.",
+)
+
+
+class Damage:
+    """Names the first of what is left out, and counts all: a verb's ``on_fault``."""
+
+    def __init__(self, on_corrupt: str) -> None:
+        """Go on, or stop at the first damage with an error."""
+        self._stop = on_corrupt == "stop"
+        self._count = 0
+
+    def __call__(self, found: LocatedFault) -> None:
+        """Name a fault."""
+        if self._stop:
+            from tfrtool.records.count import as_error
+
+            raise as_error(found.path, found.fault)
+        self._count += 1
+        if self._count <= _NAMED:
+            fault = found.fault
+            warn(f"{printable(str(found.path))}: {fault.title}: {printable(fault.message)}")
+
+    def outcome(self) -> Outcome:
+        """Say how many were not named, and return how the command ended."""
+        more = self._count - _NAMED
+        if more > 0:
+            warn(f"{human_count(more, 'fault')} more; tfrtool verify lists them all")
+        return Outcome.DAMAGE if self._count else Outcome.FINE

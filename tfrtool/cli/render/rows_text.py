@@ -1,0 +1,133 @@
+"""Records and rows as lines: JSON, CSV, or text for people."""
+
+import base64
+import contextlib
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from tfrtool.cli.render.page import Page, Table
+from tfrtool.errors import printable
+from tfrtool.inspection.summary.summary_json import value_json
+
+_LONGEST = 120
+"""Characters of a value in text for people."""
+
+_AT_ONCE = 1024
+"""Rows that are Python's objects at a time."""
+
+
+class CsvLines:
+    """Rows as CSV; the first one's names are the head.
+
+    Attributes:
+        left_out: the names of other rows' values that have no column.
+    """
+
+    def __init__(self) -> None:
+        """Begin without a head."""
+        self._names: list[str] | None = None
+        self.left_out: set[str] = set()
+
+    def head(self, names: Iterable[str]) -> str:
+        """Return the head, which is told once."""
+        self._names = list(names)
+        return _csv(self._names)
+
+    def lines(self, row: Mapping[str, Any]) -> str:
+        """Return a row, and before the first one a head, if there was none."""
+        head = "" if self._names is not None else f"{self.head(row)}\n"
+        names = self._names or []
+        self.left_out.update(row.keys() - set(names))
+        return head + _csv([_cell(row.get(name)) for name in names])
+
+
+def _csv(cells: Iterable[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value)
+
+
+def flattened(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record's features beside its place: as they are called, others as ``context.a``."""
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        if key == "features":
+            flat |= value
+        elif key in ("context", "feature_lists", "event"):
+            flat |= {f"{key}.{name}": one for name, one in value.items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def record_text(row: Mapping[str, Any]) -> str:
+    """Return a record for people."""
+    flat = flattened(row)
+    lines = [f"{flat.pop('shard')}, record {flat.pop('record')}"]
+    width = min(max(map(len, flat), default=0), 40)
+    for name, value in flat.items():
+        lines.append(f"  {printable(name).ljust(width)}  {_short(value)}")
+    return "\n".join(lines)
+
+
+def rows_of(batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a query as JSON values: bytes that are no UTF-8 as base64."""
+    for batch in batches:
+        single = [_leaf(field.type) == "float" for field in batch.schema]
+        for start in range(0, batch.num_rows, _AT_ONCE):
+            part = batch.slice(start, _AT_ONCE)
+            columns = [column.to_pylist() for column in part.columns]
+            for values in zip(*columns, strict=True):
+                named = zip(batch.schema.names, values, single, strict=True)
+                yield {name: _plain(value, short) for name, value, short in named}
+
+
+def _leaf(kind: Any) -> str:
+    while hasattr(kind, "value_type"):
+        kind = kind.value_type
+    return str(kind)
+
+
+def _plain(value: Any, single: bool) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value_json(value) if single or not math.isfinite(value) else value
+        case bytes():
+            with contextlib.suppress(UnicodeDecodeError):
+                return value.decode()
+            return {"base64": base64.b64encode(value).decode()}
+        case list() | tuple():
+            return [_plain(one, single) for one in value]
+        case dict():
+            return {name: _plain(one, single) for name, one in value.items()}
+        case Decimal():  # sums of int64 have no fraction
+            return int(value) if value == value.to_integral_value() else float(value)
+    return str(value)
+
+
+def rows_table(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Page:
+    """Return rows as a table, numbers at the right."""
+    cells = [[row[name] for name in names] for row in rows]
+    numbers = int | float | None
+    right = (n for n in range(len(names)) if all(isinstance(row[n], numbers) for row in cells))
+    shown = [[_short(value) for value in row] for row in cells]
+    head = [printable(name) for name in names]
+    return [Table(head=head, rows=shown, right=frozenset(right))]
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else "NULL" if value is None else json.dumps(value)
+    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")

@@ -1,0 +1,213 @@
+"""Some of the records of shards, read no farther than they must be."""
+
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate, chain, compress, groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import BinaryIO
+
+from tfrtool.errors import UsageError
+from tfrtool.records.compression import Compression, detect_compression
+from tfrtool.records.count import count_shard, hop
+from tfrtool.records.framing import FRAME_SIZE, Fault, LocatedFault, Record
+from tfrtool.records.reader import read_records
+from tfrtool.records.stream import Stream, open_shard, path_of, size_of
+
+OnFault = Callable[[LocatedFault], None]
+Range = tuple[int, int | None]
+"""The first index, and the one behind the last; None to the end."""
+
+_WHOLE: tuple[Range, ...] = ((0, None),)
+_BATCH = 4096
+"""Records that a condition is asked of at once; a few that fit shall come out soon."""
+
+
+def parse_ranges(text: str) -> tuple[Range, ...]:
+    """Return what ``5``, ``10:20`` or ``0,7,9:`` mean, in order and without overlaps.
+
+    Raises:
+        UsageError: it means nothing.
+    """
+    found: list[Range] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,18})?(:)?(\d{1,18})?\s*", part, re.ASCII)
+        if match is None or not (match[1] or match[2]) or (match[3] and not match[2]):
+            what = "an index, a range or several: 5, 10:20, 0,7,9"
+            raise UsageError("no records", expected=what, found=repr(text)[:100])
+        start = int(match[1] or 0)
+        found.append((start, (int(match[3]) if match[3] else None) if match[2] else start + 1))
+    return _merged(found)
+
+
+def _merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
+    merged: list[Range] = []
+    for start, stop in sorted(ranges, key=lambda one: one[0]):
+        if stop is not None and stop <= start:
+            continue
+        if merged and (merged[-1][1] is None or start <= merged[-1][1]):
+            first, last = merged.pop()
+            start, stop = first, None if last is None or stop is None else max(last, stop)
+        merged.append((start, stop))
+    return tuple(merged)
+
+
+def cat(
+    shards: Sequence[Path | Stream],
+    *,
+    records: str | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    where: str | None = None,
+    limit: int | None = None,
+    on_fault: OnFault,
+) -> Iterator[tuple[Path, Record]]:
+    """Yield records in the order of the shards, with the files that they are in.
+
+    An uncompressed file is hopped through up to what is wanted of it; nothing is read behind that.
+    Memory is bounded by the longest record, and with a condition by a batch of them.
+
+    Args:
+        shards: files, or a stream.
+        records: which of each shard, such as ``5``, ``10:20`` or ``0,7,9``; None for all.
+        sample: how many to draw from all shards instead, without replacement.
+        seed: of that sample; the same one draws the same records.
+        where: an SQL condition; of those records the ones for which it holds.
+        limit: how many records at most.
+        on_fault: called with the damage that is met on the way, which is left out.
+
+    Raises:
+        ShardError: a file can't be read.
+        UsageError: the records or the condition make no sense, or exclude each other.
+    """
+    if records is not None and sample is not None:
+        raise UsageError("records and a sample exclude each other")
+    ranges: Mapping[Path | Stream, Sequence[Range]]
+    if sample is None:
+        ranges = dict.fromkeys(shards, _WHOLE if records is None else parse_ranges(records))
+    else:
+        ranges = _drawn(shards, sample, seed)
+    found = _wanted(ranges, on_fault)
+    if where is not None:
+        from tfrtool.inspection.rows.conditions import check_condition
+
+        check_condition(where)
+        found = _where(found, where, shards, on_fault)
+    return islice(found, limit)
+
+
+def _drawn(
+    shards: Sequence[Path | Stream], sample: int, seed: int
+) -> dict[Path | Stream, tuple[Range, ...]]:
+    if any(isinstance(shard, Stream) for shard in shards):
+        raise UsageError("a sample needs shards that can be read twice", found="a stream")
+    ends = list(accumulate((count_shard(shard).records for shard in shards), initial=0))
+    drawn = random.Random(seed).sample(range(ends[-1]), min(sample, ends[-1]))
+    return {
+        shard: _merged([(n - start, n - start + 1) for n in drawn if start <= n < end])
+        for shard, start, end in zip(shards, ends, ends[1:], strict=False)
+    }
+
+
+def _wanted(
+    ranges: Mapping[Path | Stream, Sequence[Range]], on_fault: OnFault
+) -> Iterator[tuple[Path, Record]]:
+    for source, wanted in ranges.items():
+        path = path_of(source)
+        if not wanted:
+            continue
+        with open_shard(source) as file:
+            for item in _items(file, source, wanted):
+                if isinstance(item, Fault):
+                    on_fault(LocatedFault(path=path, fault=item))
+                else:
+                    yield path, item
+
+
+def _items(
+    file: BinaryIO, source: Path | Stream, ranges: Sequence[Range]
+) -> Iterator[Record | Fault]:
+    """Yield the records of some ranges, and the faults that are met on the way."""
+    compression = detect_compression(file)
+    plain = isinstance(source, Path) and compression is Compression.NONE
+    size = size_of(source, file) if plain else 0  # 0 where there is no hopping
+    items = read_records(file, compression=compression)
+    index = offset = 0  # of the next record
+    for start, stop in ranges:
+        if size and start > index:
+            hops, offset = hop(file, size, start=offset, most=start - index)
+            index += hops
+            if offset == size:
+                return
+            file.seek(offset)
+            items = _moved(read_records(file, compression=compression), index, offset)
+        for item in items:
+            if isinstance(item, Fault):
+                yield item
+                size = 0
+                index = index if item.record is None else item.record + 1
+            elif stop is not None and item.index >= stop:  # a damaged one was wanted
+                items = chain([item], items)
+                break
+            else:
+                index, offset = item.index + 1, item.offset + len(item.payload) + FRAME_SIZE
+                if item.index >= start:
+                    yield item
+            if stop is not None and index >= stop:
+                break
+
+
+def _moved(items: Iterable[Record | Fault], index: int, offset: int) -> Iterator[Record | Fault]:
+    """Tell of what was read from the middle of a shard where it is in the whole."""
+    for item in items:
+        if isinstance(item, Record):
+            yield item._replace(index=item.index + index, offset=item.offset + offset)
+        else:
+            record = None if item.record is None else item.record + index
+            yield replace(item, record=record, offset=item.offset + offset)
+
+
+def _where(
+    found: Iterator[tuple[Path, Record]],
+    where: str,
+    shards: Sequence[Path | Stream],
+    on_fault: OnFault,
+) -> Iterator[tuple[Path, Record]]:
+    """Yield the records for which a condition holds.
+
+    The columns are those of the records so far, so that the others need not be read; only where
+    the condition makes no sense with these, all records are asked for theirs.
+    """
+    from tfrtool.examples.arrow.infer import ColumnsFold
+    from tfrtool.inspection.rows.batches import (
+        decode_records,
+        in_batches,
+        infer_columns,
+        with_places,
+    )
+    from tfrtool.inspection.rows.conditions import Condition
+
+    known, growing = ColumnsFold(), True
+    columns = condition = None
+    for path, group in groupby(found, key=itemgetter(0)):
+
+        def tell(fault: Fault, path: Path = path) -> None:
+            on_fault(LocatedFault(path=path, fault=fault))
+
+        for records in in_batches((record for _, record in group), tell, batch_records=_BATCH):
+            if growing:
+                known.add([record.payload for record in records])
+            if condition is None or (growing and known.columns() != columns):
+                columns = known.columns()
+                try:
+                    condition = Condition(where, columns)
+                except UsageError:
+                    files = [shard for shard in shards if isinstance(shard, Path)]
+                    if len(files) < len(shards):
+                        raise
+                    growing, condition = False, Condition(where, infer_columns(files))
+            for batch in decode_records(path, records, condition.columns, tell):
+                kept = condition.keep(with_places(batch).table)
+                yield from ((path, one) for one in compress(batch.records, kept))
