@@ -3,7 +3,7 @@
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit_json, emit_page
+from tfrtool.cli.output import Outcome, emit
 from tfrtool.cli.parameters import INPUT, debug_option, json_option, standard_input, workers_option
 from tfrtool.errors import ShardError
 
@@ -16,11 +16,7 @@ from tfrtool.errors import ShardError
     "  tfrtool verify data/cats_vs_dogs/4.0.1 --images --json",
 )
 @click.argument("shards", nargs=-1, required=True, type=INPUT, metavar="SHARDS|DATASET")
-@click.option(
-    "--images",
-    is_flag=True,
-    help="Decode every image, and find duplicates.",
-)
+@click.option("--images", is_flag=True, help="Decode every image, and find duplicates.")
 @workers_option
 @json_option
 @debug_option
@@ -38,19 +34,15 @@ def verify_command(
     Exit code 3 means that a fault was found. The same image in two splits or under two labels is
     one; within one split and label it is only told.
     """
+    from tfrtool.cli.render.verify_text import verify_page
     from tfrtool.inspection.verify.verify import verify
 
     source = standard_input() if shards == ("-",) else shards
     with Bars() as bars:
         report = verify(source, images=images, workers=workers, on_progress=bars)
-    if as_json:
-        for verdict in report.shards:
-            emit_json(verdict.to_json())
-        emit_json(report.to_json())
-    else:
-        from tfrtool.cli.render.verify_text import verify_page
-
-        emit_page(verify_page(report))
+    for verdict in report.shards if as_json else ():
+        emit(verdict.to_json())
+    emit(report.to_json() if as_json else verify_page(report))
     if report.unreadable:
         first = report.unreadable[0]
         raise ShardError(first.error or "", path=first.path)
