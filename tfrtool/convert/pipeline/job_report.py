@@ -35,6 +35,11 @@ class Faults(FirstOf[LocatedFault]):
             raise as_error(entry.path, entry.fault)
         super().add(entry)
 
+    def merge(self, other: "Faults") -> None:
+        """Count those that another task met."""
+        self.count += other.count
+        self.kept += other.kept[: _FAULTS_KEPT - len(self.kept)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:

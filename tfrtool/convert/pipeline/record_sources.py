@@ -1,6 +1,7 @@
 """The shards that a job reads: found, gone through once, and cut into stretches."""
 
 import os
+import shutil
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from tfrtool.convert.pipeline.job_report import Faults
-from tfrtool.convert.pipeline.segments import Segment, stamp_of
+from tfrtool.convert.pipeline.segments import Segment, changed, stamp_of
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import ShardError, UsageError, WriteError, os_errors_as
 from tfrtool.examples.roles import info_beside
@@ -115,6 +116,7 @@ class SourceShard:
         numbers: the indices of some records, in order, and the number of records.
         offsets: where their headers start, and the end.
         faults: the damage that was met.
+        shifts: from which index of the copy on the index in the shard is by how many higher.
     """
 
     path: Path
@@ -125,11 +127,22 @@ class SourceShard:
     numbers: "array[int]"
     offsets: "array[int]"
     faults: Faults = field(default_factory=Faults)
+    shifts: Sequence[tuple[int, int]] = ()
 
     @property
     def place(self) -> Path:
         """The file to read."""
         return self.copy or self.path
+
+    @property
+    def whole(self) -> Segment:
+        """All of its records."""
+        return _between([self], (0, 0, 0), (1, 0, 0))[0]
+
+    def original(self, index: int) -> int:
+        """Return the index in the shard of a record of its copy."""
+        at = bisect_right(self.shifts, (index, self.records + 2**32)) - 1
+        return index + (self.shifts[at][1] if at >= 0 else 0)
 
     def cut(self, *, record: int | None = None, offset: int = 0) -> tuple[int, int]:
         """Return the index and the place of a record: by its index, or the one nearest to a place.
@@ -142,7 +155,7 @@ class SourceShard:
         with os_errors_as(ShardError, self.place), open_shard(self.place) as file:
             hop(file, self.offsets[at + 1], ends, self.offsets[at])
         if len(ends) - 1 != self.numbers[at + 1] - self.numbers[at]:
-            raise ShardError("was changed while it was read", path=self.path)
+            raise changed(self.path)
         index = min(range(len(ends)), key=lambda i: abs(ends[i] - offset))
         if record is not None:
             index = record - self.numbers[at]
@@ -155,44 +168,67 @@ def scan_shards(
     *,
     workers: int | None = None,
     stop: bool = False,
+    index: Path | None = None,
     on_progress: OnProgress = silent,
 ) -> list[SourceShard]:
     """Go through shards from header to header, on several workers.
 
     What is compressed, or damaged so that records can't be told by their headers, is copied to the
     scratch folder uncompressed, whole records only. `CorruptShardError` at the first damage if the
-    job is to ``stop``.
+    job is to ``stop``. The places of all records are written to ``index``: 8 bytes each, shard by
+    shard, with the end of each shard.
     """
-    scan = partial(_scan_shard, scratch=scratch, stop=stop)
+    scan = partial(_scan_shard, scratch=scratch, stop=stop, indexed=index is not None)
     found = []
     size = sum(path.stat().st_size for path in paths)
     for shard in map_shards(scan, list(enumerate(paths)), workers, size=size):
         found.append(shard)
+        if index is not None:
+            append_file(scratch / f"{len(found) - 1}.index", index)
         on_progress(Progress(what="scanning", done=len(found), total=len(paths), unit="shards"))
     return found
 
 
-def _scan_shard(numbered: tuple[int, Path], scratch: Path, stop: bool) -> SourceShard:
+def append_file(part: Path, whole: Path) -> None:
+    """Move the bytes of a scratch file to the end of another one."""
+    with (
+        os_errors_as(WriteError, whole, "can't be written"),
+        part.open("rb") as read,
+        whole.open("ab") as file,
+    ):
+        shutil.copyfileobj(read, file)
+        part.unlink()
+
+
+def _scan_shard(
+    numbered: tuple[int, Path], scratch: Path, stop: bool, indexed: bool
+) -> SourceShard:
     number, path = numbered
     faults, copy = Faults(stop=stop), None
+    index = scratch / f"{number}.index" if indexed else None
+    shifts: list[tuple[int, int]] = []
     with open_shard(path) as file:
         stamp = stamp_of(file)
         places = None
         if detect_compression(file) is Compression.NONE:
-            places = _places(path, stamp[0])
+            places = _places(path, stamp[0], index)
         if places is None:
             copy = scratch / f"{number}.records"
+            records = 0
             with os_errors_as(WriteError, copy, "can't be written"), copy.open("xb") as out:
                 for item in read_records(file):
                     if isinstance(item, Fault):
                         faults.add(LocatedFault(path=path, fault=item))
                     else:
+                        if item.index - records != (shifts[-1][1] if shifts else 0):
+                            shifts.append((records, item.index - records))
+                        records += 1
                         out.write(header(len(item.payload)))
                         out.write(item.payload)
                         out.write(CRC.pack(item.payload_crc))
-            places = _places(copy, copy.stat().st_size)
+            places = _places(copy, copy.stat().st_size, index)
     if places is None:
-        raise ShardError("was changed while it was read", path=path)
+        raise changed(path)
     numbers, offsets = places
     return SourceShard(
         path=path,
@@ -203,19 +239,24 @@ def _scan_shard(numbered: tuple[int, Path], scratch: Path, stop: bool) -> Source
         numbers=numbers,
         offsets=offsets,
         faults=faults,
+        shifts=shifts,
     )
 
 
-def _places(path: Path, size: int) -> "tuple[array[int], array[int]] | None":
+def _places(path: Path, size: int, index: Path | None) -> "tuple[array[int], array[int]] | None":
     """Return the numbers and places of some records, and of the end; None where headers don't hold.
 
-    They are so far apart that there are few of them, and a record between two is soon found.
+    They are so far apart that there are few of them, and a record between two is soon found. All
+    places go to a file, if one is given.
     """
     numbers, offsets = array("Q", (0,)), array("Q", (0,))
-    with open_shard(path) as file:
+    with open_shard(path) as file, Path(index or os.devnull).open("wb") as out:
+        offsets.tofile(out)
         step = _STEP
         while offsets[-1] < size:
-            records, end = hop(file, min(size, offsets[-1] + step), start=offsets[-1])
+            ends = array("Q")
+            records, end = hop(file, min(size, offsets[-1] + step), ends, offsets[-1])
+            ends.tofile(out)
             if records:
                 numbers.append(numbers[-1] + records)
                 offsets.append(end)

@@ -61,9 +61,15 @@ class Segment:
 class Frames(NamedTuple):
     """Whole records in a row, whose CRCs hold."""
 
+    record: int  # the index of the first
     data: bytes
     spans: list[tuple[int, int]]  # where each payload starts and ends in the data
     keys: list[int]  # their `payload_key`
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The payloads."""
+        return [self.data[start:end] for start, end in self.spans]
 
 
 def stamp_of(file: BinaryIO) -> tuple[int, int]:
@@ -75,7 +81,7 @@ def stamp_of(file: BinaryIO) -> tuple[int, int]:
 def read_payloads(segment: Segment, on_fault: OnFault) -> Iterator[list[bytes]]:
     """Yield the payloads of a segment, about a megabyte at a time; damaged ones are faults."""
     for frames in read_frames(segment, on_fault):
-        yield [frames.data[start:end] for start, end in frames.spans]
+        yield frames.payloads
 
 
 def read_frames(segment: Segment, on_fault: OnFault) -> Iterator[Frames]:
@@ -96,7 +102,7 @@ def read_frames(segment: Segment, on_fault: OnFault) -> Iterator[Frames]:
         while offset < end:
             data = read_at(min(wanted, end - offset), offset)
             position = first = size = 0
-            spans, keys = [], []
+            spans, keys, number = [], [], index
             while (body := position + HEADER_SIZE) <= len(data):
                 head = data[position:body]
                 size = sizes.get(head, 0) or _size(head, sizes, segment)
@@ -111,46 +117,48 @@ def read_frames(segment: Segment, on_fault: OnFault) -> Iterator[Frames]:
                     keys.append(crc << 32 | stop - body)
                 else:
                     if keys:
-                        yield Frames(data[first:position], spans, keys)
-                    on_fault(_payload_fault(segment, index, offset + position, data, body, stop))
-                    first, spans, keys = after, [], []
+                        yield Frames(number, data[first:position], spans, keys)
+                    frame = data[position:after]
+                    on_fault(payload_fault(segment.path, index, offset + position, frame))
+                    first, spans, keys, number = after, [], [], index + 1
                 position, index = after, index + 1
             if not position and len(data) < min(max(size, HEADER_SIZE), end - offset, wanted):
-                raise _changed(segment)
+                raise changed(segment.path)
             wanted = _BLOCK if position else max(size, 2 * wanted)
             if keys:
-                yield Frames(data[first:position], spans, keys)
+                yield Frames(number, data[first:position], spans, keys)
             offset += position
         if index != segment.record + segment.records:
-            raise _changed(segment)
+            raise changed(segment.path)
         _check_stamp(file, segment)
 
 
 def _size(head: bytes, sizes: dict[bytes, int], segment: Segment) -> int:
     (length,) = LENGTH.unpack_from(head)
     if length > MAX_RECORD_BYTES or not holds_header(head):
-        raise _changed(segment)  # for it was whole when the segment was planned
+        raise changed(segment.path)  # for it was whole when the segment was planned
     if len(sizes) < _HEADERS_KNOWN:
         sizes[head] = FRAME_SIZE + length
     return FRAME_SIZE + int(length)
 
 
-def _payload_fault(
-    segment: Segment, record: int, offset: int, data: bytes, body: int, stop: int
-) -> LocatedFault:
-    stored, found = CRC.unpack_from(data, stop)[0], masked_crc32c(data[body:stop])
+def payload_fault(path: Path, record: int, offset: int, frame: bytes) -> LocatedFault:
+    """Return the fault of a record whose payload does not have its CRC."""
+    payload = frame[HEADER_SIZE:-FOOTER_SIZE]
+    stored, found = CRC.unpack(frame[-FOOTER_SIZE:])[0], masked_crc32c(payload)
     message = (
         f"the CRC of the payload does not hold: expected {stored:08x} as stored, "
-        f"found {found:08x} for its {stop - body} bytes"
+        f"found {found:08x} for its {len(payload)} bytes"
     )
     fault = Fault(kind=FaultKind.PAYLOAD_CRC, offset=offset, record=record, message=message)
-    return LocatedFault(path=segment.path, fault=fault)
+    return LocatedFault(path=path, fault=fault)
 
 
 def _check_stamp(file: BinaryIO, segment: Segment) -> None:
     if segment.copy is None and stamp_of(file) != segment.stamp:
-        raise _changed(segment)
+        raise changed(segment.path)
 
 
-def _changed(segment: Segment) -> ShardError:
-    return ShardError("was changed while it was read", path=segment.path)
+def changed(path: Path) -> ShardError:
+    """Return the error of a source that is not any more what was planned for."""
+    return ShardError("was changed while it was read", path=path)

@@ -1,0 +1,246 @@
+"""Records in another order, or some of them: an order by number, and files that follow it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfrtool.convert.pipeline.job import FileTask
+from tfrtool.convert.pipeline.job_report import Faults, Written
+from tfrtool.convert.pipeline.record_sources import SourceShard
+from tfrtool.convert.pipeline.segments import changed, payload_fault, stamp_of
+from tfrtool.convert.pipeline.shard_sink import ShardSink
+from tfrtool.convert.pipeline.tally import Words, seed_word, splitmix64
+from tfrtool.errors import ShardError, os_errors_as
+from tfrtool.records.compression import Compression
+from tfrtool.records.count import reader_at
+from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.framing import (
+    CRC,
+    FOOTER_SIZE,
+    FRAME_SIZE,
+    HEADER_SIZE,
+    LocatedFault,
+    header,
+)
+from tfrtool.storage.opening import open_regular
+
+Numbers = NDArray[np.int64]
+
+_FORMAT = 1
+_ROUNDS = 6
+_CHUNK = 65_536
+_WINDOW = 16 * 1024 * 1024
+"""Bytes of output whose records are read in the order in which they lie in the sources."""
+
+_AT_ONCE = 256
+_FILES_OPEN = 100
+_HEADERS_KNOWN = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPool:
+    """All records of shards, numbered from 0 in their order.
+
+    Attributes:
+        shards: the shards.
+        index: a file with the place of each record, and of each shard's end (`scan_shards`).
+    """
+
+    shards: Sequence[SourceShard]
+    index: Path
+
+    @property
+    def firsts(self) -> Numbers:
+        """The number of the first record of each shard, and how many there are in all."""
+        return np.cumsum([0, *(shard.records for shard in self.shards)])
+
+    def places(self, numbers: Words) -> tuple[Numbers, Words, Numbers]:
+        """Return the shards of records, and where they start in those, and how long they are."""
+        shards = np.searchsorted(self.firsts, numbers.astype(np.int64), side="right") - 1
+        index = np.memmap(self.index, np.uint64, "r")
+        at = numbers.astype(np.int64) + shards
+        starts = np.asarray(index[at])
+        return shards, starts, (index[at + 1] - starts).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordOrder:
+    """Some records of a pool, in an order.
+
+    Attributes:
+        pool: the records.
+        count: how many there are.
+        first: the number of the first one, where they are all those from there on.
+        chosen: a file with their numbers, where they are others.
+        seed: of a permutation; None keeps the order.
+    """
+
+    pool: RecordPool
+    count: int
+    first: int = 0
+    chosen: Path | None = None
+    seed: int | None = None
+
+    def numbers(self, start: int, end: int) -> Words:
+        """Return the numbers of the records from one place in the order to another."""
+        at = np.arange(start, end, dtype=np.uint64)
+        if self.seed is not None:
+            at = permuted(at, self.count, self.seed)
+        if self.chosen is None:
+            return np.array(at + np.uint64(self.first), np.uint64)
+        chosen = np.memmap(self.chosen, np.uint64, "r")
+        return np.array(chosen[at.astype(np.int64)], np.uint64)
+
+    def cut(self, count: int | None, shard_bytes: int) -> tuple[list[int], int]:
+        """Return where files start in the order, and the end: so many files, or by their bytes.
+
+        And how many bytes there are in all, frames included.
+        """
+        total = sum(int(sizes.sum()) for _, sizes in self._sizes())
+        files = count or max(1, -(-total // shard_bytes))
+        if count:
+            return [round(self.count * number / files) for number in range(files + 1)], total
+        bounds, done = [0], 0
+        for start, sizes in self._sizes():
+            ends = done + np.cumsum(sizes)
+            while (wanted := total * len(bounds) // files) <= ends[-1] and len(bounds) < files:
+                at = int(np.searchsorted(ends, wanted))
+                nearer = ends[at] - wanted < wanted - (ends[at] - sizes[at])
+                bounds.append(max(bounds[-1], start + at + nearer))
+            done = int(ends[-1])
+        return [*dict.fromkeys(bounds), self.count], total
+
+    def _sizes(self) -> Iterator[tuple[int, Numbers]]:
+        for start in range(0, self.count, _CHUNK):
+            numbers = self.numbers(start, min(start + _CHUNK, self.count))
+            yield start, self.pool.places(numbers)[2]
+
+
+def permuted(places: Words, count: int, seed: int) -> Words:
+    """Return where a permutation of ``count`` places puts some of them; none is held in memory.
+
+    A Feistel network over the next power of four, walked until it is within the places.
+    """
+    half = max(1, -(-(count - 1).bit_length() // 2))
+    mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
+    keys = splitmix64(seed_word(seed) + np.arange(_ROUNDS, dtype=np.uint64))
+    found = places.copy()
+    left = np.arange(len(places))
+    while len(left):
+        high, low = found[left] >> shift, found[left] & mask
+        for key in keys:
+            high, low = low, high ^ (splitmix64(low ^ key) & mask)
+        found[left] = high << shift | low
+        left = left[found[left] >= count]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderedTask(FileTask):
+    """Copies records in an order: those from one place to another."""
+
+    order: RecordOrder
+    start: int
+    end: int
+    compression: Compression
+    stop: bool
+    recipe: str  # all that the order depends on
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the records, their order and the compression."""
+        facts = (_FORMAT, self.recipe, self.split, self.start, self.end, self.compression.value)
+        return blake2b(repr(facts).encode(), digest_size=16).hexdigest()
+
+    def write(self, path: Path) -> Written:
+        """Copy them: a window at a time, read in the order in which it lies in the sources."""
+        faults = Faults(stop=self.stop)
+        with ShardSink(path, self.compression) as sink, _PoolReader(self.order.pool) as reader:
+            for start in range(self.start, self.end, _CHUNK):
+                numbers = self.order.numbers(start, min(start + _CHUNK, self.end))
+                shards, starts, sizes = self.order.pool.places(numbers)
+                windows = np.cumsum(sizes) // _WINDOW
+                bounds = [0, *(np.flatnonzero(np.diff(windows)) + 1).tolist(), len(numbers)]
+                for low, high in pairwise(bounds):
+                    part = slice(low, high)
+                    read = reader.read(numbers[part], shards[part], starts[part], sizes[part])
+                    frames = [one for one in read if isinstance(one, bytes)]
+                    for one in read:
+                        if not isinstance(one, bytes):
+                            faults.add(one)
+                    for first in range(0, len(frames), _AT_ONCE):
+                        sink.write_whole(frames[first : first + _AT_ONCE])
+        return sink.written(faults)
+
+
+class _PoolReader:
+    """Reads records of a pool by their numbers; a context manager that closes the files."""
+
+    def __init__(self, pool: RecordPool) -> None:
+        self._pool, self._firsts = pool, pool.firsts
+        self._files: dict[int, BinaryIO] = {}
+        self._headers: dict[int, bytes] = {}
+
+    def __enter__(self) -> "_PoolReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def read(
+        self, numbers: Words, shards: Numbers, starts: Words, sizes: Numbers
+    ) -> list[bytes | LocatedFault]:
+        """Return the frames of records in the order of ``numbers``, each checked; or its fault.
+
+        They are read in the order in which they lie in the files, neighbours at once.
+        """
+        found: list[bytes | LocatedFault] = [b""] * len(numbers)
+        ranks = np.lexsort((starts, shards))
+        files, begins = shards[ranks], starts[ranks].astype(np.int64)
+        ends = begins + sizes[ranks]
+        apart = (files[1:] != files[:-1]) | (begins[1:] != ends[:-1])
+        runs = [0, *(np.flatnonzero(apart) + 1).tolist(), len(ranks)]
+        order, places, stops = ranks.tolist(), begins.tolist(), ends.tolist()
+        for low, high in pairwise(runs):
+            number, base = int(files[low]), places[low]
+            shard = self._pool.shards[number]
+            data = self._read_at(number, stops[high - 1] - base, base)
+            for at in range(low, high):
+                frame = data[places[at] - base : stops[at] - base]
+                length = len(frame) - FRAME_SIZE
+                head = self._headers.get(length) or self._header(length)
+                if length != stops[at] - places[at] - FRAME_SIZE or not frame.startswith(head):
+                    raise changed(shard.path)
+                rank = order[at]
+                crc = masked_crc32c(frame[HEADER_SIZE:-FOOTER_SIZE])
+                if CRC.pack(crc) == frame[-FOOTER_SIZE:]:
+                    found[rank] = frame
+                else:
+                    index = shard.original(int(numbers[rank]) - int(self._firsts[number]))
+                    found[rank] = payload_fault(shard.path, index, places[at], frame)
+        return found
+
+    def _header(self, length: int) -> bytes:
+        if len(self._headers) == _HEADERS_KNOWN:
+            self._headers.clear()
+        return self._headers.setdefault(length, header(max(length, 0)))
+
+    def _read_at(self, number: int, size: int, offset: int) -> bytes:
+        shard = self._pool.shards[number]
+        with os_errors_as(ShardError, shard.place):
+            if number not in self._files:
+                if len(self._files) == _FILES_OPEN:
+                    self._files.pop(next(iter(self._files))).close()
+                self._files[number] = open_regular(shard.place, buffering=0)
+            file = self._files[number]
+            data = reader_at(file)(size, offset)
+            if shard.copy is None and stamp_of(file) != shard.stamp:
+                raise changed(shard.path)
+        return data
