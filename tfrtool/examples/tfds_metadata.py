@@ -43,6 +43,15 @@ class SplitInfo:
         """How many records it has in all."""
         return sum(self.shard_lengths)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what dataset_info.json has of it."""
+        return {
+            "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+            "name": self.name,
+            "numBytes": str(self.bytes),
+            "shardLengths": [str(length) for length in self.shard_lengths],
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetInfo:
@@ -75,15 +84,7 @@ class DatasetInfo:
         return {
             "fileFormat": "tfrecord",
             "name": self.name,
-            "splits": [
-                {
-                    "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
-                    "name": split.name,
-                    "numBytes": str(split.bytes),
-                    "shardLengths": [str(length) for length in split.shard_lengths],
-                }
-                for split in self.splits
-            ],
+            "splits": [split.to_json() for split in self.splits],
             "supervisedKeys": {"tuple": {"items": items}},
             "version": self.version,
         }

@@ -58,28 +58,8 @@ class WriteOptions:
     def __post_init__(self) -> None:
         check_dataset_name(self.name)
         check_version(self.version)
-        for name, fraction in self.splits.items():
-            check_split_name(name)
-            if not 0 < fraction <= 1:
-                raise UsageError(
-                    f"the fraction of split {name!r} is impossible",
-                    expected="a number above 0 and up to 1",
-                    found=fraction,
-                )
-        total = math.fsum(self.splits.values())
-        if self.splits and not math.isclose(total, 1, abs_tol=1e-6):
-            raise UsageError(
-                "the splits must share all of the images",
-                expected="fractions that add up to 1",
-                found=f"{total:g}",
-            )
-        for what, value, least, most, expected in (
-            ("number of shards", self.shards, 1, 99_999, "1 to 99,999"),
-            ("number of workers", self.workers, 1, math.inf, "1 at least"),
-            ("seed", self.seed, _SEEDS.start, _SEEDS.stop - 1, "a 64-bit integer"),
-        ):
-            if value is not None and not (isinstance(value, int) and least <= value <= most):
-                raise UsageError(f"impossible {what}", expected=expected, found=value)
+        check_splits(self.splits, "images")
+        check_numbers(self.shards, self.workers, self.seed)
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that decide what a dataset holds, as its report tells them."""
@@ -87,6 +67,36 @@ class WriteOptions:
         facts |= facts.pop("recipe")
         facts["splits"] = [f"{name}={fraction:g}" for name, fraction in self.splits.items()]
         return dict(json.loads(json.dumps(facts, default=_plain)))
+
+
+def check_splits(splits: Mapping[str, float], items: str) -> None:
+    """Raise a `UsageError` if splits have impossible names, or fractions that don't add up to 1."""
+    for name, fraction in splits.items():
+        check_split_name(name)
+        if not 0 < fraction <= 1:
+            raise UsageError(
+                f"the fraction of split {name!r} is impossible",
+                expected="a number above 0 and up to 1",
+                found=fraction,
+            )
+    total = math.fsum(splits.values())
+    if splits and not math.isclose(total, 1, abs_tol=1e-6):
+        raise UsageError(
+            f"the splits must share all of the {items}",
+            expected="fractions that add up to 1",
+            found=f"{total:g}",
+        )
+
+
+def check_numbers(shards: int | None, workers: int | None, *seeds: int | None) -> None:
+    """Raise a `UsageError` if one of the numbers that decide what is written is impossible."""
+    for what, value, least, most, expected in (
+        ("number of shards", shards, 1, 99_999, "1 to 99,999"),
+        ("number of workers", workers, 1, math.inf, "1 at least"),
+        *(("seed", seed, _SEEDS.start, _SEEDS.stop - 1, "a 64-bit integer") for seed in seeds),
+    ):
+        if value is not None and not (isinstance(value, int) and least <= value <= most):
+            raise UsageError(f"impossible {what}", expected=expected, found=value)
 
 
 def option_differences(now: Mapping[str, Any], before: object) -> str:

@@ -1,11 +1,11 @@
 """The metadata of sources, as it goes along with their records."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError
-from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, SplitInfo, split_json
+from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, SplitInfo
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
 from tfrtool.writing.write_report import json_text
@@ -37,7 +37,7 @@ class CarriedMetadata:
             for path in sorted(folder.glob("*.labels.txt")):
                 with reading_metadata(path, "TFDS"):
                     text = read_bounded(path).decode("utf-8")
-                if self.labels.setdefault(path.name, text).split() != text.split():
+                if _lines(self.labels.setdefault(path.name, text)) != _lines(text):
                     raise DatasetError(
                         "has other class names, so that labels would mean something else",
                         path=path,
@@ -72,8 +72,12 @@ class CarriedMetadata:
     ) -> dict[str, str]:
         """Return the files that describe a dataset of these splits, by their names, in order."""
         info = {**self.info, "fileFormat": form, "name": name, "version": version}
-        info["splits"] = [split_json(split) for split in splits]
+        info["splits"] = [split.to_json() for split in splits]
         texts = dict(self.labels)
         if self.features is not None:
             texts[FEATURES] = json_text(self.features)
         return {**texts, DATASET_INFO: json_text(info)}
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]

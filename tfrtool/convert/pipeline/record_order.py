@@ -129,7 +129,8 @@ def permuted(places: Words, count: int, seed: int) -> Words:
     """
     half = max(1, -(-(count - 1).bit_length() // 2))
     mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
-    keys = splitmix64(seed_word(seed) + np.arange(_ROUNDS, dtype=np.uint64))
+    rounds: Words = np.arange(_ROUNDS, dtype=np.uint64)
+    keys = splitmix64(rounds ^ seed_word(seed))
     found = places.copy()
     left = np.arange(len(places))
     while len(left):
@@ -138,7 +139,7 @@ def permuted(places: Words, count: int, seed: int) -> Words:
             high, low = low, high ^ (splitmix64(low ^ key) & mask)
         found[left] = high << shift | low
         left = left[found[left] >= count]
-    return found
+    return np.asarray(found, np.uint64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

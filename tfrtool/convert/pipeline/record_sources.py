@@ -40,12 +40,14 @@ class RecordSources:
     Attributes:
         splits: the shards of each split, in order.
         folders: directories whose metadata describes them.
+        expected: how many records a shard has by the metadata; None where that doesn't say.
         faults: shards that are missing.
         notes: what was decided on the way, a sentence each.
     """
 
     splits: Mapping[str, Sequence[Path]]
     folders: Sequence[Path]
+    expected: Mapping[Path, int | None] = field(default_factory=dict)
     faults: Sequence[LocatedFault] = ()
     notes: Sequence[str] = ()
 
@@ -60,6 +62,7 @@ def find_sources(
     """
     splits: dict[str, list[Path]] = {}
     folders: dict[Path, None] = {}
+    expected: dict[Path, int | None] = {}
     faults: list[LocatedFault] = []
     notes: list[str] = []
     for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
@@ -74,6 +77,7 @@ def find_sources(
             of_splits = find_splits(root, info_beside(root), group_shards(found.shards))
             for split, files in of_splits.items():
                 splits.setdefault(UNSPLIT if split == "all" else split, []).extend(files.shards)
+                expected |= files.shards
                 if files.missing:
                     message = f"split {split!r} lacks {files.missing:,} of its shards"
                     fault = Fault(
@@ -98,6 +102,7 @@ def find_sources(
     return RecordSources(
         splits={split: tuple(dict.fromkeys(paths)) for split, paths in splits.items()},
         folders=tuple(folders),
+        expected=expected,
         faults=tuple(faults),
         notes=tuple(notes),
     )
@@ -135,14 +140,31 @@ class SourceShard:
         return self.copy or self.path
 
     @property
+    def identity(self) -> str:
+        """What its records are told by, in a fingerprint."""
+        return repr((str(self.path.absolute()), self.stamp))
+
+    @property
     def whole(self) -> Segment:
         """All of its records."""
         return _between([self], (0, 0, 0), (1, 0, 0))[0]
+
+    @property
+    def head(self) -> Segment:
+        """About a megabyte of its first records."""
+        return _between([self], (0, 0, 0), (0, self.numbers[1], self.offsets[1]))[0]
 
     def original(self, index: int) -> int:
         """Return the index in the shard of a record of its copy."""
         at = bisect_right(self.shifts, (index, self.records + 2**32)) - 1
         return index + (self.shifts[at][1] if at >= 0 else 0)
+
+    def in_copy(self, index: int) -> int | None:
+        """Return the index in the copy of a record of the shard; None if it was damaged."""
+        at = bisect_right([start + shift for start, shift in self.shifts], index) - 1
+        found = index - (self.shifts[at][1] if at >= 0 else 0)
+        following = self.shifts[at + 1][0] if at + 1 < len(self.shifts) else found + 1
+        return found if found < following else None
 
     def cut(self, *, record: int | None = None, offset: int = 0) -> tuple[int, int]:
         """Return the index and the place of a record: by its index, or the one nearest to a place.

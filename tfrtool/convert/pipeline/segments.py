@@ -55,7 +55,7 @@ class Segment:
     @property
     def identity(self) -> str:
         """What the records are told by, in a fingerprint."""
-        return repr((str(self.path), self.stamp, self.start, self.record, self.records))
+        return repr((str(self.path.absolute()), self.stamp, self.start, self.record, self.records))
 
 
 class Frames(NamedTuple):

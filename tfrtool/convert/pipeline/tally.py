@@ -55,9 +55,9 @@ def splitmix64(words: Words) -> Words:
     return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)
 
 
-def seed_word(seed: int) -> np.uint64:
-    """Return a seed as a word of mixed bits."""
-    return np.uint64(splitmix64(np.array([seed % 2**64], np.uint64))[0])
+def seed_word(seed: int) -> Words:
+    """Return a seed as one word of mixed bits."""
+    return splitmix64(np.array([seed % 2**64], np.uint64))
 
 
 def digest_text(digest: int) -> str:
