@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tfrtool.convert.formats.conversion import ConvertReport, convert
+    from tfrtool.convert.filter_records import filter_records as filter  # noqa: A004
+    from tfrtool.convert.pipeline.job_report import JobReport
+    from tfrtool.convert.reshard import reshard
     from tfrtool.errors import (
         CorruptShardError,
         DatasetError,
@@ -52,6 +55,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "tfrtool.convert.formats.conversion": "ConvertReport convert",
+    "tfrtool.convert.filter_records": "filter",
+    "tfrtool.convert.pipeline.job_report": "JobReport",
+    "tfrtool.convert.reshard": "reshard",
     "tfrtool.errors": "CorruptShardError DatasetError SchemaError ShardError SourceError "
     "TfrtoolError UsageError WeightsError WriteError",
     "tfrtool.examples.example": "encode_example",
@@ -84,6 +90,9 @@ _RENAMED = {
     "count": "count_records",
     "dataset": "open_dataset",
     "open": "open_rows",
+    "filter": "filter_records",
+    "open": "open_records",
+    "read": "read_shard",
     "repair": "repair_shard",
 }
 """Names that would hide something else where they are defined."""
@@ -92,13 +101,13 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 
 __all__ = [
     "BenchReport", "ConvertReport", "CorruptShardError", "Dataset", "DatasetError",
-    "DatasetSummary", "DecodedRecords", "ExtractReport", "Fault", "FeatureSpec",
-    "InferredSchema", "Prediction", "Record", "Records", "RepairReport", "RowBatches",
-    "SavedModel", "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary", "SourceError",
-    "Split", "StatsReport", "TfrtoolError", "TrainReport", "UsageError", "VerifyReport",
-    "WeightsError", "WriteError", "WriteReport", "bench", "contact_sheet", "convert", "count",
-    "dataset", "encode_example", "extract", "find_shards", "infer_schema", "inspect_dataset",
-    "inspect_shard", "load_model", "open", "parse_example", "predict", "read", "repair",
+    "DatasetSummary", "DecodedRecords", "ExtractReport", "Fault", "FeatureSpec", "InferredSchema",
+    "JobReport", "Prediction", "Record", "Records", "RepairReport", "RowBatches", "SavedModel",
+    "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary", "SourceError", "Split",
+    "StatsReport", "TfrtoolError", "TrainReport", "UsageError", "VerifyReport", "WeightsError",
+    "WriteError", "WriteReport", "bench", "contact_sheet", "convert", "count", "dataset",
+    "encode_example", "extract", "filter", "find_shards", "infer_schema", "inspect_dataset",
+    "inspect_shard", "load_model", "open", "parse_example", "predict", "read", "repair", "reshard",
     "stats", "train", "verify", "write",
 ]  # fmt: skip
 

@@ -205,6 +205,9 @@ $ printf '{"x": 1}' > 1.jsonl ; printf '{"x": "a", "y": 1}' > 2.jsonl
 convert 1.jsonl 2.jsonl new --to csv | 2
   ? --select leaves a feature out
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --select y
+reshard pets new --stratify label | 2
+  ? --split says which there are to be
+  > tfrtool reshard pets new --stratify label --split a=0.5 --split b=0.5
 train nosuch --resume | 2
   ? --out names the directory of the run
   > tfrtool train nosuch --resume --out run | 1
@@ -274,7 +277,7 @@ ELSEWHERE = {
     "prepare it with TFDS' file_format": "TFDS' own option",
     "prepare the dataset anew": "what TFDS does",
     "such an archive is damaged or a bomb": "no advice",
-    "ends an interrupted one": "tests/process/test_publish_death.py runs it after a kill",
+    "ends it with --resume": "tests/process/test_publish_death.py runs it after a kill",
     "ends what was begun": "likewise",
     "gives up what it holds": "no advice, but what deleting does",
     "try again": "tests/process/test_publish_death.py reads again",

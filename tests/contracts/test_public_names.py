@@ -12,17 +12,16 @@ import tfrtool
 from tfrtool.records.framing import frame
 
 VERBS = {
-    "open", "read", "count", "repair", "find_shards", "parse_example", "encode_example",
-    "dataset", "bench", "write", "train", "predict", "load_model", "inspect_shard",
-    "inspect_dataset", "infer_schema", "contact_sheet", "verify", "extract", "stats",
-    "convert",
+    "open", "read", "count", "repair", "find_shards", "parse_example", "encode_example", "dataset",
+    "bench", "write", "train", "predict", "load_model", "inspect_shard", "inspect_dataset",
+    "infer_schema", "contact_sheet", "verify", "extract", "stats", "convert", "reshard", "filter",
 }  # fmt: skip
 TYPES = {
     "DecodedRecords", "RowBatches",
     "Record", "Records", "Fault", "Shard", "Schema", "FeatureSpec", "Dataset", "Split",
-    "Prediction", "SavedModel", "ShardSummary", "DatasetSummary", "InferredSchema",
-    "VerifyReport", "ExtractReport", "RepairReport", "WriteReport", "TrainReport",
-    "BenchReport", "ConvertReport", "StatsReport",
+    "Prediction", "SavedModel", "ShardSummary", "DatasetSummary", "InferredSchema", "VerifyReport",
+    "ExtractReport", "RepairReport", "WriteReport", "TrainReport", "BenchReport", "ConvertReport",
+    "StatsReport", "JobReport",
 }  # fmt: skip
 ERRORS = {
     "TfrtoolError", "UsageError", "ShardError", "CorruptShardError", "DatasetError",

@@ -11,6 +11,7 @@ from tfrtool.cli.commands.bench_command import bench_command
 from tfrtool.cli.commands.convert_command import convert_command
 from tfrtool.cli.commands.count_command import count_command
 from tfrtool.cli.commands.extract_command import extract_command
+from tfrtool.cli.commands.filter_command import filter_command
 from tfrtool.cli.commands.index_command import index_command
 from tfrtool.cli.commands.inspect_dataset_command import inspect_dataset_command
 from tfrtool.cli.commands.inspect_images_command import inspect_images_command
@@ -21,6 +22,7 @@ from tfrtool.cli.commands.predict_command import predict_command
 from tfrtool.cli.commands.repair_command import repair_command
 from tfrtool.cli.commands.rows.cat_command import cat_command
 from tfrtool.cli.commands.rows.query_command import query_command
+from tfrtool.cli.commands.reshard_command import reshard_command
 from tfrtool.cli.commands.train_command import train_command
 from tfrtool.cli.commands.verify_command import verify_command
 from tfrtool.cli.commands.write_command import write_command
@@ -52,6 +54,8 @@ for _command in (
     write_command,
     cat_command,
     query_command,
+    reshard_command,
+    filter_command,
     count_command,
     repair_command,
     extract_command,

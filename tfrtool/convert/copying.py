@@ -44,7 +44,7 @@ SHARD_SIZE = "128MiB"
 _CHUNK = 1_000_000
 
 
-class OnCorrupt(enum.Enum):
+class _OnCorrupt(enum.Enum):
     """What becomes of damaged records."""
 
     SKIP = "skip"
@@ -134,7 +134,7 @@ class CopyJob:
         check_numbers(self.shards, self.workers, shuffle)
         if self.shards is not None and self.shard_size is not None:
             raise UsageError("shards and shard_size exclude each other")
-        stop = as_member(OnCorrupt, self.on_corrupt, "on_corrupt") is OnCorrupt.STOP
+        stop = as_member(_OnCorrupt, self.on_corrupt, "on_corrupt") is _OnCorrupt.STOP
         compression = as_member(Compression, self.compression, "compression")
         size = as_size(self.shard_size or SHARD_SIZE)
         found = find_sources(self.sources, dataset)

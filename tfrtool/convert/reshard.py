@@ -88,7 +88,10 @@ def reshard(
         rules = {"splits": shares, "stratify": stratify, "group_by": group_by, "seed": seed}
         select = _Splitter(splits=splits, stratify=stratify, group_by=group_by, seed=seed)
     elif stratify is not None or group_by is not None:
-        raise UsageError("stratify and group_by say how records are split", hint="give splits, too")
+        raise UsageError(
+            "stratify and group_by say how records are split",
+            hint="--split says which there are to be",
+        )
     return CopyJob(
         command="reshard",
         sources=sources,

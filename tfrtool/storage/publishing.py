@@ -127,7 +127,7 @@ def check_settled(folder: Path) -> None:
         raise DatasetError(
             "a write was interrupted here, or is about to end",
             path=folder,
-            hint="tfrtool write --resume ends an interrupted one",
+            hint="the command that was interrupted ends it with --resume",
         )
 
 

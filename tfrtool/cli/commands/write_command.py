@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.bars import Bars
+from tfrtool.cli.job_options import splits_of
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT, LocalPath, debug_option, json_option, options
 from tfrtool.cli.process import starting_tensorflow
@@ -111,7 +112,7 @@ def write_command(
         report = write(
             source,
             dataset,
-            splits=_splits(splits),
+            splits=splits_of(splits),
             shuffle=not no_shuffle,
             resize=None if resize is None else _resize(resize),
             existing="resume" if resume else "overwrite" if overwrite else "refuse",
@@ -122,22 +123,6 @@ def write_command(
     emit(report.to_json() if as_json else write_page(report))
     _warn_of(report)
     return Outcome.DAMAGE if report.rejected and not report.complete else Outcome.FINE
-
-
-def _splits(notations: tuple[str, ...]) -> dict[str, float]:
-    """Read ``NAME=FRACTION`` again and again."""
-    splits: dict[str, float] = {}
-    for notation in notations:
-        name, _, fraction = notation.partition("=")
-        if name in splits:
-            raise UsageError("a split is given twice", found=name)
-        try:
-            splits[name] = float(fraction)
-        except ValueError:
-            raise UsageError(
-                "not a split", expected="NAME=FRACTION, such as train=0.8", found=repr(notation)
-            ) from None
-    return splits
 
 
 def _resize(text: str) -> int | tuple[int, int]:

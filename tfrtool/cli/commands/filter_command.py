@@ -1,0 +1,50 @@
+"""``tfrtool filter``."""
+
+from typing import Any
+
+import click
+
+from tfrtool.cli.bars import Bars
+from tfrtool.cli.job_options import existing_of, job_options, show_job
+from tfrtool.cli.output import Outcome
+from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options
+
+
+@click.command(
+    name="filter",
+    epilog="\b\nExamples:\n"
+    '  tfrtool filter shards/pets cats --where "label = 0"\n'
+    "  tfrtool filter shards/pets clean --drop bad.txt --dedupe\n"
+    "  tfrtool filter shards/pets small --sample 1000 --seed 7",
+)
+@click.argument("source", metavar="SRC", type=INPUT)
+@click.argument("dataset", metavar="DST", type=OUTPUT)
+@options(
+    {
+        "--where EXPR": 'Keep records for which an SQL condition holds: "label = 1 AND height > '
+        '64".',
+        "--keep FILE": "Keep the records of a list only: lines with a shard and an index.",
+        "--drop FILE": "Leave out the records of a list.",
+        "--dedupe": "Leave out exact copies, all but the first: of the image where there is one, "
+        "else of the record.",
+        "--sample N": "Keep so many records at random, of those that the other options keep.",
+        "--seed N=0": "Seed of the sample.",
+    },
+    {"--seed": click.IntRange(-(2**63), 2**63 - 1), "FILE": INPUT},
+)
+@job_options
+@json_option
+@debug_option
+def filter_command(source: str, dataset: str, as_json: bool, **words: Any) -> Outcome:
+    """Write some of the records of SRC to DST, in their order and their splits.
+
+    Records are copied as they are, their CRCs checked, and metadata of TFDS goes along; what left
+    out how many is told. A condition needs DuckDB: pip install "tfrtool[sql]". Exit code 3 means
+    that damaged records were left out.
+    """
+    from tfrtool.convert.filter_records import filter_records
+
+    existing = existing_of(words)
+    with Bars() as bars:
+        report = filter_records(source, dataset, existing=existing, on_progress=bars, **words)
+    return show_job(report, as_json=as_json)

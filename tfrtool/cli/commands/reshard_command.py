@@ -1,0 +1,65 @@
+"""``tfrtool reshard``."""
+
+from typing import Any
+
+import click
+
+from tfrtool.cli.bars import Bars
+from tfrtool.cli.job_options import existing_of, job_options, show_job, splits_of
+from tfrtool.cli.output import Outcome
+from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options
+
+_SEEDS = click.IntRange(-(2**63), 2**63 - 1)
+
+
+@click.command(
+    name="reshard",
+    epilog="\b\nExamples:\n"
+    "  tfrtool reshard shards/pets fewer --shards 4\n"
+    "  tfrtool reshard part-1.tfrecord part-2.tfrecord whole --shuffle 7\n"
+    "  tfrtool reshard shards/pets anew --split train=0.9 --split test=0.1 --stratify label",
+)
+@click.argument("source", metavar="SRC...", nargs=-1, required=True, type=INPUT)
+@click.argument("dataset", metavar="DST", type=OUTPUT)
+@click.option(
+    "--split",
+    "splits",
+    multiple=True,
+    metavar="NAME=FRACTION",
+    help="A new split and its share of all records; repeat for each. The default keeps the splits "
+    "of SRC.",
+)
+@options(
+    {
+        "--stratify FEATURE": "Give each split its share of each value of a feature, to rounding.",
+        "--group-by FEATURE": "Keep records with the same value of a feature in one split.",
+        "--seed N=0": "Seed of the splits.",
+        "--shuffle SEED": "Put the records of each split in a random order.",
+    },
+    {"--seed": _SEEDS, "SEED": _SEEDS},
+)
+@job_options
+@json_option
+@debug_option
+def reshard_command(
+    source: tuple[str, ...], dataset: str, splits: tuple[str, ...], as_json: bool, **words: Any
+) -> Outcome:
+    """Write the records of SRC as other shards.
+
+    More or fewer shards, of another size, compressed or not, shuffled, in other splits; several SRC
+    become one dataset. Records are copied as they are, their CRCs checked, and metadata of TFDS
+    goes along. Exit code 3 means that damaged records were left out.
+    """
+    from tfrtool.convert.reshard import reshard
+
+    existing = existing_of(words)
+    with Bars() as bars:
+        report = reshard(
+            source,
+            dataset,
+            splits=splits_of(splits),
+            existing=existing,
+            on_progress=bars,
+            **words,
+        )
+    return show_job(report, as_json=as_json)

@@ -1,0 +1,69 @@
+"""What commands that copy records have in common: options, and what is shown in the end."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfrtool.cli.output import Outcome, emit_json, emit_page, note
+from tfrtool.cli.parameters import options
+from tfrtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from tfrtool.convert.pipeline.job_report import JobReport
+
+job_options = options(
+    {
+        "--shards N": "Number of shards of each split.",
+        "--shard-size SIZE": "Size of a shard before compression, at most, to one record; not "
+        "beside --shards. The default is 128MiB.",
+        "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed "
+        "ones only.",
+        "--name TEXT": "Dataset name; the default is made from DST's path.",
+        "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
+        "--on-corrupt skip|stop=skip": "Leave out damaged records and name them (exit code 3), or "
+        "stop at the first.",
+        "--workers N": "How many processes at most.  [default: the cores]",
+        "--resume": "Resume an interrupted job.",
+        "--overwrite": "Replace what tfrtool wrote to DST before.",
+        "--dry-run": "Show the shards as they would be; write nothing.",
+    },
+    {"--shards": click.IntRange(1, 99_999)},
+)
+
+
+def existing_of(words: dict[str, Any]) -> str:
+    """Take --resume and --overwrite out of a command's words, and return what they mean."""
+    resume, overwrite = words.pop("resume"), words.pop("overwrite")
+    if resume and overwrite:
+        raise UsageError("--resume and --overwrite exclude each other")
+    return "resume" if resume else "overwrite" if overwrite else "refuse"
+
+
+def splits_of(notations: tuple[str, ...]) -> Mapping[str, float]:
+    """Read ``NAME=FRACTION`` again and again."""
+    splits: dict[str, float] = {}
+    for notation in notations:
+        name, _, fraction = notation.partition("=")
+        if name in splits:
+            raise UsageError("a split is given twice", found=name)
+        try:
+            splits[name] = float(fraction)
+        except ValueError:
+            raise UsageError(
+                "not a split", expected="NAME=FRACTION, such as train=0.8", found=repr(notation)
+            ) from None
+    return splits
+
+
+def show_job(report: "JobReport", *, as_json: bool) -> Outcome:
+    """Show what a job has done, and return how it ended."""
+    from tfrtool.cli.render.job_text import job_page
+
+    if as_json:
+        emit_json(report.to_json())
+    else:
+        emit_page(job_page(report))
+        for warning in report.warnings:
+            note(warning)
+    return Outcome.DAMAGE if report.corrupt else Outcome.FINE
