@@ -8,8 +8,8 @@ TYPE_CHECKING = False  # as in typing, which takes a while to import
 if TYPE_CHECKING:
     from typing import Any
 
-    from tfrtool.convert.formats.conversion import ConvertReport, convert
     from tfrtool.convert.filter_records import filter_records as filter  # noqa: A004
+    from tfrtool.convert.formats.conversion import ConvertReport, convert
     from tfrtool.convert.pipeline.job_report import JobReport
     from tfrtool.convert.reshard import reshard
     from tfrtool.errors import (
@@ -91,7 +91,6 @@ _RENAMED = {
     "dataset": "open_dataset",
     "open": "open_rows",
     "filter": "filter_records",
-    "open": "open_records",
     "read": "read_shard",
     "repair": "repair_shard",
 }

@@ -1,0 +1,1 @@
+"""Commands that make a dataset of records, by a job."""
