@@ -91,7 +91,6 @@ _RENAMED = {
     "dataset": "open_dataset",
     "open": "open_rows",
     "filter": "filter_records",
-    "read": "read_shard",
     "repair": "repair_shard",
 }
 """Names that would hide something else where they are defined."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.output import Outcome, emit_json, emit_page, note
+from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import options
 from tfrtool.errors import UsageError
 
@@ -60,10 +60,7 @@ def show_job(report: "JobReport", *, as_json: bool) -> Outcome:
     """Show what a job has done, and return how it ended."""
     from tfrtool.cli.render.job_text import job_page
 
-    if as_json:
-        emit_json(report.to_json())
-    else:
-        emit_page(job_page(report))
-        for warning in report.warnings:
-            note(warning)
+    emit(report.to_json() if as_json else job_page(report))
+    for warning in report.warnings:
+        warn(warning)
     return Outcome.DAMAGE if report.corrupt else Outcome.FINE
