@@ -3,21 +3,15 @@
 import contextlib
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfrtool.convert.formats.registry import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    Content,
-    Format,
-    OnBad,
-    Piece,
-    Scan,
-)
+from tfrtool.convert.formats.registry import BATCH_BYTES, BATCH_ROWS, Content, Format, Piece, Scan
+from tfrtool.convert.formats.tfds_texts import tfds_texts
 from tfrtool.errors import SourceError, UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import MAX_RECORD_BYTES, Fault, FaultKind
 from tfrtool.storage.child import Child, ChildDied
 from tfrtool.storage.limits import MAX_LIBRARY_MEMORY
@@ -29,7 +23,7 @@ _WRITING = "group_size:1"
 _READING = "readahead_buffer_size:0,max_parallelism:0"
 
 _HEAD = bytes.fromhex("83af70d10d884a3f 0000000000000000 4000000000000000")
-"""Of every file: the header of Riegeli's first block (riegeli/records/records_signature.h)."""
+"""Of every file: the header of Riegeli's first block (riegeli/records/block.h)."""
 
 _PLACE = re.compile(r"\bchunk at (\d{1,18})\b")
 """Where a message of the library says that a chunk starts, in bytes."""
@@ -45,7 +39,7 @@ class ArrayRecordFormat(Format):
 
     name = "arrayrecord"
     endings = (".array_record", ".arrayrecord")
-    payloads = True
+    payloads = keeps_bytes = True
 
     def owns(self, name: str) -> bool:
         """Return whether a name has the ending, before the numbers of a shard."""
@@ -60,44 +54,33 @@ class ArrayRecordFormat(Format):
         return f"{dataset}-{split}.array_record-{index:05d}-of-{count:05d}"
 
     def scan(self, path: Path, *, columns: bool) -> Scan:
-        """Read a file through; the records of a damaged chunk are faults."""
-        fold, marks, faults = ColumnsFold(), [(0, 0)], []
+        """Read a file through; records of damaged chunks are faults."""
+        fold, marks, faults = ColumnsFold() if columns else None, [(0, 0)], list[Fault]()
         rows = size = 0
         for payloads, following, reason in _parts(path, 0):
             rows, size = rows + len(payloads), size + sum(map(len, payloads))
-            if columns:
+            if fold is not None:
                 fold.add(payloads)
             if reason:
                 marks.append((rows, following))
-                faults.append(_fault(following - 1, reason))
-                if len(faults) == _MOST_FAULTS:
-                    what = f"{_MOST_FAULTS} damaged records, and the others are not looked at"
-                    raise SourceError(what, path=path, found=reason)
-        return Scan(
-            path=path,
-            rows=rows,
-            bytes=size,
-            marks=marks,
-            fold=fold if columns else None,
-            faults=tuple(faults),
-        )
+                place, kind = _PLACE.search(reason), FaultKind.PAYLOAD_CRC
+                offset, record = int(place[1]) if place else 0, following - 1
+                faults.append(Fault(kind=kind, offset=offset, record=record, message=reason))
+            if len(faults) > _MOST_FAULTS:
+                what = f"has more than {_MOST_FAULTS:,} damaged records"
+                raise SourceError(what, path=path, found=faults[0].message)
+        found = tuple(faults)
+        return Scan(path=path, rows=rows, bytes=size, marks=marks, fold=fold, faults=found)
 
-    def read(
-        self,
-        piece: Piece,
-        content: Content,  # noqa: ARG002
-        on_bad: OnBad | None = None,  # noqa: ARG002
-    ) -> Iterator[list[bytes]]:
+    def read(self, piece: Piece, *_unused: Any) -> Iterator[list[bytes]]:
         """Yield its payloads; what is damaged is no row."""
         left = piece.rows
-        for payloads, _, _ in _parts(piece.path, piece.start + piece.skip) if left else ():
-            if payloads:
-                yield payloads[:left]
-            left -= len(payloads)
-            if left <= 0:
+        for payloads, *_ in _parts(piece.path, piece.start + piece.skip):
+            yield payloads[:left]
+            left -= min(left, len(payloads))
+            if not left:
                 return
-        if left:
-            raise SourceError("was changed while it was read", path=piece.path)
+        raise SourceError("was changed while it was read", path=piece.path)
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> "Iterator[_ArrayRecordSink]":  # noqa: ARG002
@@ -109,14 +92,11 @@ class ArrayRecordFormat(Format):
             finally:
                 writer.close()
         except RuntimeError as error:
-            found = str(error)[:300] or None
-            raise WriteError("can't be written", path=path, found=found) from error
+            raise WriteError("can't be written", path=path, found=str(error)[:300]) from error
 
-
-def _fault(record: int, reason: str) -> Fault:
-    place = _PLACE.search(reason)
-    offset = int(place[1]) if place else 0
-    return Fault(kind=FaultKind.PAYLOAD_CRC, offset=offset, record=record, message=reason)
+    def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
+        """Return what makes the files a dataset of TFDS."""
+        return tfds_texts(content, info, "array_record")
 
 
 class _ArrayRecordSink:
@@ -138,48 +118,41 @@ def _library() -> Any:
 
 
 def _parts(path: Path, start: int) -> Iterator[tuple[list[bytes], int, str]]:
-    """Yield payloads from a record on, the number of the next record, and what is damaged before.
+    """Yield payloads from a record on, the number of the next, and what was wrong with one between.
 
-    A process of its own reads them: the library is C++, and a hostile file may end it.
+    A process of its own reads them: the library is C++, and what a file does to it ends no other.
     """
-    with os_errors_as(SourceError, path), open_regular(path) as file:
-        if not file.read(1):
-            raise SourceError("is empty", path=path, expected="ArrayRecord")
-    _library()
+    with os_errors_as(SourceError, path), open_regular(path):
+        _library()
     try:
         with Child() as child:
-            child.call(_bound_memory)
             count, following = child.call(_count, str(path)), start
             while following < count:
                 payloads, following, reason = child.call(_read, str(path), following)
                 yield payloads, following, reason
     except RuntimeError as error:
-        found = str(error)[:300]
-        raise SourceError("no ArrayRecord file, cut or damaged", path=path, found=found) from error
+        what = "no ArrayRecord file, cut or damaged"
+        raise SourceError(what, path=path, found=str(error)[:300]) from error
     except ChildDied as error:
-        raise SourceError(
-            "the process that read it died: damaged, or too large",
-            path=path,
-            found=f"exit code {error.code}",
-        ) from error
-
-
-def _bound_memory() -> None:
-    import resource  # array_record is nowhere where this isn't
-
-    resource.setrlimit(resource.RLIMIT_DATA, (MAX_LIBRARY_MEMORY, MAX_LIBRARY_MEMORY))
-
-
-@functools.lru_cache(maxsize=1)
-def _reader(path: str) -> Any:
-    reader = _library().ArrayRecordReader(path, _READING)
-    if not reader.ok():  # it says 0 records of a file that is cut, or none of its own
-        reader.close()  # raises what was wrong
-    return reader
+        what = "damaged, or its records take too much memory: the process that read it died"
+        raise SourceError(what, path=path, found=f"exit code {error.code}") from error
 
 
 def _count(path: str) -> int:
+    import resource  # array_record is only where this is
+
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = MAX_LIBRARY_MEMORY if most < 0 else min(MAX_LIBRARY_MEMORY, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, most))
     return int(_reader(path).num_records())
+
+
+@functools.lru_cache(maxsize=1)  # opening one takes the time of many records
+def _reader(path: str) -> Any:
+    reader = _library().ArrayRecordReader(path, _READING)
+    if not reader.ok():  # it says that a file which is cut, or something else, has 0 records
+        reader.close()  # raises what is wrong
+    return reader
 
 
 def _read(path: str, start: int) -> tuple[list[bytes], int, str]:
@@ -187,14 +160,14 @@ def _read(path: str, start: int) -> tuple[list[bytes], int, str]:
     reader, payloads, size = _reader(path), list[bytes](), 0
     reader.seek(start)
     try:
-        for _ in range(min(BATCH_ROWS, reader.num_records() - start)):
+        while len(payloads) < BATCH_ROWS and size < BATCH_BYTES:
             payload = reader.read()
             if len(payload) > MAX_RECORD_BYTES:
                 raise RuntimeError(f"{len(payload)} bytes, and at most {MAX_RECORD_BYTES} are read")
             payloads.append(payload)
             size += len(payload)
-            if size > BATCH_BYTES:
-                break
+    except IndexError:
+        pass  # the end
     except RuntimeError as error:
         _reader.cache_clear()  # it reads nothing more
         return payloads, start + len(payloads) + 1, str(error)[:300] or "damaged"
