@@ -1,0 +1,84 @@
+"""Reading an ArrayRecord file in a process of its own, which needs to load no more than that."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import SourceError, UsageError, os_errors_as
+from tfrtool.records.framing import MAX_RECORD_BYTES
+from tfrtool.storage.child import Child, ChildDied
+from tfrtool.storage.limits import MAX_LIBRARY_MEMORY
+from tfrtool.storage.opening import open_regular
+
+_PART_BYTES, _PART_RECORDS = 16 * 1024 * 1024, 16_384
+"""Of what is read at once, about; one record it is in any case."""
+
+_READING = "readahead_buffer_size:0,max_parallelism:0"
+
+
+def library() -> Any:
+    """Return the library's module; `UsageError` if it isn't installed."""
+    try:
+        from array_record.python import array_record_module
+    except ImportError as error:
+        hint = "pip install array_record"
+        raise UsageError("ArrayRecord needs array_record", hint=hint) from error
+    return array_record_module
+
+
+def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], int, str]]:
+    """Yield payloads from a record on, the number of the next, and what was wrong with one between.
+
+    A process of its own reads them: the library is C++, and what a file does to it ends no other.
+    """
+    with os_errors_as(SourceError, path), open_regular(path):
+        library()
+    try:
+        with Child() as child:
+            count, following = child.call(_count, str(path)), start
+            while following < count:
+                payloads, following, reason = child.call(_read, str(path), following)
+                yield payloads, following, reason
+    except RuntimeError as error:
+        what = "no ArrayRecord file, cut or damaged"
+        raise SourceError(what, path=path, found=str(error)[:300]) from error
+    except ChildDied as error:
+        what = "damaged, or its records take too much memory: the process that read it died"
+        raise SourceError(what, path=path, found=f"exit code {error.code}") from error
+
+
+def _count(path: str) -> int:
+    import resource  # array_record is only where this is
+
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = MAX_LIBRARY_MEMORY if most < 0 else min(MAX_LIBRARY_MEMORY, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, most))
+    return int(_reader(path).num_records())
+
+
+@functools.lru_cache(maxsize=1)  # opening one takes the time of many records
+def _reader(path: str) -> Any:
+    reader = library().ArrayRecordReader(path, _READING)
+    if not reader.ok():  # it says that a file which is cut, or something else, has 0 records
+        reader.close()  # raises what is wrong
+    return reader
+
+
+def _read(path: str, start: int) -> tuple[list[bytes], int, str]:
+    """Read records until they are many, or one is damaged."""
+    reader, payloads, size = _reader(path), list[bytes](), 0
+    reader.seek(start)
+    try:
+        while len(payloads) < _PART_RECORDS and size < _PART_BYTES:
+            payload = reader.read()
+            if len(payload) > MAX_RECORD_BYTES:
+                raise RuntimeError(f"{len(payload)} bytes, and at most {MAX_RECORD_BYTES} are read")
+            payloads.append(payload)
+            size += len(payload)
+    except IndexError:
+        pass  # the end
+    except RuntimeError as error:
+        _reader.cache_clear()  # it reads nothing more
+        return payloads, start + len(payloads) + 1, str(error)[:300] or "damaged"
+    return payloads, start + len(payloads), ""
