@@ -161,6 +161,7 @@ def convert(
             after=after,
             prove=proof,
             skip_bad=not _choice("on_bad", on_bad, "fail"),
+            whole=not select and not rename,
         )
         for split, cuts in _files(
             scans, single, shards, as_size(shard_size or _SHARD_BYTES)

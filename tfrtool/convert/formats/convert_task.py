@@ -46,6 +46,7 @@ class ConvertTask(FileTask):
         after: what they hold as they are written: the same columns, under other names perhaps.
         prove: what is read back.
         skip_bad: whether rows that can't be held are left out.
+        whole: whether all columns are written, under the names that they have.
     """
 
     source: str
@@ -55,6 +56,7 @@ class ConvertTask(FileTask):
     after: Content
     prove: Prove
     skip_bad: bool
+    whole: bool
 
     @cached_property
     def fingerprint(self) -> str:
@@ -63,14 +65,23 @@ class ConvertTask(FileTask):
             (one, one.path.stat().st_size, one.path.stat().st_mtime_ns) for one in self.pieces
         ]
         contents = [json.dumps(one.to_json()) for one in (self.before, self.after)]
-        facts = (_FORMAT, self.source, self.target, self.pieces, stamps, contents, self.skip_bad)
+        facts = (
+            _FORMAT,
+            self.source,
+            self.target,
+            self.pieces,
+            stamps,
+            contents,
+            self.skip_bad,
+            self.whole,
+        )
         return blake2b(repr(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     @property
     def copies(self) -> bool:
         """Whether payloads go from file to file as they are."""
         both = format_of(self.source).payloads and format_of(self.target).payloads
-        return both and self.before == self.after
+        return both and self.whole
 
     def write(self, path: Path) -> Written:
         """Write the file, and prove it."""
@@ -155,8 +166,6 @@ class ConvertTask(FileTask):
 
 def renamed(batch: pa.RecordBatch, content: Content) -> pa.RecordBatch:
     """Return a batch with the same columns as ``content`` under the names that they have there."""
-    if not batch.num_columns:  # it keeps its number of rows
-        return batch
     arrays = []
     for array, field in zip(batch.columns, content.schema, strict=True):
         if array.type != field.type:  # a struct of features

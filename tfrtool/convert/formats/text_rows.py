@@ -26,7 +26,6 @@ from tfrtool.convert.formats.registry import (
 )
 from tfrtool.errors import SchemaError, SourceError, os_errors_as
 from tfrtool.examples.arrow.columns import Column, Columns, Form
-from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.sources.tables.table_rows import csv_rows, text_lines
@@ -98,7 +97,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
         if not abs(value) > _LARGEST_FLOAT or math.isinf(value):
             return float(value)
     elif isinstance(value, int) and -(2**63) <= value < 2**63:
-        return int(value)
+        return bool(value) if pa.types.is_boolean(kind) else int(value)
     raise ValueError(f"{type(value).__name__} is no {kind}, or too large")
 
 
@@ -210,8 +209,6 @@ class _TextRows(Format):
                 what = f"column {one.name!r}: {error}"
                 raise SchemaError(what, path=path, record=first + start + len(values)) from error
             arrays.append(pa.array(values, one.type))
-        if not arrays:  # of records without any feature
-            return decode_batch([b""] * (stop - start), content.columns)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     @contextlib.contextmanager
