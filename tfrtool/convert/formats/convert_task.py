@@ -166,6 +166,8 @@ class ConvertTask(FileTask):
 
 def renamed(batch: pa.RecordBatch, content: Content) -> pa.RecordBatch:
     """Return a batch with the same columns as ``content`` under the names that they have there."""
+    if not batch.num_columns:  # it keeps its number of rows
+        return batch
     arrays = []
     for array, field in zip(batch.columns, content.schema, strict=True):
         if array.type != field.type:  # a struct of features

@@ -23,7 +23,8 @@ from tfrtool.convert.formats.registry import (
     good_rows,
 )
 from tfrtool.errors import SchemaError, SourceError
-from tfrtool.examples.arrow.columns import EXACT, Columns
+from tfrtool.examples.arrow.columns import CONTEXT, EXACT, LISTS, METADATA, Columns
+from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.storage.opening import open_regular
@@ -33,6 +34,9 @@ _GROUP_BYTES = 64 * 1024 * 1024
 
 _HUGGING_FACE, _TFDS = b"huggingface", b"tfds"
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+_NOTHING = pa.field("_record", pa.int64())
+"""The column of records without any feature, whose number must be kept."""
+
 _UNFOLDED_BYTES = 512 * 1024 * 1024
 """Of a batch, if all its rows had the longest value of a dictionary."""
 
@@ -96,8 +100,15 @@ class ParquetFormat(Format):
         """Give a file to write."""
         images = [f"{name}.bytes" for name in content.images]
         fields = [
-            one.with_type(_IMAGE) if one.name in content.images else one for one in content.schema
-        ]
+            one.with_type(
+                _IMAGE
+                if one.name in content.images
+                else pa.bool_()
+                if _is_empty(one.type)
+                else one.type
+            )
+            for one in content.schema
+        ] or [_NOTHING]
         features: dict[str, Any] = {name: {"_type": "Image"} for name in content.images}
         for name, names in content.class_names.items():
             features[name] = {"_type": "ClassLabel", "names": names}
@@ -129,9 +140,7 @@ class HuggingFaceFormat(ParquetFormat):
         """Return the card."""
         names = [split.name for split in info.splits]
         files = "".join(f"  - split: {name}\n    path: {name}-*.parquet\n" for name in names)
-        head = (
-            f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n\n# {info.name}\n"
-        )
+        head = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
         counts = "".join(f"| {split.name} | {split.records:,} |\n" for split in info.splits)
         columns = "".join(f"| `{one.name}` | {one.type} |\n" for one in content.schema)
         tables = f"\n| split | rows |\n|---|---|\n{counts}\n| column | type |\n|---|---|\n{columns}"
@@ -154,7 +163,11 @@ class _ParquetSink:
                         break
             image = pa.StructArray.from_arrays([rows.column(name), paths], fields=list(_IMAGE))
             rows = rows.set_column(rows.schema.get_field_index(name), name, image)
-        self._held.append(pa.RecordBatch.from_arrays(rows.columns, schema=self._schema))
+        arrays = [
+            pc.if_else(one.is_valid(), True, None) if _is_empty(one.type) else one
+            for one in rows.columns
+        ] or [pa.nulls(rows.num_rows, _NOTHING.type)]
+        self._held.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         self._bytes += rows.nbytes
         if self._bytes >= _GROUP_BYTES:
             self.flush()
@@ -192,8 +205,20 @@ def _conformed(
     batch: pa.RecordBatch, own: Columns, content: Content, offset: int, start: int, stop: int
 ) -> pa.RecordBatch:
     """Return rows of a file, by their numbers in it, of a batch that begins at one of them."""
+    if not content.schema.names:
+        return decode_batch([b""] * (stop - start), content.columns)
     rows = _without_structs(batch.slice(start - offset, stop - start), start)
     return fitted(conform(rows, own, start), own, content)
+
+
+def _is_empty(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and not kind.num_fields
+
+
+def _was_empty(schema: pa.Schema, field: pa.Field) -> bool:
+    """Return whether a column stands for a struct without fields, which Parquet doesn't have."""
+    ours = METADATA in (schema.metadata or {}) and field.name in (CONTEXT, LISTS)
+    return ours and pa.types.is_boolean(field.type)
 
 
 def _is_image(kind: pa.DataType) -> bool:
@@ -212,13 +237,19 @@ def _without_structs(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
             raise SchemaError(what)
         arrays[name] = held["bytes"]
         arrays.setdefault(_PATHS[0].format(name), held["path"])
+    for name in [one.name for one in batch.schema if _was_empty(batch.schema, one)]:
+        there = arrays[name].to_pylist()
+        arrays[name] = pa.array([{} if one else None for one in there], pa.struct([]))
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
 def _content(schema: pa.Schema) -> tuple[Content, tuple[str, ...]]:
     """Return what a file holds, and notes on types that become others."""
     images = tuple(one.name for one in schema if _is_image(one.type))
-    fields = [one.with_type(pa.binary()) if one.name in images else one for one in schema]
+    fields = []
+    for one in schema:
+        kind = pa.struct([]) if _was_empty(schema, one) else one.type
+        fields += [one.with_type(pa.binary() if one.name in images else kind)]
     notes: tuple[str, ...] = ()
     columns = Columns.from_arrow(pa.schema(fields, schema.metadata))
     if columns is None:

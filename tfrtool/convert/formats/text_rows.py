@@ -26,6 +26,7 @@ from tfrtool.convert.formats.registry import (
 )
 from tfrtool.errors import SchemaError, SourceError, os_errors_as
 from tfrtool.examples.arrow.columns import Column, Columns, Form
+from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.sources.tables.table_rows import csv_rows, text_lines
@@ -209,6 +210,8 @@ class _TextRows(Format):
                 what = f"column {one.name!r}: {error}"
                 raise SchemaError(what, path=path, record=first + start + len(values)) from error
             arrays.append(pa.array(values, one.type))
+        if not arrays:  # of records without any feature
+            return decode_batch([b""] * (stop - start), content.columns)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     @contextlib.contextmanager
@@ -288,6 +291,8 @@ class CsvFormat(_TextRows):
 
     def losses(self, content: Content) -> list[str]:
         """Say what only the schema beside the table tells."""
+        if not content.schema.names:
+            raise SchemaError("records without any feature are no rows of CSV")
         lists = [one.name for one in content.schema if pa.types.is_nested(one.type)]
         return [f"lists are JSON in a cell: {', '.join(map(repr, lists))}"] if lists else []
 
