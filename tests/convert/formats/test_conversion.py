@@ -1,0 +1,231 @@
+"""`tfrtool.convert` on whole datasets: splits, class names, images, and what other readers see."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tfrtool
+from tests.examples.strategies import float32
+from tests.photos import image_bytes
+from tests.records.strategies import read_strictly, shard_of
+
+CLASSES = {"label": ("cat", "dog")}
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return shards of images in two splits, with class names and TFDS' files."""
+    folder = tmp_path_factory.mktemp("pets") / "pets"
+    folder.mkdir()
+    for split, count in (("train", 5), ("validation", 2)):
+        payloads = [
+            tfrtool.encode_example(
+                {
+                    "image": image_bytes(tint=number),
+                    "image/filename": f"{split}/ä{number}.jpg",
+                    "label": number % 2,
+                    "score": float32(*[0.5] * number),
+                    **({"note": "x"} if number % 2 else {}),
+                }
+            )
+            for number in range(count)
+        ]
+        for part, held in enumerate((payloads[:1], payloads[1:])):
+            name = f"pets-{split}.tfrecord-{part:05d}-of-00002"
+            (folder / name).write_bytes(shard_of(held))
+    (folder / "label.labels.txt").write_text("cat\ndog\n")
+    (folder / "features.json").write_text('{"pythonClassName": "mine"}')
+    return folder
+
+
+def payloads_in(folder: Path, split: str = "") -> list[bytes]:
+    """Return the payloads of the shards in a folder, in order."""
+    found = []
+    for path in sorted(folder.glob(f"*-{split}*.tfrecord-*")):
+        held = read_strictly(path.read_bytes())
+        assert held is not None
+        found += held
+    return found
+
+
+@pytest.mark.parametrize("to", ["parquet", "hf", "jsonl", "csv"])
+def test_datasets_go_there_and_back(pets: Path, to: str, tmp_path: Path) -> None:
+    """Splits, records, their order, class names and features.json come back from each format."""
+    there, back = tmp_path / "there", tmp_path / "pets"
+    report = tfrtool.convert(pets, there, to=to, exact=True, prove="bytes", shards=2)
+    assert {name: split.records for name, split in report.job.splits.items()} == {
+        "train": 5,
+        "validation": 2,
+    }
+    assert len(list(there.glob("*-of-00002.*"))) == 4
+    again = tfrtool.convert(there, back, shards=1)
+    assert again.source == to.replace("hf", "parquet")
+    for split in ("train", "validation"):
+        assert payloads_in(back, split) == payloads_in(pets, split)
+    assert again.job.digest_out == report.job.digest_in
+    assert (back / "label.labels.txt").read_text() == "cat\ndog\n"
+    assert json.loads((back / "features.json").read_text()) == {"pythonClassName": "mine"}
+
+
+@pytest.mark.slow
+def test_hugging_face_shows_images_and_class_names(
+    pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`datasets.load_dataset` opens the folder without a network: splits, images, class names."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    datasets = pytest.importorskip("datasets")
+    tfrtool.convert(pets, tmp_path / "pets", to="hf")
+    found = datasets.load_dataset(str(tmp_path / "pets"), cache_dir=str(tmp_path / "cache"))
+    assert {name: len(split) for name, split in found.items()} == {"train": 5, "validation": 2}
+    assert found["train"].features["label"].names == ["cat", "dog"]
+    first = found["train"][3]
+    assert first["image"].format == "JPEG"
+    assert first["score"] == [0.5, 0.5, 0.5]
+    found = found.cast_column("image", datasets.Image(decode=False))
+    assert found["train"][3]["image"]["path"] == "train/ä3.jpg"
+
+
+def test_other_readers_read_the_parquet(pets: Path, tmp_path: Path) -> None:
+    """pandas, polars and DuckDB's own reader find the same values."""
+    pandas, polars, duckdb = map(pytest.importorskip, ("pandas", "polars", "duckdb"))
+    tfrtool.convert(pets, tmp_path / "pets", to="parquet")
+    path = str(tmp_path / "pets" / "train-00000-of-00001.parquet")
+    frame = pandas.read_parquet(path)
+    assert list(frame["label"]) == [0, 1, 0, 1, 0]
+    assert list(polars.read_parquet(path)["note"]) == [None, [b"x"], None, [b"x"], None]
+    query = f"SELECT sum(len(score)), min(octet_length(image.bytes)) FROM '{path}'"
+    assert duckdb.sql(query).fetchone() == (10, min(len(i["bytes"]) for i in frame["image"]))
+
+
+def test_files_of_others_become_records(tmp_path: Path) -> None:
+    """Types without a schema: JSON Lines and CSV are inferred over all rows."""
+    (tmp_path / "rows.jsonl").write_text(
+        '{"a": 1, "b": [1, 2.5], "c": "ü", "d": true}\n\n'
+        '{"a": 2.5, "c": null, "b": 3, "d": false}\n'
+    )
+    (tmp_path / "rows.csv").write_text('n,x,t\n1,1.5,"a, b"\n-2,,c\n')
+    notes: list[str] = []
+    tfrtool.convert(tmp_path / "rows.jsonl", tmp_path / "j", on_note=notes.append)
+    assert payloads_in(tmp_path / "j") == [
+        tfrtool.encode_example(one)
+        for one in (
+            {"a": 1.0, "b": [1.0, 2.5], "c": "ü", "d": 1},
+            {"a": 2.5, "b": 3.0, "d": 0},
+        )
+    ]
+    assert notes == ["the numbers of 'a' become float32", "the numbers of 'b' become float32"]
+    tfrtool.convert(tmp_path / "rows.csv", tmp_path / "c")
+    assert payloads_in(tmp_path / "c") == [
+        tfrtool.encode_example(one)
+        for one in ({"n": 1, "x": 1.5, "t": "a, b"}, {"n": -2, "t": "c"})
+    ]
+
+
+def test_hugging_face_tables_become_records(tmp_path: Path) -> None:
+    """Structs of images and ClassLabel become image features and class names."""
+    image = pa.array([{"bytes": image_bytes(), "path": "1.jpg"}])
+    features = {"label": {"_type": "ClassLabel", "names": ["no", "yes"]}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    table = pa.table({"image": image, "label": pa.array([1])}).replace_schema_metadata(metadata)
+    pq.write_table(table, tmp_path / "test-00000-of-00001.parquet")
+    tfrtool.convert(tmp_path, tmp_path.with_name("shards"), name="mine")
+    shards = tmp_path.with_name("shards")
+    (payload,) = payloads_in(shards, "test")
+    assert tfrtool.parse_example(payload) == {
+        "image": image_bytes(),
+        "image/filename": b"1.jpg",
+        "label": 1,
+    }
+    assert (shards / "label.labels.txt").read_text() == "no\nyes\n"
+
+
+BAD: list[tuple[str, Any, tuple[str, ...]]] = [
+    ("struct", pa.array([{"x": {"y": 1}}]), ("'column'",)),
+    ("uint64", pa.array([0, 2**63], pa.uint64()), ("column", "row 1")),
+    ("null in a list", pa.array([[1], [1, None]]), ("column", "row 1")),
+    ("map", pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), ("'column'",)),
+]
+
+
+@pytest.mark.parametrize(("held", "said"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD])
+def test_what_no_feature_holds_is_named(held: Any, said: tuple[str, ...], tmp_path: Path) -> None:
+    """Types and values that no Example can hold are errors that name the column and the row."""
+    pq.write_table(pa.table({"column": held}), tmp_path / "a.parquet")
+    with pytest.raises(tfrtool.SchemaError) as caught:
+        tfrtool.convert(tmp_path / "a.parquet", tmp_path / "new")
+    assert all(text in str(caught.value) for text in said)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_rows_that_cannot_be_held_are_left_out(tmp_path: Path) -> None:
+    """With on_bad="skip" they alone are missing, and listed; so are they in what is proved."""
+    pq.write_table(
+        pa.table({"n": pa.array([1, 2**63, 3, 2**64 - 1, 5], pa.uint64())}), tmp_path / "a.parquet"
+    )
+    report = tfrtool.convert(tmp_path / "a.parquet", tmp_path / "new", on_bad="skip")
+    assert payloads_in(tmp_path / "new") == [
+        tfrtool.encode_example({"n": number}) for number in (1, 3, 5)
+    ]
+    assert not report.whole
+    assert len(report.job.left_out) == 2
+
+
+def test_files_in_conflict(tmp_path: Path) -> None:
+    """Two files with other types for one name are an error that names it, both files and types."""
+    for name, value in (("a", 1), ("b", "x")):
+        payload = tfrtool.encode_example({"same": 1, "other": value})
+        (tmp_path / f"{name}.tfrecord").write_bytes(shard_of([payload]))
+    with pytest.raises(tfrtool.SchemaError, match=r"'other'.*a\.tfrecord.*b\.tfrecord") as caught:
+        tfrtool.convert(tmp_path, tmp_path.with_name("new"), to="csv")
+    assert "int64 and string" in str(caught.value)
+    report = tfrtool.convert(tmp_path, tmp_path.with_name("new"), to="csv", select=["same"])
+    assert report.job.records_out == 2
+
+
+def test_select_and_rename(pets: Path, tmp_path: Path) -> None:
+    """Columns that are left have their new names, with class names and images."""
+    tfrtool.convert(
+        pets, tmp_path / "new", to="hf", select=["label", "image"], rename={"label": "animal"}
+    )
+    schema = pq.read_schema(tmp_path / "new" / "train-00000-of-00001.parquet")
+    assert schema.names == ["animal", "image"]
+    features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+    assert features == {
+        "image": {"_type": "Image"},
+        "animal": {"_type": "ClassLabel", "names": ["cat", "dog"]},
+    }
+    with pytest.raises(tfrtool.UsageError, match="label"):
+        tfrtool.convert(pets, tmp_path / "other", to="csv", select=["lable"])
+
+
+def test_a_single_file(pets: Path, tmp_path: Path) -> None:
+    """A target with an ending is one file, with its schema beside it, and is not overwritten."""
+    shard = pets / "pets-train.tfrecord-00001-of-00002"
+    tfrtool.convert(shard, tmp_path / "one.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.csv", "one.schema.json"]
+    with (tmp_path / "one.csv").open(encoding="utf-8", newline="") as file:
+        assert next(csv.DictReader(file))["image/filename"] == "train/ä1.jpg"
+    with pytest.raises(tfrtool.UsageError, match="overwrite"):
+        tfrtool.convert(shard, tmp_path / "one.csv")
+    tfrtool.convert(tmp_path / "one.csv", tmp_path / "one.tfrecord")
+    back = read_strictly((tmp_path / "one.tfrecord").read_bytes())
+    assert back == read_strictly(shard.read_bytes())
+
+
+def test_row_groups_and_batches_are_bounded(tmp_path: Path) -> None:
+    """Images are in row groups by bytes, and read in batches; those rows come back in order."""
+    held = [tfrtool.encode_example({"n": n, "data": bytes([n]) * 3_000_000}) for n in range(40)]
+    (tmp_path / "a.tfrecord").write_bytes(shard_of(held))
+    tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "a.parquet", prove="none")
+    metadata = pq.read_metadata(tmp_path / "a.parquet")
+    assert metadata.num_row_groups == 2
+    tfrtool.convert(tmp_path / "a.parquet", tmp_path / "b.tfrecord")
+    assert (tmp_path / "b.tfrecord").read_bytes() == (tmp_path / "a.tfrecord").read_bytes()
