@@ -128,8 +128,11 @@ class ConvertTask(FileTask):
                     yield pa.record_batch({PAYLOAD: pa.array(rows, pa.binary())})
                     continue
                 decode = partial(self._decoded, piece.path, rows, first)
-                for batch in good_rows(decode, 0, len(rows), on_bad):
-                    yield renamed(batch, self.after)
+                step = self.before.columns.batch_records
+                for start in range(0, len(rows), step):
+                    stop = min(start + step, len(rows))
+                    for batch in good_rows(decode, start, stop, on_bad):
+                        yield renamed(batch, self.after)
                 first += len(rows)
 
     def _decoded(

@@ -23,7 +23,7 @@ from tfrtool.convert.formats.registry import (
     good_rows,
 )
 from tfrtool.errors import SchemaError, SourceError
-from tfrtool.examples.arrow.columns import CONTEXT, EXACT, LISTS, METADATA, Columns
+from tfrtool.examples.arrow.columns import EXACT, Columns
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.tfds_metadata import DatasetInfo
@@ -100,14 +100,7 @@ class ParquetFormat(Format):
         """Give a file to write."""
         images = [f"{name}.bytes" for name in content.images]
         fields = [
-            one.with_type(
-                _IMAGE
-                if one.name in content.images
-                else pa.bool_()
-                if _is_empty(one.type)
-                else one.type
-            )
-            for one in content.schema
+            one.with_type(_IMAGE) if one.name in content.images else one for one in content.schema
         ] or [_NOTHING]
         features: dict[str, Any] = {name: {"_type": "Image"} for name in content.images}
         for name, names in content.class_names.items():
@@ -163,10 +156,7 @@ class _ParquetSink:
                         break
             image = pa.StructArray.from_arrays([rows.column(name), paths], fields=list(_IMAGE))
             rows = rows.set_column(rows.schema.get_field_index(name), name, image)
-        arrays = [
-            pc.if_else(one.is_valid(), True, None) if _is_empty(one.type) else one
-            for one in rows.columns
-        ] or [pa.nulls(rows.num_rows, _NOTHING.type)]
+        arrays = rows.columns or [pa.nulls(rows.num_rows, _NOTHING.type)]
         self._held.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         self._bytes += rows.nbytes
         if self._bytes >= _GROUP_BYTES:
@@ -211,16 +201,6 @@ def _conformed(
     return fitted(conform(rows, own, start), own, content)
 
 
-def _is_empty(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) and not kind.num_fields
-
-
-def _was_empty(schema: pa.Schema, field: pa.Field) -> bool:
-    """Return whether a column stands for a struct without fields, which Parquet doesn't have."""
-    ours = METADATA in (schema.metadata or {}) and field.name in (CONTEXT, LISTS)
-    return ours and pa.types.is_boolean(field.type)
-
-
 def _is_image(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind) and {one.name for one in kind} == {"bytes", "path"}
 
@@ -237,19 +217,13 @@ def _without_structs(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
             raise SchemaError(what)
         arrays[name] = held["bytes"]
         arrays.setdefault(_PATHS[0].format(name), held["path"])
-    for name in [one.name for one in batch.schema if _was_empty(batch.schema, one)]:
-        there = arrays[name].to_pylist()
-        arrays[name] = pa.array([{} if one else None for one in there], pa.struct([]))
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
 def _content(schema: pa.Schema) -> tuple[Content, tuple[str, ...]]:
     """Return what a file holds, and notes on types that become others."""
     images = tuple(one.name for one in schema if _is_image(one.type))
-    fields = []
-    for one in schema:
-        kind = pa.struct([]) if _was_empty(schema, one) else one.type
-        fields += [one.with_type(pa.binary() if one.name in images else kind)]
+    fields = [one.with_type(pa.binary()) if one.name in images else one for one in schema]
     notes: tuple[str, ...] = ()
     columns = Columns.from_arrow(pa.schema(fields, schema.metadata))
     if columns is None:

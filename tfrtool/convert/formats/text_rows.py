@@ -25,7 +25,7 @@ from tfrtool.convert.formats.registry import (
     good_rows,
 )
 from tfrtool.errors import SchemaError, SourceError, os_errors_as
-from tfrtool.examples.arrow.columns import Column, Columns, Form
+from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
@@ -87,6 +87,8 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
         if unknown := value.keys() - {one.name for one in kind}:
             raise ValueError(f"no {min(unknown)!r} is known there")
         return {one.name: from_json(value.get(one.name), one.type) for one in kind}
+    if pa.types.is_boolean(kind) and isinstance(value, bool):
+        return value
     if pa.types.is_binary(kind):
         if isinstance(value, str):
             return value.encode()
@@ -203,7 +205,7 @@ class _TextRows(Format):
             try:
                 for row in rows[start:stop]:
                     value = self._value(row.get(one.name), one.type, content.declared)
-                    if value is None and not pa.types.is_nested(one.type):
+                    if value is None and one.type in TYPES.values():
                         raise ValueError("no value, where all others have one")
                     values.append(value)
             except (ValueError, RecursionError) as error:
@@ -326,7 +328,8 @@ class CsvFormat(_TextRows):
         elif pa.types.is_nested(leaf):
             value = json.loads(value)
         else:
-            value = float(value) if pa.types.is_floating(leaf) else int(value)
+            read = float if pa.types.is_floating(leaf) else int
+            value = value == "True" if pa.types.is_boolean(leaf) else read(value)
         return from_json(value, kind)
 
     def _writer(self, file: TextIO, names: list[str]) -> Callable[[Mapping[str, Any]], object]:
