@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tfrtool.examples.example import encode_example
     from tfrtool.examples.parsing import parse_example
     from tfrtool.examples.schema import FeatureSpec, Schema
+    from tfrtool.inspection.dataset.croissant import Croissant, croissant
     from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, inspect_dataset
     from tfrtool.inspection.extract.extract import ExtractReport, extract
     from tfrtool.inspection.pictures.contact_sheet import contact_sheet
@@ -63,6 +64,7 @@ _HOMES = {
     "tfrtool.examples.example": "encode_example",
     "tfrtool.examples.parsing": "parse_example",
     "tfrtool.examples.schema": "FeatureSpec Schema",
+    "tfrtool.inspection.dataset.croissant": "Croissant croissant",
     "tfrtool.inspection.dataset.dataset_summary": "DatasetSummary inspect_dataset",
     "tfrtool.inspection.extract.extract": "ExtractReport extract",
     "tfrtool.inspection.pictures.contact_sheet": "contact_sheet",
@@ -98,15 +100,16 @@ _RENAMED = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "BenchReport", "ConvertReport", "CorruptShardError", "Dataset", "DatasetError",
-    "DatasetSummary", "DecodedRecords", "ExtractReport", "Fault", "FeatureSpec", "InferredSchema",
-    "JobReport", "Prediction", "Record", "Records", "RepairReport", "RowBatches", "SavedModel",
-    "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary", "SourceError", "Split",
-    "StatsReport", "TfrtoolError", "TrainReport", "UsageError", "VerifyReport", "WeightsError",
-    "WriteError", "WriteReport", "bench", "contact_sheet", "convert", "count", "dataset",
-    "encode_example", "extract", "filter", "find_shards", "infer_schema", "inspect_dataset",
-    "inspect_shard", "load_model", "open", "parse_example", "predict", "read", "repair", "reshard",
-    "stats", "train", "verify", "write",
+    "BenchReport", "ConvertReport", "CorruptShardError", "Croissant", "Dataset", "DatasetError",
+    "DatasetSummary", "DecodedRecords", "ExtractReport", "Fault", "FeatureSpec",
+    "InferredSchema", "JobReport", "Prediction", "Record", "Records", "RepairReport",
+    "RowBatches", "SavedModel", "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary",
+    "SourceError", "Split", "StatsReport", "TfrtoolError", "TrainReport", "UsageError",
+    "VerifyReport", "WeightsError", "WriteError", "WriteReport", "bench", "contact_sheet",
+    "convert", "count", "croissant", "dataset", "encode_example", "extract", "filter",
+    "find_shards", "infer_schema", "inspect_dataset", "inspect_shard", "load_model", "open",
+    "parse_example", "predict", "read", "repair", "reshard", "stats", "train", "verify",
+    "write",
 ]  # fmt: skip
 
 

@@ -15,6 +15,9 @@ inspect schema --json --emit python a.tfrecord | 2
 inspect stats a.tfrecord --threshold 0.1 | 2
   ? --against says from what
   > tfrtool inspect stats a.tfrecord --threshold 0.1 --against a.tfrecord
+inspect dataset numbers --json --emit croissant | 2
+  ? --emit croissant is JSON
+  > tfrtool inspect dataset numbers --emit croissant
 inspect shard a.tfrecord --record 3 | 1
   ? they count from 0
   > tfrtool inspect shard a.tfrecord --record 2

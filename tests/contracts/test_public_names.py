@@ -12,16 +12,17 @@ import tfrtool
 from tfrtool.records.framing import frame
 
 VERBS = {
-    "open", "read", "count", "repair", "find_shards", "parse_example", "encode_example", "dataset",
-    "bench", "write", "train", "predict", "load_model", "inspect_shard", "inspect_dataset",
-    "infer_schema", "contact_sheet", "verify", "extract", "stats", "convert", "reshard", "filter",
+    "bench", "contact_sheet", "convert", "count", "croissant", "dataset", "encode_example",
+    "extract", "filter", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard",
+    "load_model", "open", "parse_example", "predict", "read", "repair", "reshard", "stats",
+    "train", "verify", "write",
 }  # fmt: skip
 TYPES = {
     "DecodedRecords", "RowBatches",
     "Record", "Records", "Fault", "Shard", "Schema", "FeatureSpec", "Dataset", "Split",
-    "Prediction", "SavedModel", "ShardSummary", "DatasetSummary", "InferredSchema", "VerifyReport",
-    "ExtractReport", "RepairReport", "WriteReport", "TrainReport", "BenchReport", "ConvertReport",
-    "StatsReport", "JobReport",
+    "BenchReport", "ConvertReport", "Croissant", "DatasetSummary", "ExtractReport",
+    "InferredSchema", "JobReport", "Prediction", "RepairReport", "SavedModel", "ShardSummary",
+    "StatsReport", "TrainReport", "VerifyReport", "WriteReport",
 }  # fmt: skip
 ERRORS = {
     "TfrtoolError", "UsageError", "ShardError", "CorruptShardError", "DatasetError",

@@ -1,10 +1,13 @@
 """``tfrtool inspect dataset``."""
 
+import json
+
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit
+from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, workers_option
+from tfrtool.errors import UsageError
 
 
 @click.command(
@@ -12,20 +15,37 @@ from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, wo
     epilog="\b\nExamples:\n"
     "  tfrtool inspect dataset shards/pets\n"
     "  tfrtool inspect dataset ~/tensorflow_datasets/mnist --json\n"
-    "  tfrtool inspect dataset pipeline/examples --label species",
+    "  tfrtool inspect dataset pipeline/examples --label species\n"
+    "  tfrtool inspect dataset shards/pets --emit croissant --license CC0-1.0 > croissant.json",
 )
 @click.argument("dataset", type=INPUT)
 @options(
     {
         "--label NAME": "The feature that is the label, int64 or string; by default the one that "
-        "the metadata says, or that has a name in common use, or the only one of its sort."
+        "the metadata says, or that has a name in common use, or the only one of its sort.",
+        "--license URL": "The licence that --emit croissant names.",
+        "--url URL": "The home page that it names.",
     }
+)
+@click.option(
+    "--emit",
+    "form",
+    type=click.Choice(["page", "croissant"]),
+    default="page",
+    show_default=True,
+    help="A page for people; or MLCommons' description of a dataset, Croissant, as JSON-LD.",
 )
 @workers_option
 @json_option
 @debug_option
 def inspect_dataset_command(
-    dataset: str, label: str | None, workers: int | None, as_json: bool
+    dataset: str,
+    label: str | None,
+    form: str,
+    license: str | None,  # noqa: A002
+    url: str | None,
+    workers: int | None,
+    as_json: bool,
 ) -> Outcome:
     """Show what a dataset holds, and how well it is shuffled.
 
@@ -35,11 +55,26 @@ def inspect_dataset_command(
     random, and the shuffle buffer that training needs. Exit code 3 means damage, missing or extra
     shards, or counts that differ.
     """
-    from tfrtool.cli.render.dataset_text import dataset_page
+    if as_json and form == "croissant":
+        raise UsageError("--json and --emit exclude each other", hint="--emit croissant is JSON")
+    if form == "page" and (license or url):
+        raise UsageError("a licence and a URL are for --emit croissant")
+    from tfrtool.cli.render.dataset_text import dataset_page, fault_text
+    from tfrtool.inspection.dataset.croissant import croissant
     from tfrtool.inspection.dataset.dataset_summary import inspect_dataset
     from tfrtool.storage.plain import plain
 
     with Bars() as bars:
-        summary = inspect_dataset(dataset, label=label, workers=workers, on_progress=bars)
-    emit(plain(summary) if as_json else dataset_page(summary))
-    return Outcome.DAMAGE if summary.faults else Outcome.FINE
+        if form == "page":
+            summary = inspect_dataset(dataset, label=label, workers=workers, on_progress=bars)
+        else:
+            summary, content, whole = croissant(
+                dataset, label=label, license=license, url=url, workers=workers, on_progress=bars
+            )
+    if form == "page":
+        emit(plain(summary) if as_json else dataset_page(summary))
+        return Outcome.DAMAGE if summary.faults else Outcome.FINE
+    for fault in summary.faults:
+        warn(": ".join(fault_text(fault)))
+    emit(json.dumps(content, indent=2))
+    return Outcome.FINE if whole else Outcome.DAMAGE

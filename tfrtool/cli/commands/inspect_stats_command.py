@@ -3,11 +3,12 @@
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit_json, emit_page, warn
+from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import (
     INPUT,
     debug_option,
     json_option,
+    options,
     shards_of,
     sources_of,
     workers_option,
@@ -29,17 +30,12 @@ from tfrtool.errors import UsageError
 @click.option(
     "--against", multiple=True, metavar="OTHER", type=INPUT, help="Compare with these shards."
 )
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1),
-    metavar="X",
-    help="Exit code 3 where a distance is greater; from 0, alike, to 1.",
-)
-@click.option(
-    "--sample",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Look at N records only, the first of each shard in equal shares.",
+@options(
+    {
+        "--threshold X": "Exit code 3 where a distance is greater; from 0, alike, to 1.",
+        "--sample N": "Look at N records only, the first of each shard in equal shares.",
+    },
+    {"X": click.FloatRange(0, 1)},
 )
 @workers_option
 @json_option
@@ -78,9 +74,6 @@ def inspect_stats_command(
         )
     for loss in report.losses:
         warn(loss_text(loss))
-    if as_json:
-        emit_json(plain(report))
-    else:
-        emit_page(stats_page(report, threshold))
+    emit(plain(report) if as_json else stats_page(report, threshold))
     far = threshold is not None and bool(report.farther_than(threshold))
     return Outcome.DAMAGE if report.losses or report.left_out or far else Outcome.FINE

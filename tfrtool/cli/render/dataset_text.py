@@ -20,7 +20,7 @@ def dataset_page(summary: DatasetSummary) -> Page:
     """Return what ``inspect dataset`` shows of a dataset."""
     page: list[Block] = [Heading(printable(str(summary.dataset))), Facts(list(_head(summary)))]
     if summary.faults:
-        page.append(findings(list(map(_fault, summary.faults))))
+        page.append(findings(list(map(fault_text, summary.faults))))
     if summary.splits:
         page.append(_splits(summary))
         if any(split.labels for split in summary.splits.values()):
@@ -62,7 +62,8 @@ def _wrapped(label: str, text: str) -> list[tuple[str, str]]:
     return [(label if not number else "", line) for number, line in enumerate(lines)]
 
 
-def _fault(located: LocatedFault) -> tuple[str, str]:
+def fault_text(located: LocatedFault) -> tuple[str, str]:
+    """Return what a fault is, and where and why."""
     fault = located.fault
     where = "" if fault.record is None else f"record {fault.record} at offset {fault.offset}: "
     what = f"{fault.kind.value}: {printable(located.path.name)}"

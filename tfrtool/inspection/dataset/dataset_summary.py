@@ -32,7 +32,7 @@ from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.publishing import unchanged_while_read
 
-_UNSPLIT = "all"
+UNSPLIT = "all"
 """What the records are called whose files say no split; TFDS has no split of that name."""
 
 _FIRST_SHARDS = 3
@@ -197,7 +197,7 @@ def find_splits(
     if info is None or not info.splits:
         by_name: dict[str, list[ShardSet]] = {}
         for one in sets:
-            by_name.setdefault(one.split_below(root) or _UNSPLIT, []).append(one)
+            by_name.setdefault(one.split_below(root) or UNSPLIT, []).append(one)
         return {name: _by_names(by_name[name]) for name in sorted(by_name)}
     splits = {}
     for split in info.splits:
