@@ -125,6 +125,7 @@ def test_a_plan_tells_the_sizes(
     planned, real = plan["splits"]["train"], written["splits"]["train"]
     if recipe in KNOWN:
         assert plan["bytes_estimated_from"] is None
+        assert plan["seconds"] > 0
         sizes = [[shard["bytes"] for shard in split["shards"]] for split in (planned, real)]
         assert sizes[0] == sizes[1]
     else:

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfrtool.engines.processes import cores
@@ -159,7 +159,9 @@ def write(
             "the dataset would lie inside its source", path=path, hint="choose a directory outside"
         )
     if dry_run:
-        return _planned(options, on_progress, starting)
+        return replace(
+            _planned(options, on_progress, starting), seconds=round(time.perf_counter() - start, 3)
+        )
     target = Target.of_write(options)
     with staging_folder(target) as staging:
         audit = _opened(options, staging.folder, starting)

@@ -25,7 +25,7 @@ from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import PlannedShard
 
 _OF_PLANS = ("dry_run", "bytes_estimated_from")
-_OF_WRITES = ("resumed", "seconds", "plan", "options")
+_OF_WRITES = ("resumed", "plan", "options")
 _UNWRITTEN = ("complete", "warnings")
 
 
