@@ -177,7 +177,7 @@ class Columns:
 
         None if it is another, or has been changed.
         """
-        declared = cls._declared(schema)
+        declared = cls.declared(schema)
         if declared is None:
             return None
         fields = {field.name: field for field in schema}
@@ -200,10 +200,10 @@ class Columns:
         """
         from tfrtool.examples.arrow.foreign import foreign_columns
 
-        return foreign_columns(schema)
+        return foreign_columns(schema, cls.declared(schema))
 
     @classmethod
-    def _declared(cls, schema: pa.Schema) -> "Columns | None":
+    def declared(cls, schema: pa.Schema) -> "Columns | None":
         """Return the columns that a schema's metadata says it has, if it does."""
         try:
             return cls.from_json(json.loads((schema.metadata or {})[METADATA]))

@@ -161,7 +161,7 @@ class _Table:
         self.scan.odd[rows[odd]] = True
         kinds, steps = self.scan.kinds(first, stop), len(first)
         values = self._features(column, np.arange(steps), np.repeat(rows, counts), steps, kinds)
-        return _list(column.type, self.rows, rows, counts, values)
+        return list_array(column.type, self.rows, rows, counts, values)
 
     def _features(
         self, column: Column, places: Ints, rows: Ints, size: int, kinds: Kinds
@@ -176,7 +176,9 @@ class _Table:
                 values, counts = self._values(
                     dtype, rows[chosen], kinds.start[chosen], kinds.end[chosen]
                 )
-                parts.append(_list(pa.list_(TYPES[dtype]), size, places[chosen], counts, values))
+                parts.append(
+                    list_array(pa.list_(TYPES[dtype]), size, places[chosen], counts, values)
+                )
             return _struct(FEATURE, size, _mask(size, places), parts)
         fits = kinds.kind == TAGS[column.dtype]
         if column.is_list:
@@ -189,7 +191,7 @@ class _Table:
             kinds = Kinds(*(part[fits] for part in kinds))
         values, counts = self._values(column.dtype, rows, kinds.start, kinds.end)
         if column.form is Form.LIST:
-            return _list(pa.list_(TYPES[column.dtype]), size, places, counts, values)
+            return list_array(pa.list_(TYPES[column.dtype]), size, places, counts, values)
         missing = np.flatnonzero(~_mask(size, places))
         self._refuse(column, missing, lambda _: "no such feature")
         wrong = counts != 1
@@ -237,7 +239,9 @@ def _validity(mask: Bools | None) -> pa.Buffer | None:
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
-def _list(kind: pa.DataType, size: int, places: Ints, counts: Ints, values: pa.Array) -> pa.Array:
+def list_array(
+    kind: pa.DataType, size: int, places: Ints, counts: Ints, values: pa.Array
+) -> pa.Array:
     """Return an array of lists, null but for these places."""
     lengths = np.zeros(size, np.int64)
     lengths[places] = counts

@@ -1,44 +1,205 @@
 """Tables of any Arrow types as columns of features."""
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tfrtool.errors import SchemaError
-from tfrtool.examples.arrow.columns import EXACT, Column, Columns, Form
+from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, TYPES, Column, Columns, Form
+from tfrtool.examples.arrow.decode_batch import list_array
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1, "day": 86_400_000_000}
+"""Of each unit of time; nanoseconds are divided by a thousand."""
 
-def foreign_columns(schema: pa.Schema) -> tuple[Columns, tuple[str, ...]]:
-    """Return the columns that hold the rows of any schema, and notes on what changes.
+_IMAGE = {"bytes", "path"}
+"""The fields of Hugging Face's images; the bytes are what is kept."""
 
-    Raises:
-        SchemaError: no feature holds a column; the error names it.
-    """
-    columns = []
+
+def foreign_columns(schema: pa.Schema, declared: Columns | None) -> tuple[Columns, tuple[str, ...]]:
+    """Do what `Columns.foreign` says; ``declared`` is what the schema's metadata says it has."""
+    columns, notes = [], []
+    for key, field in _keys(schema, declared).items():
+        kind, form = _plain_type(field.type), Form.SCALAR
+        if pa.types.is_null(kind):
+            notes.append(f"column {field.name!r} has no values, and is left out")
+            continue
+        if kind == FEATURE:
+            columns.append(Column(key=key, form=Form.FEATURE, dtype=None))
+            continue
+        if _is_list(kind):
+            kind, form = _plain_type(kind.value_type), Form.LIST
+        dtype, note = _mapping(kind)
+        if dtype is None:
+            raise SchemaError(
+                f"no feature can hold the column {field.name!r}",
+                expected="numbers, texts, bytes, times, or lists of these, or --select without it",
+                found=field.type,
+            )
+        if note:
+            notes.append(f"column {field.name!r}: {note}")
+        columns.append(Column(key=key, form=form, dtype=dtype))
+    return Columns(PayloadKind.EXAMPLE, tuple(columns)), tuple(notes)
+
+
+def _keys(schema: pa.Schema, declared: Columns | None) -> dict[bytes, pa.Field]:
+    """Return the columns that are features, by the features' keys."""
+    known = {} if declared is None else dict(zip(declared.names, declared.columns, strict=False))
+    own = () if declared is None else (EXACT, *PLACES)
+    found: dict[bytes, pa.Field] = {}
     for field in schema:
-        held, form = field.type, Form.SCALAR
-        if pa.types.is_list(held) or pa.types.is_large_list(held):
-            held, form = held.value_type, Form.LIST
-        if pa.types.is_integer(held) or pa.types.is_boolean(held):
-            dtype = DType.INT64
-        elif pa.types.is_floating(held):
-            dtype = DType.FLOAT32
-        elif pa.types.is_string(held) or pa.types.is_binary(held):
-            dtype = DType.STRING
-        else:
-            raise SchemaError(f"no feature holds the column {field.name!r}", found=field.type)
-        columns.append(Column(key=feature_key(field.name), form=form, dtype=dtype))
-    return Columns(PayloadKind.EXAMPLE, tuple(columns)), ()
+        key = known[field.name].key if field.name in known else feature_key(field.name)
+        if key in found:
+            raise SchemaError(f"two columns are called {field.name!r}")
+        if field.name not in own:
+            found[key] = field
+    return found
+
+
+def _mapping(kind: pa.DataType) -> tuple[DType | None, str]:
+    """Return the type of feature that holds values of a type, if one does; and what changes."""
+    types = pa.types
+    if types.is_integer(kind) or types.is_boolean(kind):
+        return DType.INT64, ""
+    if types.is_floating(kind):
+        wide = types.is_float64(kind)
+        return DType.FLOAT32, "double becomes float32, which has 7 digits" if wide else ""
+    if types.is_decimal(kind):
+        return DType.STRING, "decimals become text with all their digits"
+    if types.is_temporal(kind) and not types.is_interval(kind):
+        cut = "; nanoseconds are cut off" if getattr(kind, "unit", "") == "ns" else ""
+        return DType.INT64, f"times become int64, in microseconds{cut}"
+    if types.is_struct(kind) and {field.name for field in kind} == _IMAGE:
+        return DType.STRING, "of images the bytes are kept, and no path"
+    return (DType.STRING if _is_bytes(kind) else None), ""
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    names = ("binary", "large_binary", "string", "large_string", "fixed_size_binary")
+    checks = [getattr(pa.types, f"is_{name}") for name in (*names, "binary_view", "string_view")]
+    return any(check(kind) for check in checks)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_type(kind.storage_type)
+    encoded = pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind)
+    return _plain_type(kind.value_type) if encoded else kind
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Return an array without what is wrapped around its values."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain(array.storage)
+    if pa.types.is_dictionary(kind):
+        return _plain(array.dictionary_decode())
+    return _plain(pc.run_end_decode(array)) if pa.types.is_run_end_encoded(kind) else array
 
 
 def conform(batch: pa.RecordBatch, columns: Columns, first_row: int) -> pa.RecordBatch:
     """Return a batch of any Arrow types as one of these columns.
 
+    ``columns`` are those of its schema: of `Columns.from_arrow` or `Columns.foreign`, or some of
+    them. Rows are counted from ``first_row``, which is that of the batch's first.
+
     Raises:
         SchemaError: a value that no feature holds; the error names the column and the row.
     """
-    schema = columns.to_arrow(exact=EXACT in batch.schema.names)
+    declared = Columns.declared(batch.schema)
+    exact = declared is not None and EXACT in batch.schema.names
+    schema = columns.to_arrow(exact=exact)
+    if columns.kind is PayloadKind.EXAMPLE:
+        fields = _keys(batch.schema, declared)
+        arrays = []
+        for column in columns.columns:
+            if column.key not in fields:
+                raise SchemaError(f"the rows from {first_row} on have no column {column.key!r}")
+            name = fields[column.key].name
+            arrays.append(_Cells(name, first_row).conformed(batch.column(name), column))
+        arrays += [batch.column(EXACT)] if exact else []
+        if not arrays:
+            return batch.select([])
+        return pa.record_batch(arrays, schema=schema)
     try:
-        arrays = [batch.column(field.name).cast(field.type) for field in schema]
-    except (pa.ArrowException, KeyError) as error:
-        raise SchemaError(f"rows from {first_row}: {error}") from error
-    return pa.record_batch(arrays, schema=schema)
+        return batch.select(schema.names).cast(schema)
+    except (KeyError, ValueError, pa.ArrowException) as error:
+        raise SchemaError(f"the rows from {first_row} on are of another table: {error}") from error
+
+
+class _Cells:
+    """The cells of a column, of which errors say where they are."""
+
+    def __init__(self, name: str, first_row: int) -> None:
+        self._name, self._first = name, first_row
+
+    def _refuse(self, rows: NDArray[np.int64], wrong: pa.Array, what: str) -> None:
+        """Raise a `SchemaError` if one of the values, whose rows are given, is wrong."""
+        bad = np.flatnonzero(np.asarray(pc.fill_null(wrong, False)))
+        if len(bad):
+            raise SchemaError(f"column {self._name!r}, row {self._first + rows[bad[0]]}: {what}")
+
+    def conformed(self, array: pa.Array, column: Column) -> pa.Array:
+        """Return an array with the type of a column."""
+        array = _plain(array)
+        rows = np.arange(len(array))
+        if column.dtype is None:
+            return array.cast(FEATURE)
+        lists = _is_list(array.type)
+        if lists != (column.form is Form.LIST):
+            # The schema of another file.
+            raise SchemaError(f"column {self._name!r} has another type here", found=array.type)
+        if not lists:
+            return self._values(array, column.dtype, rows)
+        counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
+        values = _plain(array.flatten())
+        rows = np.repeat(rows, counts)
+        self._refuse(rows, values.is_null(), "a null within a list, which no feature can hold")
+        values = self._values(values, column.dtype, rows)
+        places = np.flatnonzero(np.asarray(array.is_valid()))
+        return list_array(column.type, len(array), places, counts[places], values)
+
+    def _values(self, array: pa.Array, dtype: DType, rows: NDArray[np.int64]) -> pa.Array:
+        kind, held = array.type, TYPES[dtype]
+        types = pa.types
+        if _mapping(kind)[0] is not dtype:
+            raise SchemaError(f"column {self._name!r} has another type here", found=kind)
+        if types.is_struct(kind):
+            data, path = (pc.struct_field(array, name) for name in ("bytes", "path"))
+            lost = pc.and_(data.is_null(), path.is_valid())
+            self._refuse(rows, lost, "an image by its path alone, and not its bytes")
+            return self._values(data, dtype, rows)
+        if types.is_decimal(kind):
+            texts = [None if one is None else format(one, "f") for one in array.to_pylist()]
+            return pa.array(texts, pa.string()).cast(held)
+        if types.is_temporal(kind):
+            array = self._microseconds(array, rows)
+        if types.is_uint64(kind):
+            beyond = pc.greater(array, pa.scalar(2**63 - 1, kind))
+            self._refuse(rows, beyond, "a uint64 that is larger than any int64")
+        cast = array.cast(held)
+        if types.is_float64(kind):
+            infinite = pc.and_(pc.is_inf(cast), pc.invert(pc.is_inf(array)))
+            self._refuse(rows, infinite, "a double that is larger than any float32")
+        return cast
+
+    def _microseconds(self, array: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
+        kind = array.type
+        unit = (
+            "day" if pa.types.is_date32(kind) else "ms" if pa.types.is_date64(kind) else kind.unit
+        )
+        array = array.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
+        if unit == "ns":
+            whole = np.asarray(array.fill_null(0)) // 1000
+            return pa.array(whole, mask=np.asarray(array.is_null()))
+        factor = _MICROSECONDS[unit]
+        most = (2**63 - 1) // factor
+        beyond = pc.or_(pc.greater(array, most), pc.less(array, -most))
+        self._refuse(rows, beyond, "a time that no int64 of microseconds can hold")
+        return pc.multiply(array, factor)
