@@ -8,6 +8,8 @@ TYPE_CHECKING = False  # as in typing, which takes a while to import
 if TYPE_CHECKING:
     from typing import Any
 
+    from tfrtool.convert.edit.append import append
+    from tfrtool.convert.edit.edit import edit
     from tfrtool.convert.filter_records import filter_records as filter  # noqa: A004
     from tfrtool.convert.formats.conversion import ConvertReport, convert
     from tfrtool.convert.pipeline.job_report import JobReport
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "tfrtool.convert.edit.append": "append",
+    "tfrtool.convert.edit.edit": "edit",
     "tfrtool.convert.formats.conversion": "ConvertReport convert",
     "tfrtool.convert.filter_records": "filter",
     "tfrtool.convert.pipeline.job_report": "JobReport",
@@ -105,11 +109,11 @@ __all__ = [
     "InferredSchema", "JobReport", "Prediction", "Record", "Records", "RepairReport",
     "RowBatches", "SavedModel", "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary",
     "SourceError", "Split", "StatsReport", "TfrtoolError", "TrainReport", "UsageError",
-    "VerifyReport", "WeightsError", "WriteError", "WriteReport", "bench", "contact_sheet",
-    "convert", "count", "croissant", "dataset", "encode_example", "extract", "filter",
-    "find_shards", "infer_schema", "inspect_dataset", "inspect_shard", "load_model", "open",
-    "parse_example", "predict", "read", "repair", "reshard", "stats", "train", "verify",
-    "write",
+    "VerifyReport", "WeightsError", "WriteError", "WriteReport", "append", "bench",
+    "contact_sheet", "convert", "count", "croissant", "dataset", "edit", "encode_example",
+    "extract", "filter", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard",
+    "load_model", "open", "parse_example", "predict", "read", "repair", "reshard", "stats",
+    "train", "verify", "write",
 ]  # fmt: skip
 
 

@@ -61,6 +61,24 @@ extract texts.tfrecord new | 1
 inspect schema notes.tfrecord | 1
   ? tfrtool inspect shard notes.tfrecord shows what is there
   > tfrtool inspect shard notes.tfrecord
+edit numbers new --add kind=1 | 2
+  ? --drop or --rename the one that is there
+  > tfrtool edit numbers new --drop kind --add kind=1
+  > tfrtool edit numbers other --rename kind=type --add kind=1
+edit texts.tfrecord new --cast title=int64 | 1
+  ? --on-bad skip leaves such records out
+  > tfrtool edit texts.tfrecord new --cast title=int64 --on-bad skip | 3
+append pets photos | 2
+  ? --out DIR gives it one
+  > tfrtool append pets photos --out new
+$ mkdir -p more/ape
+$ cp photos/cat/cat.1.jpg more/ape
+append pets more --out new | 2
+  ? --new-classes appends them to its list
+  > tfrtool append pets more --out new --new-classes
+append pets spoilt --out new --on-bad fail | 1
+  ? --on-bad skip leaves such images out
+  > tfrtool append pets spoilt --out new --on-bad skip | 3
 index header.tfrecord | 1
   ? tfrtool verify header.tfrecord lists all damage, and tfrtool repair header.tfrecord OUT
   ? saves what is whole

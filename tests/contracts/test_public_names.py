@@ -12,10 +12,10 @@ import tfrtool
 from tfrtool.records.framing import frame
 
 VERBS = {
-    "bench", "contact_sheet", "convert", "count", "croissant", "dataset", "encode_example",
-    "extract", "filter", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard",
-    "load_model", "open", "parse_example", "predict", "read", "repair", "reshard", "stats",
-    "train", "verify", "write",
+    "append", "bench", "contact_sheet", "convert", "count", "croissant", "dataset", "edit",
+    "encode_example", "extract", "filter", "find_shards", "infer_schema", "inspect_dataset",
+    "inspect_shard", "load_model", "open", "parse_example", "predict", "read", "repair",
+    "reshard", "stats", "train", "verify", "write",
 }  # fmt: skip
 TYPES = {
     "DecodedRecords", "RowBatches",

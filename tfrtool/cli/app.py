@@ -17,6 +17,8 @@ from tfrtool.cli.commands.inspect_images_command import inspect_images_command
 from tfrtool.cli.commands.inspect_schema_command import inspect_schema_command
 from tfrtool.cli.commands.inspect_shard_command import inspect_shard_command
 from tfrtool.cli.commands.inspect_stats_command import inspect_stats_command
+from tfrtool.cli.commands.jobs.append_command import append_command
+from tfrtool.cli.commands.jobs.edit_command import edit_command
 from tfrtool.cli.commands.jobs.filter_command import filter_command
 from tfrtool.cli.commands.jobs.reshard_command import reshard_command
 from tfrtool.cli.commands.predict_command import predict_command
@@ -61,6 +63,8 @@ for _command in (
     extract_command,
     convert_command,
     index_command,
+    edit_command,
+    append_command,
     verify_command,
     train_command,
     predict_command,

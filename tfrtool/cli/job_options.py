@@ -63,4 +63,5 @@ def show_job(report: "JobReport", *, as_json: bool) -> Outcome:
     emit(report.to_json() if as_json else job_page(report))
     for warning in report.warnings:
         warn(warning)
-    return Outcome.DAMAGE if report.corrupt else Outcome.FINE
+    left_out = report.rejected and not report.complete
+    return Outcome.DAMAGE if report.corrupt or left_out else Outcome.FINE

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,6 +91,16 @@ def options(
 
 
 workers_option = options({"--workers N": "How many processes at most.  [default: the cores]"})
+
+
+def image_size(text: str | None) -> int | tuple[int, int] | None:
+    """Read a size of images: 224 for the shorter side, 224x160 for width and height."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text.strip(), re.ASCII | re.IGNORECASE)
+    if match is None:
+        raise UsageError(f"{text!r} is no size of images; 224 and 224x160 are")
+    return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))
 
 
 def shards_of(arguments: Iterable[str]) -> tuple[Path, ...]:

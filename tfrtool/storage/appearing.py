@@ -163,3 +163,17 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def linked(source: Path, target: Path) -> bool:
+    """Give a regular file a further, free name; False where the system can't do that.
+
+    Nothing in this house writes to a file that has its final name, so both stay what they are.
+    """
+    try:
+        os.link(os.path.realpath(source), target)
+    except FileExistsError:
+        raise
+    except OSError:  # another file system, or one without links, or a file of another user
+        return False
+    return True

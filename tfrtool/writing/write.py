@@ -1,6 +1,5 @@
 """The verb: a source of images becomes a dataset of shards. Scan, plan, write, publish."""
 
-import enum
 import os
 import tempfile
 import time
@@ -30,7 +29,7 @@ from tfrtool.writing.dataset_folder import (
 from tfrtool.writing.image_audit import Audit, BadImage
 from tfrtool.writing.record_sizes import RecordSizes, measure, record_sizes
 from tfrtool.writing.shard_writer import write_shards
-from tfrtool.writing.write_options import Existing, WriteOptions, dataset_identity
+from tfrtool.writing.write_options import Existing, OnBad, WriteOptions, dataset_identity
 from tfrtool.writing.write_plan import PlannedShard, fits, plan_digest, plan_shards
 from tfrtool.writing.write_report import ShardReport, WriteReport, metadata_texts, report_on
 
@@ -40,11 +39,6 @@ _SPLITS_SHOWN = 10
 _UNUSED = (
     "nothing of an interrupted write could be used: it had other options, or the images were others"
 )
-
-
-class _OnBad(enum.Enum):
-    SKIP = "skip"
-    FAIL = "fail"
 
 
 def write(
@@ -142,7 +136,7 @@ def write(
         seed=seed,
         shuffle=shuffle,
         compression=as_member(Compression, compression, "compression"),
-        skip_bad=as_member(_OnBad, on_bad, "on_bad") is _OnBad.SKIP,
+        skip_bad=as_member(OnBad, on_bad, "on_bad") is OnBad.SKIP,
         dedupe=dedupe,
         recipe=ImageRecipe(
             check=as_member(Check, check, "check"),

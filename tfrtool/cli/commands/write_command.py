@@ -1,6 +1,5 @@
 """``tfrtool write``."""
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,7 +7,15 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.job_options import splits_of
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import INPUT, OUTPUT, LocalPath, debug_option, json_option, options
+from tfrtool.cli.parameters import (
+    INPUT,
+    OUTPUT,
+    LocalPath,
+    debug_option,
+    image_size,
+    json_option,
+    options,
+)
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import UsageError, human_count, printable, some_of
 
@@ -114,7 +121,7 @@ def write_command(
             dataset,
             splits=splits_of(splits),
             shuffle=not no_shuffle,
-            resize=None if resize is None else _resize(resize),
+            resize=image_size(resize),
             existing="resume" if resume else "overwrite" if overwrite else "refuse",
             on_progress=bars,
             starting=starting_tensorflow,
@@ -123,14 +130,6 @@ def write_command(
     emit(report.to_json() if as_json else write_page(report))
     _warn_of(report)
     return Outcome.DAMAGE if report.rejected and not report.complete else Outcome.FINE
-
-
-def _resize(text: str) -> int | tuple[int, int]:
-    """Read a size of images: 224 for the shorter side, 224x160 for width and height."""
-    match = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text.strip(), re.ASCII | re.IGNORECASE)
-    if match is None:
-        raise UsageError(f"{text!r} is no size of images; 224 and 224x160 are")
-    return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))
 
 
 def _warn_of(report: "WriteReport") -> None:

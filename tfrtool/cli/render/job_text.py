@@ -2,6 +2,7 @@
 
 from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Heading, Lines, Page, Tone, Toned
+from tfrtool.cli.render.write_text import reasons
 from tfrtool.convert.pipeline.job_report import JobReport
 from tfrtool.errors import human_count, printable
 
@@ -39,6 +40,9 @@ def job_page(report: JobReport) -> Page:
             lines.append(f"  and {len(split.shards) - _FILES_SHOWN:,} more")
     for rule, count in report.left_out.items():
         lines.append(f"left out by {rule}: {count:,}")
+    if report.rejected:
+        lines.append(Toned(f"left out: {human_count(len(report.rejected), 'image')}", Tone.BAD))
+        lines += reasons((entry.key, entry.reason) for entry in report.rejected)
     if report.resumed and not report.complete:
         lines.append(f"resumed: {human_count(report.resumed, 'file')} had been done before")
     if report.corrupt:

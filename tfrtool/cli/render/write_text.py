@@ -43,10 +43,10 @@ def write_page(report: WriteReport) -> Page:
         lines.append(f"resumed: {human_count(report.resumed, 'shard')} had been done before")
     if report.converted:
         lines.append(f"converted: {len(report.converted):,}")
-        lines += _reasons((entry["key"], entry["reason"]) for entry in report.converted)
+        lines += reasons((entry["key"], entry["reason"]) for entry in report.converted)
     if report.rejected:
         lines.append(Toned(f"left out: {len(report.rejected):,}", Tone.BAD))
-        lines += _reasons((entry.key, entry.reason) for entry in report.rejected)
+        lines += reasons((entry.key, entry.reason) for entry in report.rejected)
     if report.duplicates:
         where = "" if report.across_splits else ", kept in the same split"
         lines.append(f"exact copies of others: {report.duplicates:,}{where}")
@@ -73,7 +73,7 @@ def _split(name: str, split: SplitReport, about: str) -> str:
     return f"{name}: {records} ({text}), {shards}, {about}{human_bytes(split.bytes)}"
 
 
-def _reasons(entries: Iterable[tuple[str, str]]) -> list[str]:
+def reasons(entries: Iterable[tuple[str, str]]) -> list[str]:
     """Return a line for each reason, the most frequent first, with some of its files."""
     keys: dict[str, list[str]] = {}
     for key, reason in entries:

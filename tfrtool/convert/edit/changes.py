@@ -15,6 +15,7 @@ from tfrtool.examples.example import DTYPES, DType, Value, feature_key, feature_
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images.audit import RenderedImage, audit_image, render_image
 from tfrtool.images.recipe import Encode, ImageRecipe
+from tfrtool.storage.plain import plain
 
 _LISTS = {dtype: name for name, dtype in DTYPES.items()}
 _FLOAT32 = struct.Struct("<f")
@@ -48,6 +49,11 @@ class Changes:
         return name not in self.drop and (self.select is None or name in self.select)
 
     @property
+    def names(self) -> set[str]:
+        """The features that are named, and are to be there."""
+        return {*(self.select or ()), *self.drop, *self.cast, *self.rename}
+
+    @property
     def added(self) -> dict[str, Any]:
         """The features that are added, as messages, by name."""
         features = pb.Example.FromString(self.add).features.feature
@@ -60,10 +66,12 @@ class Changes:
             for name in names:
                 if name not in known:
                     near = difflib.get_close_matches(name, known, 1, 0.5) or sorted(known)
-                    what = f"no record begins with such a feature to {option}"
+                    what = f"no record has such a feature to {option}"
                     raise UsageError(what, expected=", ".join(map(repr, near)), found=repr(name))
                 if option in used and not self.keeps(name):
                     raise UsageError(f"feature {name!r} is left out, so it can't be {option} too")
+        if self.recipe is not None and self.image is None:
+            raise UsageError("no feature of the first record is known to hold images")
         if self.image is not None and not self.keeps(self.image):
             raise UsageError(f"feature {self.image!r} is left out, so it needs no images anew")
         after = [self.rename.get(name, name) for name in known if self.keeps(name)]
@@ -73,6 +81,11 @@ class Changes:
                 f"two features would be called {min(twice)!r}",
                 hint="--drop or --rename the one that is there",
             )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is changed, for a report."""
+        facts = plain(self) | {"add": {name: str(held) for name, held in self.added.items()}}
+        return {name: fact for name, fact in facts.items() if fact}
 
     def apply(self, payload: bytes) -> bytes:
         """Return a payload with the changes; the same bytes where there is nothing to change.

@@ -22,6 +22,7 @@ from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
+from tfrtool.sources.items import LeftOut
 from tfrtool.storage.appearing import new_file_by_name
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.opening import file_sha256
@@ -82,6 +83,7 @@ class JobPlan:
             tell what they read.
         faults: damage that was met.
         left_out: how many records no task will see, by the rule that left them out.
+        rejected: images that no task will see.
         warnings: what the user should know, a sentence each.
     """
 
@@ -89,6 +91,7 @@ class JobPlan:
     read: Tally | None = None
     faults: Faults = field(default_factory=Faults)
     left_out: Mapping[str, int] = field(default_factory=dict)
+    rejected: Sequence[LeftOut] = ()
     warnings: Sequence[str] = ()
 
 
@@ -234,6 +237,7 @@ def _report(
         planned.faults,
         planned.left_out,
         plan=_plan_digest(planned.tasks),
+        rejected=tuple(planned.rejected),
         warnings=tuple(planned.warnings),
         seconds=seconds,
         **more,

@@ -10,6 +10,7 @@ from tfrtool.convert.pipeline.tally import Tally, digest_text
 from tfrtool.inspection.first_of import FirstOf
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
+from tfrtool.sources.items import LeftOut
 from tfrtool.storage.plain import plain
 from tfrtool.writing.dataset_folder import Target
 from tfrtool.writing.write_report import ShardReport, SplitReport
@@ -86,6 +87,7 @@ class JobReport:
         options: those that decide what the files hold.
         metadata: the names of the files that describe the others.
         faults: the faults, the first of each file.
+        rejected: images that were left out.
         complete: whether an earlier run had done all, so that nothing was written.
         warnings: what the user should know, a sentence each.
     """
@@ -107,6 +109,7 @@ class JobReport:
     options: Mapping[str, Any]
     metadata: Sequence[str] = ()
     faults: Sequence[LocatedFault] = ()
+    rejected: Sequence[LeftOut] = ()
     complete: bool = False
     warnings: Sequence[str] = ()
 

@@ -1,0 +1,106 @@
+"""``tfrtool edit``: notations, exit codes, and what is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tfrtool
+from tests.cli.inspecting import Capture
+from tests.datasets import flip_bit, write_foreign
+from tfrtool.cli import main
+from tfrtool.examples.parsing import parse_example
+from tfrtool.records.framing import Record
+
+_HOSTILE = "a\n\x1b[31m"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Return a directory with one shard of three records."""
+    payloads = [
+        tfrtool.encode_example({"id": n, "text": f"{n}.5", "x=y": 1.5, _HOSTILE: b"secret"})
+        for n in range(3)
+    ]
+    return write_foreign(tmp_path / "in", [payloads])
+
+
+def _first(folder: Path) -> dict[str, object]:
+    (shard,) = tfrtool.find_shards(folder)
+    record = next(iter(tfrtool.read(shard)))
+    assert isinstance(record, Record)
+    return dict(parse_example(record.payload))
+
+
+def test_notations(source: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Lists, pairs and values are read as they stand; names may have = in them."""
+    words = ["edit", str(source), str(tmp_path / "out"), "--json"]
+    words += [
+        "--select",
+        "id,text",
+        "--select",
+        "x=y",
+        "--rename",
+        "x=y=z",
+        "--cast",
+        "text=float32",
+    ]
+    words += ["--add", "n=7", "--add", "f=0.5", "--add", "t=a=b", "--add", "s:string=7"]
+    words += ["--add", "box:float32:[2]=0,1"]
+    assert main(words) == 0
+    assert _first(tmp_path / "out") == {
+        "id": 0, "text": 0.5, "z": 1.5, "n": 7, "f": 0.5, "t": b"a=b", "s": b"7", "box": [0.0, 1.0],
+    }  # fmt: skip
+    report = json.loads(capsys.readouterr().out)
+    assert (report["command"], report["records_in"], report["records_out"]) == ("edit", 3, 3)
+    assert report["digest_in"] != report["digest_out"]
+    assert json.loads((tmp_path / "out" / "write_report.json").read_text()) == report
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--rename", "id"],
+        ["--rename", "id=a", "--rename", "id=b"],
+        ["--add", "x"],
+        ["--add", "x:int64=many"],
+        ["--add", "x:int64=99999999999999999999"],
+        ["--cast", "id=double"],
+        ["--drop", "idd"],
+        ["--drop", "id", "--drop", ""],
+        ["--resize", "8xx"],
+        ["--resume", "--overwrite"],
+    ],
+)
+def test_what_makes_no_sense_is_a_usage_error(
+    source: Path, tmp_path: Path, capsys: Capture, words: list[str]
+) -> None:
+    """Exit code 2, one line, and nothing is written."""
+    assert main(["edit", str(source), str(tmp_path / "out"), *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("tfrtool: error: ")
+    assert line.isprintable()
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_left_out_is_named_and_hostile_names_are_escaped(
+    source: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """Damage and values that don't fit are listed, exit code 3; no payload byte is shown."""
+    flip_bit(source / "part-00000-of-00001.tfrecord", 30)
+    words = ["edit", str(source), str(tmp_path / "out")]
+    assert main([*words, "--cast", f"{_HOSTILE}=int64"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "record 1, offset" in line
+    assert "secret" not in line
+    assert line.isprintable()
+    assert main([*words, "--cast", f"{_HOSTILE}=int64", "--on-bad", "skip"]) == 3
+    shown = capsys.readouterr().out
+    assert "payload-crc at offset 0 (record 0)" in shown
+    assert shown.count("is no int64") == 2
+    assert "\x1b" not in shown
+    assert "secret" not in shown
+    assert main([*words[:2], str(tmp_path / "other"), "--drop", "id"]) == 3
+    assert main([*words[:2], str(tmp_path / "third"), "--drop", "id", "--on-corrupt", "stop"]) == 1

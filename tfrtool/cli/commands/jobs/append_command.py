@@ -1,0 +1,62 @@
+"""``tfrtool append``."""
+
+from typing import Any
+
+import click
+
+from tfrtool.cli.bars import Bars
+from tfrtool.cli.job_options import existing_of, show_job
+from tfrtool.cli.output import Outcome
+from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options
+from tfrtool.cli.process import starting_tensorflow
+
+
+@click.command(
+    name="append",
+    epilog="\b\nExamples:\n"
+    "  tfrtool append ~/tensorflow_datasets/pets/1.0.0 more_photos --dedupe\n"
+    "  tfrtool append shards/pets more_photos --out shards/more_pets --split train\n"
+    "  tfrtool append ~/tensorflow_datasets/pets/1.0.0 'new/*.tfrecord' --version 2.0.0",
+)
+@click.argument("dataset", type=INPUT)
+@click.argument("source", metavar="SRC", type=INPUT)
+@options(
+    {
+        "--version X.Y.Z": "The new version; the default counts up the second number.",
+        "--out DIR": "Where it goes; the default is beside DATASET, which then is NAME/X.Y.Z.",
+        "--split NAME": "The split that all of SRC goes into; the default is SRC's own, or is "
+        "drawn as the dataset was split.",
+        "--new-classes": "Take classes that the dataset does not have; they come after its own.",
+        "--dedupe": "Leave out and list images that are there already (exit code 3).",
+        "--label-from folder|name=folder": "Take labels from folders (cat/1.jpg) or from names "
+        "(cat.1.jpg).",
+        "--on-bad skip|fail=skip": "Leave out bad images and list them (exit code 3), or stop.",
+        "--workers N": "How many processes or threads at most.  [default: the cores]",
+        "--resume": "Resume an interrupted job.",
+        "--overwrite": "Replace what tfrtool wrote in the new version's place before.",
+        "--dry-run": "Show the shards as they would be; write nothing.",
+    },
+    {"DIR": OUTPUT},
+)
+@json_option
+@debug_option
+def append_command(dataset: str, source: str, as_json: bool, **words: Any) -> Outcome:
+    """Make a new version of DATASET with more images or records, in new shards.
+
+    SRC: images as `write` takes them, or shards. The shards of DATASET get names in the new
+    version, too (hard links), and are not written again; DATASET stays as it is. No record changes
+    its split, and no class its number. Exit code 3 means that something was left out.
+    """
+    from tfrtool.convert.edit.append import append
+
+    existing = existing_of(words)
+    with Bars() as bars:
+        report = append(
+            dataset,
+            source,
+            existing=existing,
+            on_progress=bars,
+            starting=starting_tensorflow,
+            **words,
+        )
+    return show_job(report, as_json=as_json)

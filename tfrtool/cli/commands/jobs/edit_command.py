@@ -1,0 +1,127 @@
+"""``tfrtool edit``."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from tfrtool.cli.bars import Bars
+from tfrtool.cli.job_options import existing_of, show_job
+from tfrtool.cli.output import Outcome
+from tfrtool.cli.parameters import (
+    INPUT,
+    OUTPUT,
+    debug_option,
+    image_size,
+    json_option,
+    options,
+)
+from tfrtool.errors import UsageError
+
+
+@click.command(
+    name="edit",
+    epilog="\b\nExamples:\n"
+    "  tfrtool edit shards/pets small --resize 64 --drop image/filename\n"
+    "  tfrtool edit shards/pets renamed --rename label=class --add source=kaggle\n"
+    "  tfrtool edit raw typed --cast height=int64 --add weight:float32=1 --on-bad skip",
+)
+@click.argument("source", metavar="SRC", type=INPUT)
+@click.argument("target", metavar="DST", type=OUTPUT)
+@click.option("--select", multiple=True, metavar="A,B", help="Keep these features alone.")
+@click.option("--drop", multiple=True, metavar="A,B", help="Leave these features out.")
+@click.option(
+    "--cast",
+    multiple=True,
+    metavar="NAME=DTYPE",
+    help="Give a feature's values another type: string, int64 or float32.",
+)
+@click.option(
+    "--rename", multiple=True, metavar="OLD=NEW", help="Give a feature another name; SRC's count."
+)
+@click.option(
+    "--add",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Add a feature to every record; NAME:DTYPE[:SHAPE]=VALUE says its type.",
+)
+@options(
+    {
+        "--encode jpeg|png|keep": "Encode images anew; keep: those that are no good JPEGs alone.",
+        "--resize N|WxH": "Scale the shorter side to N, or the image to exactly W x H.",
+        "--quality Q": "Quality of the JPEGs that are made.  [default: 95]",
+        "--on-bad fail|skip=fail": "Stop at a record that can't be changed so, or leave it out and "
+        "list it (exit code 3).",
+        "--on-corrupt skip|stop=skip": "Leave out damaged records and name them (exit code 3), or "
+        "stop at the first.",
+        "--name TEXT": "Dataset name; the default is made from DST's path.",
+        "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
+        "--workers N": "How many processes at most.  [default: the cores]",
+        "--resume": "Resume an interrupted job.",
+        "--overwrite": "Replace what tfrtool wrote to DST before.",
+        "--dry-run": "Show the shards as they would be; write nothing.",
+    },
+    {"--quality": click.IntRange(1, 100), "--resize": str},
+)
+@json_option
+@debug_option
+def edit_command(source: str, target: str, as_json: bool, **words: Any) -> Outcome:
+    """Change the features of all records of SRC, and write them to DST, shard by shard.
+
+    In this order: images are encoded anew, features are left out, cast, renamed, and added; names
+    are those of SRC. What isn't named stays as it is, and a record that nothing changes keeps its
+    bytes. No value is changed unsaid: what doesn't fit its type is an error that names the record.
+    """
+    from tfrtool.convert.edit.edit import edit
+
+    existing, select = existing_of(words), words.pop("select")
+    with Bars() as bars:
+        report = edit(
+            source,
+            target,
+            select=_names(select) if select else None,
+            drop=_names(words.pop("drop")),
+            rename=dict(_pairs(words.pop("rename"), "OLD=NEW, such as label=class")),
+            cast=dict(_pairs(words.pop("cast"), "NAME=DTYPE, such as label=float32")),
+            add=dict(map(_added, words.pop("add"))),
+            resize=image_size(words.pop("resize")),
+            existing=existing,
+            on_progress=bars,
+            **words,
+        )
+    return show_job(report, as_json=as_json)
+
+
+def _names(lists: Iterable[str]) -> list[str]:
+    return [name for text in lists for name in text.split(",")]
+
+
+def _pairs(notations: Iterable[str], expected: str) -> Iterable[tuple[str, str]]:
+    found: dict[str, str] = {}
+    for notation in notations:
+        name, equals, value = notation.rpartition("=")
+        if not equals or name in found:
+            what = "is given twice" if equals else "has no ="
+            raise UsageError(f"{notation!r} {what}", expected=expected)
+        found[name] = value
+    return found.items()
+
+
+def _added(notation: str) -> tuple[str, Any]:
+    """Read ``NAME=VALUE``, whose type the value shows, or ``NAME:DTYPE[:SHAPE]=VALUE``."""
+    from tfrtool.examples.example import Feature
+    from tfrtool.examples.schema import FeatureSpec
+
+    name, equals, text = notation.partition("=")
+    if not equals:
+        expected = "NAME=VALUE, such as source=kaggle or weight:float32=1"
+        raise UsageError(f"{notation!r} has no =", expected=expected)
+    if ":" in name:
+        spec = FeatureSpec.parse(notation)
+        return spec.name, Feature(dtype=spec.dtype, values=spec.default or ())
+    for kind in (int, float):
+        try:
+            return name, kind(text)
+        except ValueError:
+            continue
+    return name, text
