@@ -1,0 +1,160 @@
+"""``tfrtool convert``: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfrtool
+from tests.datasets import flip_bit
+from tests.records.strategies import shard_of
+from tfrtool.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def run(*words: object) -> int:
+    """Run the command, and return its exit code."""
+    return main([str(word) for word in words])
+
+
+def failure(capsys: Capture, code: int, *words: object) -> str:
+    """Run the command, which must fail with ``code``; return the error's line."""
+    capsys.readouterr()
+    assert run(*words) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = (line for line in captured.err.splitlines() if "error: " in line)
+    return line
+
+
+def run_json(capsys: Capture, *words: object) -> tuple[int, dict[str, Any]]:
+    """Run the command with --json; return its exit code and the object that it printed."""
+    capsys.readouterr()
+    code = run(*words, "--json")
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Return a folder of two splits, four records each."""
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for split in ("train", "test"):
+        payloads = [tfrtool.encode_example({"n": n, "xs": [n, n]}) for n in range(4)]
+        (folder / f"rows-{split}.tfrecord-00000-of-00001").write_bytes(shard_of(payloads))
+    return folder
+
+
+def test_it_says_what_it_did(shards: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Losses on stderr, results on stdout; and the same as JSON."""
+    assert run("convert", shards, tmp_path / "out", "--to", "csv", "--workers", "1") == 0
+    out, err = capsys.readouterr()
+    assert "8 records, tfrecord to csv" in out
+    assert "train: 4 records, 1 file" in out
+    assert err == "tfrtool: lists are JSON in a cell: 'xs'\n"
+    code, report = run_json(capsys, "convert", shards, tmp_path / "other", "--to", "parquet")
+    assert (code, report["from"], report["to"], report["records_out"]) == (
+        0,
+        "tfrecord",
+        "parquet",
+        8,
+    )
+    assert report["columns"] == {"n": "int64", "xs": "list<item: int64>"}
+    written = json.loads((tmp_path / "other" / "write_report.json").read_text())
+    assert written["splits"] == report["splits"]
+
+
+def test_a_dry_run_writes_nothing(shards: Path, tmp_path: Path, capsys: Capture) -> None:
+    """It says on stdout what would be written, and what can't be kept."""
+    assert run("convert", shards, tmp_path / "out", "--to", "csv", "--dry-run") == 0
+    out, err = capsys.readouterr()
+    assert "nothing is written" in out
+    assert "not kept: lists are JSON in a cell: 'xs'" in out
+    assert err == ""
+    assert run("convert", shards, tmp_path / "out.jsonl", "--select", "n", "--dry-run") == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows"]
+
+
+def test_damaged_records_are_left_out(shards: Path, tmp_path: Path, capsys: Capture) -> None:
+    """They are named, and the exit code is 3; or the first stops the work, and nothing is left."""
+    path = shards / "rows-train.tfrecord-00000-of-00001"
+    flip_bit(path, 20)
+    code, report = run_json(capsys, "convert", shards, tmp_path / "out", "--to", "jsonl")
+    assert code == 3
+    assert report["splits"]["train"]["records"] == 3
+    assert report["faults"][0]["record"] == 0
+    stop = ("convert", shards, tmp_path / "new", "--to", "jsonl", "--on-corrupt", "stop")
+    assert "record 0, offset 0" in failure(capsys, 1, *stop)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"PAR1 and no more", "no Parquet, cut or damaged"),
+        (b'{"a": {"b": 1}}\n', "record 0: column 'a': a nested object"),
+        (b'{"a": 1}\n[2]\n', "line 2 is no JSON object"),
+        (b'{"a": 1}\n{"a": "x"}\n', "record 1: column 'a': it is int64 and string"),
+        (b'{"a": 9223372036854775808}\n', "record 0: column 'a'"),
+        (b'{"a": [1, null]}\n', "record 0: column 'a': null in a list"),
+        (b"a,b\n1\n", "1 cells"),
+        (b"\xff\xfe", "no format that is known"),
+    ],
+)
+def test_what_is_wrong_is_named(content: bytes, said: str, tmp_path: Path, capsys: Capture) -> None:
+    """Decoys and rows that nothing holds end with one line that names file, row and column."""
+    ending = {b"{": ".jsonl", b"a": ".csv"}.get(content[:1], ".data")
+    path = tmp_path / f"bad{ending}"
+    path.write_bytes(content)
+    code = 1 if "record" not in said else 2
+    line = failure(capsys, code, "convert", path, tmp_path / "new", "--to", "tfrecord")
+    assert said in line
+    assert "bad" in line
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_is_there_stays(shards: Path, tmp_path: Path, capsys: Capture) -> None:
+    """A folder with something in it is refused; --overwrite replaces what a conversion wrote."""
+    out = tmp_path / "out"
+    assert run("convert", shards, out, "--to", "jsonl") == 0
+    assert "is not empty" in failure(capsys, 2, "convert", shards, out, "--to", "csv")
+    assert run("convert", shards, out, "--to", "csv", "--overwrite", "--shards", "2") == 0
+    assert not list(out.glob("*.jsonl"))
+    assert run("convert", shards, out, "--to", "csv", "--resume", "--shards", "2") == 0
+    assert "complete already" in capsys.readouterr().out
+    assert "outside" in failure(capsys, 2, "convert", shards, shards / "in", "--to", "csv")
+
+
+def test_a_full_disk(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """The error says so, and nothing is left."""
+    import pyarrow.parquet as pq
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    line = failure(capsys, 1, "convert", shards, tmp_path / "out", "--to", "parquet")
+    assert "no space left" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_differs_is_found(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """If a file doesn't hold what was to be in it, the record is named, and nothing is left."""
+    from tfrtool.convert.formats import text_rows
+
+    monkeypatch.setattr(text_rows, "as_json", lambda row: {**row, "n": min(row["n"], 2)})
+    line = failure(capsys, 1, "convert", shards, tmp_path / "out", "--to", "jsonl")
+    assert "record 3" in line
+    assert "read back" in line
+    assert not (tmp_path / "out").exists()
+    assert run("convert", shards, tmp_path / "out", "--to", "jsonl", "--prove", "none") == 0
