@@ -70,8 +70,8 @@ def check_condition(sql: str) -> None:
     for number, word in enumerate(words):
         if word.casefold() in _DRAWN and words[number + 1 : number + 2] == ["("]:
             raise UsageError(f"a condition has no {word}()", hint="--sample draws records")
-        depth += (word == "(") - (word == ")")
-        if depth < 0 or word == ";":
+        depth = -1 if word == ";" else depth + (word == "(") - (word == ")")
+        if depth < 0:
             break
     if depth or not words:
         what = "one SQL expression, such as: label = 1 AND height > 64"

@@ -158,7 +158,7 @@ class DecodedRecords(Sequence[Any]):
         self._decode = decode
         self._image = self._label = None
         if decode is Decode.IMAGE and len(records):
-            features = self._features(records[0]).features
+            features = self._decoding(0, self._example).features
             folder = records.shards[0].parent
             self._image, self._label, _ = find_roles(features, info_beside(folder))
             if self._image is None or self._label is None:
@@ -179,9 +179,12 @@ class DecodedRecords(Sequence[Any]):
         """
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
+        return self._decoding(index, self._decoded)
+
+    def _decoding(self, index: int, decode: Callable[[Record], Any]) -> Any:
         record = self.records[index]
         try:
-            return self._decoded(record)
+            return decode(record)
         except ValueError as error:
             raise ShardError(
                 str(error),
@@ -194,14 +197,14 @@ class DecodedRecords(Sequence[Any]):
         """Read several records; PyTorch's DataLoader asks for a batch in this way."""
         return [self[index] for index in indices]
 
-    def _features(self, record: Record) -> Any:
+    def _example(self, record: Record) -> Any:
         kind = classify_payload(record.payload)
         if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE, PayloadKind.EMPTY):
             raise ValueError("no tf.train.Example or SequenceExample")
         return decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE)
 
     def _decoded(self, record: Record) -> Any:
-        example = self._features(record)
+        example = self._example(record)
         if self._decode is Decode.IMAGE:
             return _pixels(example.values(self._image)), _number(example.values(self._label))
         found = {name: _arrays(one.values) for name, one in example.features.items() if one.dtype}

@@ -224,7 +224,7 @@ class Sandbox:
         taken: set[str] = set()
         parts: list[tuple[bool, str]] = []
         for number, name in enumerate(self._source.names):
-            shown = name
+            shown = name or "_"
             while shown.casefold() in taken:
                 shown += "_"
             taken.add(shown.casefold())

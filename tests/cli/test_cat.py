@@ -1,0 +1,152 @@
+"""``tfrtool cat``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfrtool
+from tests.examples.strategies import entry, int64, raw_example, string
+from tests.records.strategies import shard_of
+from tfrtool.cli import main
+
+Capture = pytest.CaptureFixture[str]
+IMAGE = b"\xff\xd8\xff\xe0\x00\x10JFIF"
+ROWS: list[dict[str, Any]] = [{"label": n % 3, "image": IMAGE, "name": f"a,{n}"} for n in range(20)]
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    """Return a shard of these rows."""
+    path = tmp_path / "rows.tfrecord"
+    path.write_bytes(shard_of([tfrtool.encode_example(row) for row in ROWS]))
+    return path
+
+
+def cat(capsys: Capture, *words: str | Path, code: int = 0) -> tuple[str, str]:
+    """Run the command; return what it printed on stdout and stderr."""
+    assert main(["cat", *map(str, words)]) == code
+    out, err = capsys.readouterr()
+    return out, err
+
+
+def test_json_lines(shard: Path, capsys: Capture) -> None:
+    """A record is a line with its shard, its number and its features."""
+    out, err = cat(capsys, shard, "--records", "1,18:", "--select", "name,image")
+    expected = [
+        {
+            "shard": str(shard),
+            "record": n,
+            "features": {
+                "name": f"a,{n}",
+                "image": {"bytes": 10, "content": "image/jpeg"},
+            },
+        }
+        for n in (1, 18, 19)
+    ]
+    assert [json.loads(line) for line in out.splitlines()] == expected
+    assert err == ""
+    assert cat(capsys, shard, "--json") == cat(capsys, shard)
+    out, _ = cat(capsys, shard, "--limit", "1", "--bytes", "base64")
+    assert json.loads(out)["features"]["image"] == {"base64": "/9j/4AAQSkZJRg=="}
+
+
+def test_csv_and_text(shard: Path, capsys: Capture, tmp_path: Path) -> None:
+    """CSV has the columns of the selection, or of the first record; text is for people."""
+    out, _ = cat(capsys, shard, "--format", "csv", "--select", "name,label", "--limit", "2")
+    rows = list(csv.reader(io.StringIO(out)))
+    place = str(shard)
+    assert rows == [
+        ["shard", "record", "name", "label"],
+        [place, "0", "a,0", "0"],
+        [place, "1", "a,1", "1"],
+    ]
+    out, _ = cat(capsys, shard, "--format", "text", "--records", "3")
+    assert out.splitlines()[0].endswith("rows.tfrecord, record 3")
+    assert '  image  {"bytes": 10, "content": "image/jpeg"}' in out.splitlines()
+    other = tmp_path / "other"
+    payloads: list[dict[str, Any]] = [{"a": [1, 2]}, {"a": 1, "b": 2}, {}]
+    other.write_bytes(shard_of([tfrtool.encode_example(one) for one in payloads]))
+    out, err = cat(capsys, other, "--format", "csv", code=3)
+    assert [row[2:] for row in csv.reader(io.StringIO(out))] == [["a"], ["[1, 2]"], ["1"], [""]]
+    assert "left out: b" in err
+    sequence = raw_example([entry(b"id", int64(1))], {b"words": [string(b"a")]})
+    other.write_bytes(shard_of([sequence]))
+    out, _ = cat(capsys, other, "--format", "csv")
+    assert out.splitlines()[0] == "shard,record,context.id,feature_lists.words"
+
+
+def test_conditions_and_samples(shard: Path, capsys: Capture) -> None:
+    """A condition and a sample choose records; the seed decides the sample."""
+    out, _ = cat(capsys, shard, "--where", "label = 1 AND name LIKE '%6'", "--select", "name")
+    assert [json.loads(line)["record"] for line in out.splitlines()] == [16]
+    drawn = [cat(capsys, shard, "--sample", "5", "--seed", seed)[0] for seed in "112"]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(drawn[0].splitlines()) == 5
+    assert cat(capsys, shard, "--where", "label = 9") == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--records", "x"], 2, "10:20"),
+        (["--records", "20"], 1, "they count from 0"),
+        (["--records", "1", "--sample", "1"], 2, "exclude"),
+        (["--select", "lable"], 2, "'lable': expected one of label"),
+        (["--where", "lable = 1"], 2, "did you mean 'label'"),
+        (["--where", "label = 1; DROP TABLE x"], 2, "not a condition"),
+        (["--json", "--format", "csv"], 2, "exclude"),
+        (["nosuch"], 1, "nosuch"),
+    ],
+)
+def test_what_is_wrong(
+    shard: Path, capsys: Capture, words: list[str], code: int, message: str
+) -> None:
+    """What makes no sense is one line on stderr."""
+    _, err = cat(capsys, shard, *words, code=code)
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_damage(shard: Path, capsys: Capture) -> None:
+    """Damage that is met is named and left out, or stopped at; that behind the end is not met."""
+    data = bytearray(shard.read_bytes())
+    start = [one.offset for one in tfrtool.open(shard)][4]
+    data[start + 20] ^= 1
+    shard.write_bytes(data)
+    out, err = cat(capsys, shard, code=3)
+    assert len(out.splitlines()) == 19
+    assert f"payload-crc at offset {start} (record 4)" in err
+    out, err = cat(capsys, shard, "--on-corrupt", "stop", code=1)
+    assert len(out.splitlines()) == 4
+    assert f"record 4, offset {start}" in err
+    assert cat(capsys, shard, "--limit", "4")[1] == ""
+    assert cat(capsys, shard, "--records", "3,5")[1] == ""
+    assert cat(capsys, shard, "--records", "4", code=3)[0] == ""
+
+
+def test_a_pipe_in_and_out(shard: Path) -> None:
+    """Standard input is a shard; when nobody reads any more, that is the end, without a word."""
+    command = [sys.executable, "-m", "tfrtool", "cat"]
+    data = shard.read_bytes()
+    done = subprocess.run(
+        [*command, "-", "--records", "2"], input=data, capture_output=True, check=True
+    )
+    assert json.loads(done.stdout)["shard"] == "-"
+    shard.write_bytes(data * 2000)
+    with subprocess.Popen(
+        [*command, str(shard)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b'"record": 0' in process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0

@@ -1,0 +1,120 @@
+"""``tfrtool query``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import tfrtool
+from tests.datasets import flip_bit
+from tests.examples.strategies import int64
+from tests.records.strategies import shard_of
+from tfrtool.cli import main
+
+Capture = pytest.CaptureFixture[str]
+COUNT = "SELECT label, count(*) AS n FROM records GROUP BY label ORDER BY n, label"
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    """Return a shard of rows with labels of bytes, of which some are no text."""
+    path = tmp_path / "rows.tfrecord"
+    labels = ["größer", b"\xff", "a,b"]
+    rows = [{"label": labels[n % 3], "x": n / 10, "n": int64(*[n] * (n % 2))} for n in range(20)]
+    path.write_bytes(shard_of([tfrtool.encode_example(row) for row in rows]))
+    return path
+
+
+def query(capsys: Capture, *words: str | Path, code: int = 0) -> tuple[str, str]:
+    """Run the command; return what it printed on stdout and stderr."""
+    assert main(["query", *map(str, words)]) == code
+    out, err = capsys.readouterr()
+    return out, err
+
+
+def test_a_table(shard: Path, capsys: Capture) -> None:
+    """Rows are a table: numbers at the right, text as text."""
+    out, err = query(capsys, shard, COUNT)
+    assert out.splitlines() == [
+        "  label               n",
+        "  a,b                 6",
+        "  größer              7",
+        '  {"base64": "/w=="}  7',
+    ]
+    assert err == ""
+    out, err = query(capsys, shard, "SELECT * FROM range(1001)")
+    assert len(out.splitlines()) == 1001
+    assert "--format jsonl prints all" in err
+
+
+def test_lines(shard: Path, capsys: Capture) -> None:
+    """JSON has numbers as they are, float32 in few digits, and sums of int64 as int."""
+    sql = "SELECT x, n, label, sum(len(n)) OVER () AS s, 0.1::DOUBLE AS d, 'NaN'::FLOAT AS f, "
+    sql += "DATE '2024-02-29' AS day, 1.5::DECIMAL(3,1) AS e FROM records WHERE x < 0.15"
+    out, _ = query(capsys, shard, sql, "--json")
+    assert out == query(capsys, shard, sql, "--format", "jsonl")[0]
+    rest = {"s": 1, "d": 0.1, "f": "NaN", "day": "2024-02-29", "e": 1.5}
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"x": 0.0, "n": [], "label": "größer", **rest},
+        {"x": 0.1, "n": [1], "label": {"base64": "/w=="}, **rest},
+    ]
+    out, _ = query(capsys, shard, COUNT, "--format", "csv")
+    rows = list(csv.reader(io.StringIO(out)))
+    assert rows == [["label", "n"], ["a,b", "6"], ["größer", "7"], ['{"base64": "/w=="}', "7"]]
+    assert query(capsys, shard, "SELECT 1 AS one WHERE false", "--format", "csv")[0] == "one\n"
+
+
+def test_files(shard: Path, capsys: Capture, tmp_path: Path) -> None:
+    """A file has the format of its suffix, appears whole, and is replaced only if asked for."""
+    parquet, table = tmp_path / "a.parquet", tmp_path / "a.csv"
+    sql = "SELECT label, _record, n FROM records"
+    assert query(capsys, shard, sql, "--out", parquet) == ("", "")
+    found = pq.read_table(parquet).to_pydict()
+    assert found["_record"] == list(range(20))
+    assert found["label"][:3] == ["größer".encode(), b"\xff", b"a,b"]
+    _, err = query(capsys, shard, sql, "--out", parquet, code=2)
+    assert "--overwrite replaces it" in err
+    query(capsys, shard, sql + " LIMIT 1", "--out", parquet, "--overwrite")
+    assert pq.read_table(parquet).num_rows == 1
+    query(capsys, shard, COUNT, "--out", table)
+    assert table.read_text("utf-8").splitlines()[1] == '"a,b",6'
+    before = sorted(tmp_path.iterdir())
+    query(capsys, shard, "SELECT error('x') FROM records", "--out", tmp_path / "b.csv", code=2)
+    query(capsys, shard, sql, "--out", tmp_path / "no" / "b.csv", code=1)
+    query(capsys, shard, sql, "--format", "parquet", code=2)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_damage(shard: Path, capsys: Capture, tmp_path: Path) -> None:
+    """Damaged records are named, left out, or stopped at; then no file appears."""
+    flip_bit(shard, 20)
+    out, err = query(capsys, shard, "SELECT count(*) AS n FROM records", "--json", code=3)
+    assert json.loads(out) == {"n": 19}
+    assert "payload-crc at offset 0 (record 0)" in err
+    out = str(tmp_path / "a.csv")
+    words = ("--on-corrupt", "stop", "--out", out)
+    _, err = query(capsys, shard, "SELECT x FROM records", *words, code=1)
+    assert "record 0, offset 0" in err
+    assert not Path(out).exists()
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT lable FROM records", "did you mean 'label'"),
+        ("SELECT * FROM '/etc/passwd'", "passwd"),
+        ("DROP VIEW records", "one SELECT statement"),
+        ("SELECT x FROM", "syntax error"),
+    ],
+)
+def test_what_is_no_query(shard: Path, capsys: Capture, sql: str, message: str) -> None:
+    """What makes no sense is one line on stderr."""
+    out, err = query(capsys, shard, sql, code=2)
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1

@@ -1,0 +1,237 @@
+"""Queries over records: their answers, what they read, and what they can't reach."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfrtool
+from tests.examples.strategies import int64, raw_example, string
+from tests.records.strategies import shard_of
+from tfrtool.errors import CorruptShardError, ShardError, UsageError
+from tfrtool.examples.example import feature_key
+from tfrtool.inspection.rows import query as query_module
+from tfrtool.inspection.rows.batches import read_batches as read
+from tfrtool.inspection.rows.query import query
+from tfrtool.records.framing import LocatedFault
+
+NOISE = np.random.default_rng(0)
+N = NOISE.integers(-(2**62), 2**62, 500)
+X = NOISE.normal(size=500).astype(np.float32)
+LABELS = [b"cat", b"dog", b"\xff"]
+ROWS = [{"n": int(N[i]), "x": float(X[i]), "label": LABELS[i % 3]} for i in range(500)]
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return two shards of these rows."""
+    folder = tmp_path_factory.mktemp("query")
+    for name, rows in (("a", ROWS[:300]), ("b", ROWS[300:])):
+        (folder / name).write_bytes(shard_of([tfrtool.encode_example(row) for row in rows]))
+    return [folder / "a", folder / "b"]
+
+
+def answer(
+    paths: list[Path], sql: str, faults: list[LocatedFault] | None = None
+) -> list[tuple[Any, ...]]:
+    """Return the rows of an answer."""
+    found: list[LocatedFault] = []
+    with query(paths, sql, on_fault=found.append) as reader:
+        rows = [tuple(row.values()) for batch in reader for row in batch.to_pylist()]
+    if faults is None:
+        assert found == []
+    else:
+        faults += found
+    return rows
+
+
+def test_answers_are_those_of_numpy(paths: list[Path]) -> None:
+    """Figures of the records are what numpy makes of the same numbers."""
+    is_dog = np.arange(500) % 3 == 1
+    assert answer(paths, "SELECT count(*), sum(n), min(n), max(x) FROM records") == [
+        (500, sum(N.tolist()), N.min(), float(X.max()))
+    ]
+    ((count, mean),) = answer(
+        paths, "SELECT count(*), avg(x) FROM records WHERE label = 'dog' AND n > 0"
+    )
+    assert count == (is_dog & (N > 0)).sum()
+    assert mean == pytest.approx(X[is_dog & (N > 0)].astype(float).mean(), abs=1e-12)
+    groups = answer(paths, "SELECT label, count(*) FROM records GROUP BY label ORDER BY label")
+    assert groups == [(b"cat", 167), (b"dog", 167), (b"\xff", 166)]
+    top = answer(paths, "SELECT n FROM records WHERE x < 1 ORDER BY n DESC LIMIT 5")
+    assert [n for (n,) in top] == sorted(N[X < 1].tolist(), reverse=True)[:5]
+
+
+def test_rows_are_where_they_are(paths: list[Path]) -> None:
+    """The columns of places say which record of which shard a row is; rows keep their order."""
+    found = answer(paths, "SELECT n, _shard, _record, _offset, _bytes FROM records")
+    records = [
+        (str(path), one.index, one.offset, len(one.payload))
+        for path in paths
+        for one in tfrtool.read(path)
+        if isinstance(one, tfrtool.Record)
+    ]
+    assert found == [(n, *place) for n, place in zip(N.tolist(), records, strict=True)]
+
+
+def test_a_join_of_records_with_themselves(paths: list[Path]) -> None:
+    """A query may go through the records several times."""
+    sql = "SELECT count(*) FROM records a JOIN records b ON a._record = b._record + 299"
+    assert answer(paths, sql) == [(2,)]  # the last of one, and the first of both
+    sql = "SELECT n FROM records WHERE n = (SELECT max(n) FROM records)"
+    assert answer(paths, sql) == [(N.max(),)]
+
+
+def test_only_what_is_named_is_decoded(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query decodes the columns that it names, in filters and joins as well."""
+    asked: list[tuple[str, ...]] = []
+
+    def spy(shards: Any, columns: Any, **options: Any) -> Any:
+        asked.append(columns.names)
+        return read(shards, columns, **options)
+
+    monkeypatch.setattr(query_module, "read_batches", spy)
+    for sql, names in {
+        "SELECT label, count(*) FROM records GROUP BY 1": [("label",)],
+        "SELECT x FROM records WHERE n > 5 LIMIT 1": [("n", "x")],
+        "SELECT count(*) FROM records": [()],
+        "SELECT * FROM records": [("label", "n", "x")],
+        "WITH a AS (SELECT n, x FROM records) SELECT max(n) FROM a": [("n",)],
+        "SELECT 1": [],
+    }.items():
+        asked.clear()
+        answer(paths, sql)
+        assert asked == names, sql
+
+
+def test_text_where_it_is_needed(paths: list[Path]) -> None:
+    """Bytes are text for what takes no bytes, NULL where they are no UTF-8, and else bytes."""
+    assert answer(paths, "SELECT count(*) FROM records WHERE label LIKE '%o%'") == [(167,)]
+    found = answer(paths, "SELECT DISTINCT replace(label, 'o', 'ä') AS l FROM records ORDER BY l")
+    assert found == [("cat",), ("däg",), (None,)]
+    found = answer(paths, "SELECT count(*) FROM records WHERE label IN ('dog', 'ä')")
+    assert found == [(167,)]
+    both = "SELECT a.label, upper(b.label) FROM records a, records b LIMIT 1"
+    assert answer(paths, both) == [("cat", "CAT")]
+
+
+def test_names_of_any_sort(tmp_path: Path) -> None:
+    """Names in SQL may have quotes, be empty, differ in case alone, or be no UTF-8."""
+    from tests.examples.strategies import entry
+
+    keys = [b'a"b', b"", b"X", b"x", b"\xff", b"records", b"c0", b"_shard"]
+    payload = raw_example([entry(key, int64(n)) for n, key in enumerate(keys)])
+    path = tmp_path / "a"
+    path.write_bytes(shard_of([payload]))
+    sql = 'SELECT "a""b", "X", "x_", records.records, "c0" FROM records'
+    assert answer([path], sql) == [(0, 2, 3, 5, 6)]
+    ((*values,),) = answer([path], "SELECT * EXCLUDE (_record, _offset, _bytes) FROM records")
+    assert {one for one in values if isinstance(one, int)} == set(range(8))
+    assert feature_key("a") == b"a"
+
+
+def test_damage_is_left_out(tmp_path: Path) -> None:
+    """Damaged records and those that are no Examples are told once, and leave no rows."""
+    data = bytearray(shard_of([tfrtool.encode_example({"n": n}) for n in range(9)] + [b"noise"]))
+    data[20] ^= 1
+    path = tmp_path / "a"
+    path.write_bytes(data)
+    faults: list[LocatedFault] = []
+    sql = "SELECT count(*) FROM records a, records b WHERE a.n = b.n"
+    assert answer([path], sql, faults) == [(8,)]
+    assert [(one.fault.kind.value, one.fault.record) for one in faults] == [
+        ("payload-crc", 0),
+        ("parse", 9),
+    ]
+
+    def stop(found: LocatedFault) -> None:
+        raise CorruptShardError("stopped", path=found.path, record=found.fault.record)
+
+    with pytest.raises(CorruptShardError) as caught, query([path], sql, on_fault=stop) as rows:
+        rows.read_all()
+    assert caught.value.record == 0
+
+
+def test_sequences_and_others(tmp_path: Path) -> None:
+    """SequenceExamples have two structs, records of disagreeing types one, others a payload."""
+    from tests.examples.strategies import entry
+
+    payload = raw_example([entry(b"id", int64(7))], {b"words": [string(b"a"), string(b"b")]})
+    path = tmp_path / "a"
+    path.write_bytes(shard_of([payload] * 2))
+    sql = "SELECT context.id, len(feature_lists.words) FROM records LIMIT 1"
+    assert answer([path], sql)[0][1] == 2
+    path.write_bytes(shard_of([tfrtool.encode_example({"a": value}) for value in (1, b"x")]))
+    assert answer([path], "SELECT a.int64_list, a.bytes_list FROM records") == [
+        ([1], None),
+        (None, [b"x"]),
+    ]
+    path.write_bytes(shard_of([b"some text", b"more"]))
+    assert answer([path], "SELECT payload FROM records WHERE _bytes < 5") == [(b"more",)]
+
+
+ATTACKS = {
+    "SELECT 1; DROP VIEW records": "one SELECT",
+    "COPY records TO '/tmp/out.csv'": "COPY",
+    "COPY (SELECT 1) TO '/tmp/out.csv'": "COPY",
+    "ATTACH '/tmp/a.db'": "ATTACH",
+    "INSTALL httpfs": "SELECT|LOAD",
+    "LOAD httpfs": "LOAD",
+    "SET memory_limit = '1TB'": "SET|VARIABLE",
+    "PRAGMA database_list": "one SELECT",
+    "CALL pragma_version()": "CALL",
+    "CREATE TABLE a AS SELECT 1": "CREATE",
+    "EXPORT DATABASE '/tmp/x'": "EXPORT",
+    "": "nothing",
+    "-- nothing": "nothing",
+    "SELECT * FROM read_csv('/etc/passwd')": "disabled by configuration",
+    "SELECT * FROM read_parquet('/tmp/x.parquet')": "disabled by configuration",
+    "SELECT * FROM read_text('/etc/passwd')": "disabled by configuration",
+    "SELECT * FROM read_blob('https://localhost/x')": "disabled by configuration",
+    "SELECT * FROM '/etc/passwd'": "passwd",
+    "SELECT * FROM glob('/etc/*')": "disabled by configuration",
+    "SELECT * FROM duckdb_extensions()": "disabled by configuration",
+    "SELECT getenv('HOME')": "getenv",
+    "SELECT * FROM paths": "paths",
+    "SELECT * FROM query('COPY (SELECT 1) TO ''/tmp/x''')": "SELECT",
+    "SELECT n, n FROM records": "called",
+    "SELECT lable FROM records": "did you mean 'label'",
+    "SELECT nothing FROM elsewhere": "elsewhere",
+    "SELEC": "syntax error",
+}
+
+
+@pytest.mark.parametrize("sql", ATTACKS)
+def test_what_sql_can_not_do(paths: list[Path], sql: str) -> None:
+    """It reads nothing but the records, writes nothing, and changes no settings."""
+    with pytest.raises(UsageError, match=ATTACKS[sql]):
+        answer(paths, sql)
+    assert not Path("/tmp/out.csv").exists()
+
+
+def test_settings_are_locked(paths: list[Path]) -> None:
+    """What locks the database down is in force, and can't be taken back."""
+    names = (
+        "enable_external_access", "lock_configuration", "autoload_known_extensions",
+        "autoinstall_known_extensions", "allow_community_extensions", "temp_directory",
+    )  # fmt: skip
+    settings = ", ".join(f"current_setting('{name}')" for name in names)
+    assert answer(paths, f"SELECT {settings}") == [(False, True, False, False, False, "")]
+
+
+def test_memory_is_bounded(paths: list[Path]) -> None:
+    """A query that needs more memory than there may be ends, and nothing goes to a disk."""
+    with pytest.raises(ShardError, match="memory"):
+        answer(paths, "SELECT list(i) FROM range(1000000000000) t(i)")
+    assert answer(paths, "SELECT * FROM range(1000000000000) LIMIT 1") == [(0,)]
+
+
+def test_without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the extra, before anything is read."""
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(UsageError, match=r'pip install "tfrtool\[sql\]"'):
+        answer([Path("none")], "SELECT 1")
