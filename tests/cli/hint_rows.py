@@ -79,6 +79,15 @@ append pets more --out new | 2
 append pets spoilt --out new --on-bad fail | 1
   ? --on-bad skip leaves such images out
   > tfrtool append pets spoilt --out new --on-bad skip | 3
+cat a.tfrecord --where 'lable = 1' | 2
+  ? did you mean 'label'?
+  > tfrtool cat a.tfrecord --where 'label = 1'
+cat a.tfrecord --where 'random() < 0.5' | 2
+  ? --sample draws records
+  > tfrtool cat a.tfrecord --sample 1
+query a.tfrecord 'SELECT label, label FROM records' | 2
+  ? AS gives one of them another name
+  > tfrtool query a.tfrecord 'SELECT label, label AS twice FROM records'
 index header.tfrecord | 1
   ? tfrtool verify header.tfrecord lists all damage, and tfrtool repair header.tfrecord OUT
   ? saves what is whole
@@ -301,6 +310,7 @@ ELSEWHERE = {
     "ends it with --resume": "tests/process/test_publish_death.py runs it after a kill",
     "ends what was begun": "likewise",
     "gives up what it holds": "no advice, but what deleting does",
+    'pip install "tfrtool[sql]"': "tests/inspection/rows do without it",
     "try again": "tests/process/test_publish_death.py reads again",
     "--weights none starts from random ones": "below",
     "--rescale unit takes 0..1": "below",

@@ -72,6 +72,15 @@ def test_inspecting_a_shard_is_light(shard: Path) -> None:
     assert all_loaded_by(words, HEAVY) == (0, [])
 
 
+def test_printing_records_is_light(shard: Path) -> None:
+    """So does printing records, unless there is a condition."""
+    options: list[list[str]] = [[], ["--records", "1"], ["--sample", "2"], ["--format", "csv"]]
+    words = [["cat", str(shard), *more] for more in options]
+    assert all_loaded_by(words, HEAVY) == (0, [])
+    where = ["cat", str(shard), "--where", "b = 1"]
+    assert loaded_by(where, ["duckdb", "tensorflow"]) == (0, ["duckdb"])
+
+
 def test_working_on_shards_is_light(shard: Path, tmp_path: Path) -> None:
     """So does what goes over all records, or writes them again."""
     words = [[name, str(shard)] for name in ("count", "verify", "index")]
