@@ -42,6 +42,8 @@ SHARD_SIZE = "128MiB"
 """Of a shard; see `tfrtool.write`."""
 
 _CHUNK = 1_000_000
+_WORTH = {True: 1024**3, False: 64 * 1024**2}
+"""Bytes that are copied, or else compressed, in the time that a process takes to start."""
 
 
 class _OnCorrupt(enum.Enum):
@@ -165,6 +167,7 @@ class CopyJob:
             on_progress=self.on_progress,
             metadata=lambda splits: carried.texts(name, version, splits),
             dry_run=self.dry_run,
+            worth=_WORTH[compression is Compression.NONE],
         )
         notes = (*found.notes, *carried.warnings, *report.warnings)
         return replace(report, warnings=notes)

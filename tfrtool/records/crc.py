@@ -7,6 +7,7 @@ covers from being taken for such data.
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import google_crc32c
 
@@ -15,9 +16,12 @@ from tfrtool.storage.opening import open_regular
 MASK_DELTA = 0xA282EAD8
 _WORD = 0xFFFFFFFF
 
+Buffer = Any
+"""bytes, or an array of numpy, but no memoryview."""
+
 # The library's own functions: the reader calls them for every record.
-crc32c: Callable[[bytes], int] = google_crc32c.value
-extend_crc32c: Callable[[int, bytes], int] = google_crc32c.extend
+crc32c: Callable[[Buffer], int] = google_crc32c.value
+extend_crc32c: Callable[[int, Buffer], int] = google_crc32c.extend
 
 
 def mask(crc: int) -> int:

@@ -103,6 +103,7 @@ def run_job(
     on_progress: OnProgress = silent,
     metadata: MetadataOf = lambda _: {},
     dry_run: bool = False,
+    worth: int = _WORTH_A_PROCESS,
 ) -> JobReport:
     """Write the files of a job and publish them together, with their metadata and a report.
 
@@ -117,6 +118,7 @@ def run_job(
         on_progress: called after each file.
         metadata: what describes the files, beside the report.
         dry_run: only plan.
+        worth: how many bytes are read in the time that a process takes to start.
 
     Raises:
         UsageError: the target may not be written to, or another process does.
@@ -140,7 +142,7 @@ def run_job(
             done = complete_shards(digest, target, interrupted=staging.resumed)
             if done is not None:
                 return _complete(target, planned, done, start)
-        results, resumed = _run(staging, planned.tasks, workers, on_progress)
+        results, resumed = _run(staging, planned.tasks, workers, on_progress, worth)
         report = _report(target, planned, results, start, resumed=resumed)
         if not resumed and staging.left:
             what = "nothing of an interrupted run could be used: it had other options or records"
@@ -187,7 +189,11 @@ def _write_task(task: FileTask, staging: Staging) -> FileResult:
 
 
 def _run(
-    staging: Staging, tasks: Sequence[FileTask], workers: int | None, on_progress: OnProgress
+    staging: Staging,
+    tasks: Sequence[FileTask],
+    workers: int | None,
+    on_progress: OnProgress,
+    worth: int,
 ) -> tuple[list[FileResult], int]:
     """Write the files that are not there yet; return what became of all, and how many were."""
     results: dict[str, FileResult] = {}
@@ -202,7 +208,7 @@ def _run(
         partial(_write_task, staging=staging),
         rest,
         workers,
-        _WORTH_A_PROCESS if workers is None else 1,
+        worth if workers is None else 1,
         size=sum(task.size for task in rest) + len(rest),
     ):
         results[result.path] = result

@@ -3,11 +3,13 @@
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
+
+import numpy as np
 
 from tfrtool.errors import ShardError, os_errors_as
-from tfrtool.records.count import reader_at
 from tfrtool.records.crc import MASK_DELTA, crc32c, masked_crc32c
 from tfrtool.records.framing import (
     CRC,
@@ -25,6 +27,7 @@ from tfrtool.storage.opening import open_regular
 
 _BLOCK = 1024 * 1024
 _HEADERS_KNOWN = 4096
+_WORTH_NO_COPY = 8192
 
 OnFault = Callable[[LocatedFault], None]
 
@@ -59,17 +62,17 @@ class Segment:
 
 
 class Frames(NamedTuple):
-    """Whole records in a row, whose CRCs hold."""
+    """Whole records in a row, whose CRCs hold; the data is theirs until the next but one."""
 
     record: int  # the index of the first
-    data: bytes
+    data: memoryview
     spans: list[tuple[int, int]]  # where each payload starts and ends in the data
     keys: list[int]  # their `payload_key`
 
     @property
     def payloads(self) -> list[bytes]:
         """The payloads."""
-        return [self.data[start:end] for start, end in self.spans]
+        return [bytes(self.data[start:end]) for start, end in self.spans]
 
 
 def stamp_of(file: BinaryIO) -> tuple[int, int]:
@@ -95,22 +98,30 @@ def read_frames(segment: Segment, on_fault: OnFault) -> Iterator[Frames]:
     place = segment.copy or segment.path
     with os_errors_as(ShardError, place), open_regular(place, buffering=0) as file:
         _check_stamp(file, segment)
-        read_at = reader_at(file)
         offset, end, index = segment.start, segment.start + segment.size, segment.record
         wanted = _BLOCK
         sizes: dict[bytes, int] = {}  # of records, by their headers
+        # Blocks are read into the same memory, in turns: to get it anew takes longer.
+        block, other = np.empty(_BLOCK, np.uint8), np.empty(_BLOCK, np.uint8)
         while offset < end:
-            data = read_at(min(wanted, end - offset), offset)
+            block, other = other, block
+            if len(block) < wanted:
+                block = np.empty(wanted, np.uint8)
+            file.seek(offset)
+            whole = block.data[: min(wanted, end - offset)]
+            data = whole[: cast(FileIO, file).readinto(whole)]
             position = first = size = 0
             spans, keys, number = [], [], index
             while (body := position + HEADER_SIZE) <= len(data):
-                head = data[position:body]
+                head = bytes(data[position:body])
                 size = sizes.get(head, 0) or _size(head, sizes, segment)
                 after = position + size
                 if after > len(data):
                     break
                 stop = after - FOOTER_SIZE
-                crc = crc32c(data[body:stop])
+                # The library takes bytes, or an array, which is not copied.
+                long = stop - body > _WORTH_NO_COPY
+                crc = crc32c(block[body:stop] if long else bytes(data[body:stop]))
                 crc = (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF
                 if CRC.unpack_from(data, stop)[0] == crc:
                     spans.append((body - first, stop - first))
@@ -118,7 +129,7 @@ def read_frames(segment: Segment, on_fault: OnFault) -> Iterator[Frames]:
                 else:
                     if keys:
                         yield Frames(number, data[first:position], spans, keys)
-                    frame = data[position:after]
+                    frame = bytes(data[position:after])
                     on_fault(payload_fault(segment.path, index, offset + position, frame))
                     first, spans, keys, number = after, [], [], index + 1
                 position, index = after, index + 1

@@ -3,8 +3,11 @@
 import os
 import zlib
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tfrtool.convert.pipeline.job_report import Faults, Written
 from tfrtool.convert.pipeline.tally import Tally, payload_key
@@ -16,6 +19,7 @@ _MEMORY_LEVEL = 9
 """Of deflate, as TensorFlow's ZlibCompressionOptions has it; the level is zlib's default."""
 
 _PART = 1024 * 1024
+_TO_DISK = 16 * 1024 * 1024
 
 
 class ShardSink:
@@ -28,7 +32,10 @@ class ShardSink:
     def __init__(self, path: Path, compression: Compression = Compression.NONE) -> None:
         """Begin a file, which is not there yet; `OSError` if that can't be."""
         self.tally = Tally()
-        self._crc = 0
+        self._crc = self._size = self._begun = 0
+        self._writer = ThreadPoolExecutor(1, "tfrtool-write")
+        self._writing: Future[None] = Future()
+        self._writing.set_result(None)
         self._deflate = None
         if compression is not Compression.NONE:
             self._deflate = zlib.compressobj(
@@ -41,7 +48,9 @@ class ShardSink:
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Close the file; what is buffered is written unless an error ended the work."""
-        with self._file:
+        with self._file, self._writer:
+            if kind is None:
+                self._writing.result()
             if kind is None and self._deflate is not None:
                 self._put(self._deflate.flush())
 
@@ -77,13 +86,28 @@ class ShardSink:
         ]
         self.write_frames(b"".join(frames), keys)
 
-    def write_frames(self, frames: bytes, keys: Sequence[int]) -> None:
-        """Append whole records as they are, which hold the payloads of these `payload_key`."""
+    def write_frames(self, frames: bytes | memoryview, keys: Sequence[int]) -> None:
+        """Append whole records as they are, which hold the payloads of these `payload_key`.
+
+        They are written while the next are read, and not to be changed before those are given.
+        """
         self.tally.add_keys(keys)
+        self._writing.result()
+        self._writing = self._writer.submit(self._compressed, frames)
+
+    def _compressed(self, frames: bytes | memoryview) -> None:
         self._put(frames if self._deflate is None else self._deflate.compress(frames))
 
-    def _put(self, data: bytes) -> None:
-        self._crc = extend_crc32c(self._crc, data)
+    def _put(self, data: bytes | memoryview) -> None:
+        # The library takes no memoryview, but an array, which is no copy.
+        array = np.frombuffer(data, np.uint8) if len(data) else b""
+        self._crc = extend_crc32c(self._crc, array)
         left = memoryview(data)
         while left:
             left = left[os.write(self._file.fileno(), left) :]
+        self._size += len(data)
+        if self._size - self._begun > _TO_DISK and hasattr(os, "posix_fadvise"):
+            # The system begins to bring it to the disk, and does not wait for the end to do so.
+            length = self._size - self._begun
+            os.posix_fadvise(self._file.fileno(), self._begun, length, os.POSIX_FADV_DONTNEED)
+            self._begun = self._size
