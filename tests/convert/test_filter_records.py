@@ -1,0 +1,146 @@
+"""Filtering: some of the records of a dataset."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+import tfrtool
+from tests.convert.test_reshard import (
+    files_of,
+    label_of,
+    payloads_of,
+    record,
+    write_shards,
+)
+from tests.datasets import flip_bit, image_payload
+from tests.photos import image_bytes
+from tfrtool.cli import main
+from tfrtool.examples.example import encode_example
+
+TRAIN = [record(number) for number in range(600)]
+TEST = [record(number) for number in range(2000, 2100)]
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    """Return a dataset of two splits."""
+    return write_shards(tmp_path / "pets", {"train": [TRAIN[:250], TRAIN[250:]], "test": [TEST]})
+
+
+def test_a_condition_keeps_records_in_their_splits(
+    pets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records for which it holds are copied as they are; the others are counted by the rule."""
+    where = ["--where", "label = 1 AND (_record < 100 OR id >= 2000)"]
+    assert main(["filter", str(pets), str(tmp_path / "ones"), *where, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    train = [*TRAIN[:100], *TRAIN[250:350]]
+    assert payloads_of(tmp_path / "ones", "train") == [p for p in train if label_of(p) == 1]
+    assert payloads_of(tmp_path / "ones", "test") == [p for p in TEST if label_of(p) == 1]
+    assert (told["records_in"], told["records_out"]) == (700, 60)
+    assert told["left_out"] == {"where": 640}
+    assert told["digest_in"] != told["digest_out"]
+
+
+def test_columns_that_come_late_are_found(tmp_path: Path) -> None:
+    """The first records tell the columns, unless a later one has others."""
+    late = [encode_example({"label": [n, n], "more": n}) for n in range(3)]
+    fill = [
+        encode_example({"label": 1, "fill": random.Random(n).randbytes(50_000)}) for n in range(60)
+    ]
+    source = write_shards(tmp_path / "in", {"train": [[*fill, *late]]})
+    report = tfrtool.filter(source, tmp_path / "a", where="more[1] = 2")
+    assert payloads_of(tmp_path / "a", "train") == [late[2]]
+    report = tfrtool.filter(source, tmp_path / "b", where="len(label) = 1")
+    assert (report.records_out, report.corrupt) == (60, 0)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("lable = 1", "lable.*did you mean 'label'"),
+        ("label =", "syntax error"),
+        ("label = 1; DROP TABLE records", "syntax error"),
+    ],
+)
+def test_bad_conditions_are_told(pets: Path, tmp_path: Path, where: str, message: str) -> None:
+    """Before anything is written."""
+    with pytest.raises(tfrtool.UsageError, match=message):
+        tfrtool.filter(pets, tmp_path / "new", where=where)
+    assert not (tmp_path / "new").exists()
+
+
+def test_lists_keep_and_drop(pets: Path, tmp_path: Path) -> None:
+    """A line names a shard by its name or path, and a record; damaged ones don't shift others."""
+    first = pets / "pets-train.tfrecord-00000-of-00002"
+    (tmp_path / "list").write_text(
+        f"pets-train.tfrecord-00001-of-00002 5\n\n{first} 7\npets-test.tfrecord-00000-of-00001 99\n"
+    )
+    flip_bit(first, 0)  # the header of the first record
+    words = ["filter", str(pets), str(tmp_path / "kept"), "--keep", str(tmp_path / "list")]
+    assert main(words) == 3
+    assert payloads_of(tmp_path / "kept", "train") == [TRAIN[7], TRAIN[255]]
+    assert payloads_of(tmp_path / "kept", "test") == [TEST[99]]
+    report = tfrtool.filter(pets, tmp_path / "rest", drop=tmp_path / "list", where="id < 3000")
+    assert report.left_out == {"drop": 3}
+    assert (report.corrupt, report.records_out) == (1, 696)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("nosuch.tfrecord 5", "line 2 names no shard of the source: found 'nosuch.tfrecord'"),
+        ("pets-test.tfrecord-00000-of-00001 100", "below 100 in"),
+        ("pets-test.tfrecord-00000-of-00001", "line 2 is none"),
+        ("pets-test.tfrecord-00000-of-00001 -1", "line 2 is none"),
+    ],
+)
+def test_lists_of_what_is_not_there_are_errors(
+    pets: Path, tmp_path: Path, line: str, message: str
+) -> None:
+    """The error names the line."""
+    (tmp_path / "list").write_text(f"pets-test.tfrecord-00000-of-00001 1\n{line}\n")
+    with pytest.raises(tfrtool.UsageError, match=message):
+        tfrtool.filter(pets, tmp_path / "new", keep=tmp_path / "list")
+
+
+def test_copies_of_images_are_left_out(tmp_path: Path) -> None:
+    """All but the first, whatever else the records say; of records without images, the records."""
+    one, two = image_payload(0), image_payload(1)
+    relabelled = image_payload(3, data=image_bytes(tint=0))
+    source = write_shards(tmp_path / "in", {"train": [[one, two, two], [relabelled, one]]})
+    report = tfrtool.filter(source, tmp_path / "a", dedupe=True)
+    assert payloads_of(tmp_path / "a", "train") == [one, two]
+    assert report.left_out == {"dedupe": 3}
+    plain = write_shards(tmp_path / "plain", {"train": [[*TRAIN[:5], *TRAIN[3:9]]]})
+    tfrtool.filter(plain, tmp_path / "b", dedupe=True)
+    assert payloads_of(tmp_path / "b", "train") == TRAIN[:9]
+
+
+def test_a_sample_has_just_as_many(pets: Path, tmp_path: Path) -> None:
+    """It is drawn by the seed, from what other rules leave, and keeps the order."""
+    results = []
+    for number, seed in enumerate((1, 1, 2)):
+        report = tfrtool.filter(
+            pets, tmp_path / str(number), name="pets", where="label < 4", sample=50, seed=seed
+        )
+        assert report.records_out == 50
+        assert report.left_out == {"where": 140, "sample": 510}
+        results.append(files_of(tmp_path / str(number)))
+    assert results[0] == results[1] != results[2]
+    drawn = payloads_of(tmp_path / "0", "train")
+    assert drawn == [payload for payload in TRAIN if payload in drawn]
+    assert tfrtool.filter(pets, tmp_path / "all", sample=9999).records_out == 700
+
+
+def test_nothing_to_keep_is_an_error(pets: Path, tmp_path: Path) -> None:
+    """No rule, and no record that passes."""
+    with pytest.raises(tfrtool.UsageError, match="nothing says which records"):
+        tfrtool.filter(pets, tmp_path / "new")
+    with pytest.raises(tfrtool.WriteError, match="none of the 700 records is left"):
+        tfrtool.filter(pets, tmp_path / "new", where="label > 99")
+    assert not (tmp_path / "new").exists()
