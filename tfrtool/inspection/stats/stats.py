@@ -1,5 +1,6 @@
 """Statistics of the features of shards, and how far they are from those of others."""
 
+import difflib
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,6 +77,7 @@ class StatsFold:
     records: int = 0
     sequences: bool = False
     left_out: int = 0
+    names: set[str] = field(default_factory=set)  # of all features, those that aren't folded, too
     features: dict[FeatureKey, FeatureFold] = field(default_factory=dict)
 
     def add(self, batch: Batch, columns: Columns) -> None:
@@ -97,6 +99,7 @@ class StatsFold:
         self.records += other.records
         self.sequences |= other.sequences
         self.left_out += other.left_out
+        self.names |= other.names
         for key, feature in other.features.items():
             fold = self._find(key)
             if fold is not None:
@@ -224,6 +227,7 @@ def _fold_shard(
                     faults.add(unparseable(record))
                 continue
             if names is not None:
+                fold.names.update(feature_name(one.key) for one in columns.columns)
                 kept = [one for one in columns.columns if feature_name(one.key) in names]
                 columns = replace(columns, columns=tuple(kept))
             for batch in decode_records(path, records, columns, faults.add):
@@ -254,9 +258,11 @@ class _Items:
 
 
 def _check_names(names: frozenset[str] | None, sides: Sequence[_Side]) -> None:
-    known = {feature_name(key.key) for side in sides for key in side.fold.features}
+    known = {name for side in sides for name in side.fold.names}
     for name in sorted((names or frozenset()) - known):
-        raise UsageError(f"no record has a feature {name!r}")
+        near = difflib.get_close_matches(name, known, n=3) or sorted(known)[:10]
+        expected = f"one of {', '.join(near)}" if near else None
+        raise UsageError(f"no record has a feature {name!r}", expected=expected)
 
 
 def _label_names(sides: Sequence[_Side], key: FeatureKey) -> LabelNames:
