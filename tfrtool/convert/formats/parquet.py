@@ -2,7 +2,8 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tfrtool.convert.formats.registry import (
     good_rows,
 )
 from tfrtool.errors import SchemaError, SourceError
-from tfrtool.examples.arrow.columns import EXACT, Columns
+from tfrtool.examples.arrow.columns import EXACT, Columns, Form
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.tfds_metadata import DatasetInfo
@@ -61,7 +62,7 @@ class ParquetFormat(Format):
     def scan(self, path: Path, *, columns: bool) -> Scan:  # noqa: ARG002
         """Read the schema and where the row groups are."""
         with _opened(path) as parquet:
-            content, notes = _content(parquet.schema_arrow)
+            content, _, notes = _content(parquet)
             marks, rows, size = [], 0, 0
             for number in range(parquet.num_row_groups):
                 group = parquet.metadata.row_group(number)
@@ -81,14 +82,14 @@ class ParquetFormat(Format):
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as batches."""
         with _opened(piece.path) as parquet:
-            own, _ = _content(parquet.schema_arrow)
+            _, own, _ = _content(parquet)
             first, end = piece.first - piece.skip, piece.first + piece.rows
             groups = range(piece.start, parquet.num_row_groups)
             rows = _batch_rows(parquet.metadata, groups)
             for batch in parquet.iter_batches(rows, row_groups=groups, use_threads=False):
                 start, stop = max(first, piece.first), min(first + batch.num_rows, end)
                 if start < stop:
-                    make = partial(_conformed, batch, own.columns, content, first)
+                    make = partial(_conformed, batch, own, content, first)
                     yield from good_rows(make, start, stop, on_bad)
                 first += batch.num_rows
                 if first >= end:
@@ -217,32 +218,62 @@ def _without_structs(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
             raise SchemaError(what)
         arrays[name] = held["bytes"]
         arrays.setdefault(_PATHS[0].format(name), held["path"])
-    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    return pa.RecordBatch.from_arrays(
+        list(arrays.values()), names=list(arrays), metadata=batch.schema.metadata
+    )
 
 
-def _content(schema: pa.Schema) -> tuple[Content, tuple[str, ...]]:
-    """Return what a file holds, and notes on types that become others."""
+def _content(parquet: pq.ParquetFile) -> tuple[Content, Columns, tuple[str, ...]]:
+    """Return what a file holds, its columns by their types alone, and notes on other types.
+
+    A column of single values with nulls becomes one of lists.
+    """
+    schema = parquet.schema_arrow
     images = tuple(one.name for one in schema if _is_image(one.type))
     fields = [one.with_type(pa.binary()) if one.name in images else one for one in schema]
     notes: tuple[str, ...] = ()
-    columns = Columns.from_arrow(pa.schema(fields, schema.metadata))
-    if columns is None:
+    found = Columns.from_arrow(pa.schema(fields, schema.metadata))
+    if found is not None:
+        columns = widened = found
+    else:
         paths = [_PATHS[0].format(name) for name in images]
         fields += [pa.field(name, pa.string()) for name in paths if name not in schema.names]
-        columns, notes = Columns.foreign(pa.schema(fields))
+        columns, notes = Columns.foreign(pa.schema(fields, schema.metadata))
+        nulls = _names_with_nulls(parquet, images)
+        images = tuple(name for name in images if name not in nulls)
+        some = [
+            replace(one, form=Form.LIST) if one.form is Form.SCALAR and name in nulls else one
+            for name, one in zip(columns.names, columns.columns, strict=True)
+        ]
+        widened = replace(columns, columns=tuple(some))
     names: dict[str, tuple[str, ...]] = {}
     features = _json(schema, _HUGGING_FACE)
     with contextlib.suppress(KeyError, TypeError, AttributeError):
         for name, one in features["info"]["features"].items():
             if one["_type"] == "ClassLabel" and name in schema.names:
                 names[name] = tuple(map(str, one["names"]))
-    return Content(
-        columns=columns,
+    content = Content(
+        columns=widened,
         exact=EXACT in schema.names,
         class_names=names,
         images=images,
         tfds=_json(schema, _TFDS),
-    ), notes
+    )
+    return content, columns, notes
+
+
+def _names_with_nulls(parquet: pq.ParquetFile, images: Sequence[str]) -> set[str]:
+    """Return the names of columns of single values that have a null, or may have one."""
+    places = {f"{name}.bytes": name for name in images}
+    places |= {f"{name}.path": _PATHS[0].format(name) for name in images}
+    found = set()
+    for number in range(parquet.num_row_groups):
+        group = parquet.metadata.row_group(number)
+        for one in map(group.column, range(group.num_columns)):
+            known = one.statistics is not None and one.statistics.has_null_count
+            if not known or one.statistics.null_count:
+                found.add(places.get(one.path_in_schema, one.path_in_schema))
+    return found
 
 
 def _json(schema: pa.Schema, key: bytes) -> Any:

@@ -8,12 +8,12 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tfrtool.errors import SchemaError, SourceError, UsageError, os_errors_as
-from tfrtool.examples.arrow.columns import METADATA, Columns
+from tfrtool.examples.arrow.columns import EXACT, METADATA, Columns, Form
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -225,11 +225,30 @@ def fitted(batch: "pa.RecordBatch", columns: Columns, content: Content) -> "pa.R
     """Return a batch of some columns as one of others, which hold all of its values or fewer."""
     if columns == content.columns:
         return batch
-    schema = content.schema
-    if columns.kind is PayloadKind.EXAMPLE and set(content.columns.columns) <= set(columns.columns):
-        return batch.select(schema.names)
+    names = columns.names if columns.kind is PayloadKind.EXAMPLE else ()
+    held = {one.key: (one, name) for name, one in zip(names, columns.columns, strict=False)}
+    arrays = []
+    for column in content.columns.columns:
+        own, name = held.get(column.key, (None, ""))
+        if own == column:
+            arrays.append(batch.column(name))
+        elif own == replace(column, form=Form.SCALAR):
+            arrays.append(_as_lists(batch.column(name)))
+    if arrays and len(arrays) == len(content.columns.columns):
+        arrays += [batch.column(EXACT)] if content.exact else []
+        return batch.from_arrays(arrays, schema=content.schema)
     payloads = encode_batch(batch, columns)
     return decode_batch(payloads, content.columns, exact=content.exact)
+
+
+def _as_lists(array: "pa.Array") -> "pa.Array":
+    """Return single values as lists of them; nulls stay nulls."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ends = pc.cumulative_sum(array.is_valid().cast(pa.int32()))
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    return pa.ListArray.from_arrays(offsets, array.drop_null(), mask=array.is_null())
 
 
 def format_of(name: str) -> Format:
