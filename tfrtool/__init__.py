@@ -8,6 +8,7 @@ TYPE_CHECKING = False  # as in typing, which takes a while to import
 if TYPE_CHECKING:
     from typing import Any
 
+    from tfrtool.convert.diff import DiffReport, diff
     from tfrtool.convert.edit.append import append
     from tfrtool.convert.edit.edit import edit
     from tfrtool.convert.filter_records import filter_records as filter  # noqa: A004
@@ -59,6 +60,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "tfrtool.convert.edit.append": "append",
     "tfrtool.convert.edit.edit": "edit",
+    "tfrtool.convert.diff": "DiffReport diff",
     "tfrtool.convert.formats.conversion": "ConvertReport convert",
     "tfrtool.convert.filter_records": "filter",
     "tfrtool.convert.pipeline.job_report": "JobReport",
@@ -105,12 +107,12 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 
 __all__ = [
     "BenchReport", "ConvertReport", "CorruptShardError", "Croissant", "Dataset", "DatasetError",
-    "DatasetSummary", "DecodedRecords", "ExtractReport", "Fault", "FeatureSpec",
+    "DatasetSummary", "DecodedRecords", "DiffReport", "ExtractReport", "Fault", "FeatureSpec",
     "InferredSchema", "JobReport", "Prediction", "Record", "Records", "RepairReport",
     "RowBatches", "SavedModel", "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary",
     "SourceError", "Split", "StatsReport", "TfrtoolError", "TrainReport", "UsageError",
     "VerifyReport", "WeightsError", "WriteError", "WriteReport", "append", "bench",
-    "contact_sheet", "convert", "count", "croissant", "dataset", "edit", "encode_example",
+    "contact_sheet", "convert", "count", "croissant", "dataset", "diff", "edit", "encode_example",
     "extract", "filter", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard",
     "load_model", "open", "parse_example", "predict", "read", "repair", "reshard", "stats",
     "train", "verify", "write",

@@ -12,7 +12,7 @@ import tfrtool
 from tfrtool.records.framing import frame
 
 VERBS = {
-    "append", "bench", "contact_sheet", "convert", "count", "croissant", "dataset", "edit",
+    "append", "bench", "contact_sheet", "convert", "count", "croissant", "dataset", "diff", "edit",
     "encode_example", "extract", "filter", "find_shards", "infer_schema", "inspect_dataset",
     "inspect_shard", "load_model", "open", "parse_example", "predict", "read", "repair",
     "reshard", "stats", "train", "verify", "write",
@@ -20,7 +20,7 @@ VERBS = {
 TYPES = {
     "DecodedRecords", "RowBatches",
     "Record", "Records", "Fault", "Shard", "Schema", "FeatureSpec", "Dataset", "Split",
-    "BenchReport", "ConvertReport", "Croissant", "DatasetSummary", "ExtractReport",
+    "BenchReport", "ConvertReport", "Croissant", "DatasetSummary", "DiffReport", "ExtractReport",
     "InferredSchema", "JobReport", "Prediction", "RepairReport", "SavedModel", "ShardSummary",
     "StatsReport", "TrainReport", "VerifyReport", "WriteReport",
 }  # fmt: skip

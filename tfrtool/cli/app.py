@@ -18,6 +18,7 @@ from tfrtool.cli.commands.inspect_schema_command import inspect_schema_command
 from tfrtool.cli.commands.inspect_shard_command import inspect_shard_command
 from tfrtool.cli.commands.inspect_stats_command import inspect_stats_command
 from tfrtool.cli.commands.jobs.append_command import append_command
+from tfrtool.cli.commands.jobs.diff_command import diff_command
 from tfrtool.cli.commands.jobs.edit_command import edit_command
 from tfrtool.cli.commands.jobs.filter_command import filter_command
 from tfrtool.cli.commands.jobs.reshard_command import reshard_command
@@ -58,6 +59,7 @@ for _command in (
     query_command,
     reshard_command,
     filter_command,
+    diff_command,
     count_command,
     repair_command,
     extract_command,

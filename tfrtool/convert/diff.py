@@ -38,6 +38,14 @@ Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a record is."""
+
+    shard: Path
+    record: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiffReport:
     """How two sets of records, A and B, differ; pairs are of A and of B.
 
@@ -52,7 +60,7 @@ class DiffReport:
         moved: how many are the same in another split.
         features: in how many of the changed ones each feature differs.
         without_key: how many have no key, and are compared by their payloads.
-        examples: the first of each of the four sorts: by side, shard and number.
+        examples: the first of each of the four sorts: where they are, by side.
         corrupt: how many faults were found; damaged records are not compared.
         faults: the first of them.
     """
@@ -67,7 +75,7 @@ class DiffReport:
     moved: int
     features: Mapping[str, int]
     without_key: tuple[int, int]
-    examples: Mapping[str, Sequence[Mapping[str, tuple[Path, int]]]]
+    examples: Mapping[str, Sequence[Mapping[str, Place]]]
     corrupt: int
     faults: Sequence[LocatedFault]
 
@@ -125,9 +133,10 @@ class _Side:
         held = np.array([names[one] for one in self._shard_splits], np.int64)
         return np.repeat(held, np.diff(self.ends, prepend=0))
 
-    def place(self, row: int) -> tuple[Path, int]:
+    def place(self, row: int) -> Place:
         """Return where a record is."""
-        return self.paths[int(np.searchsorted(self.ends, row, "right"))], int(self.numbers[row])
+        shard = self.paths[int(np.searchsorted(self.ends, row, "right"))]
+        return Place(shard=shard, record=int(self.numbers[row]))
 
     def types(self) -> dict[str, str]:
         """Return the type of each feature by its name."""

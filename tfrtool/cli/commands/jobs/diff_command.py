@@ -1,0 +1,45 @@
+"""``tfrtool diff``."""
+
+from typing import Any
+
+import click
+
+from tfrtool.cli.bars import Bars
+from tfrtool.cli.output import Outcome, emit
+from tfrtool.cli.parameters import INPUT, debug_option, json_option, options
+
+
+@click.command(
+    name="diff",
+    epilog="\b\nExamples:\n"
+    "  tfrtool diff shards/pets shards/shuffled\n"
+    "  tfrtool diff shards/pets shards/edited --key image/filename --limit 3\n"
+    "  tfrtool diff train.tfrecord 'train-*.tfrecord.gz' --json",
+)
+@click.argument("a", type=INPUT)
+@click.argument("b", type=INPUT)
+@options(
+    {
+        "--key FEATURE": "The feature that tells which records are the same one; without it, one "
+        "that changed is only in A and only in B.",
+        "--limit N=10": "Examples that are named of each sort of difference.",
+        "--workers N": "How many processes at most.  [default: the cores]",
+    },
+    {"--limit": click.IntRange(min=0)},
+)
+@json_option
+@debug_option
+def diff_command(a: str, b: str, as_json: bool, **words: Any) -> Outcome:
+    """Compare the records of A and B: files, quoted patterns or directories.
+
+    Order, number of shards and compression make no difference; what is there twice counts twice.
+    Shows features and their types, and which records are only in A, only in B, changed, or in
+    another split. Exit code 3 means that they differ, or that damaged records couldn't be compared.
+    """
+    from tfrtool.cli.render.diff_text import diff_page
+    from tfrtool.convert.diff import diff
+
+    with Bars() as bars:
+        report = diff(a, b, on_progress=bars, **words)
+    emit(report.to_json() if as_json else diff_page(report))
+    return Outcome.FINE if report.same and not report.corrupt else Outcome.DAMAGE

@@ -1,0 +1,56 @@
+"""How records differ, as text."""
+
+from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table, findings
+from tfrtool.convert.diff import DiffReport
+from tfrtool.errors import human_count, printable
+from tfrtool.examples.feature_text import name_text
+
+_SORTS = {
+    "only_a": "only in A",
+    "only_b": "only in B",
+    "changed": "changed",
+    "moved": "in another split",
+}
+
+
+def diff_page(report: DiffReport) -> Page:
+    """Return what ``diff`` shows."""
+    counts = {sort: getattr(report, sort) for sort in _SORTS}
+    found = [f"{counts[sort]:,} {name}" for sort, name in _SORTS.items() if counts[sort]]
+    found += [human_count(len(report.schema), "feature") + " of other types"] * bool(report.schema)
+    rows = [
+        ("records", *(f"{count:,}" for count in report.records)),
+        *((f"of {printable(one)}", *(f"{n:,}" for n in of)) for one, of in report.splits.items()),
+        ("digest", *report.digests),
+    ]
+    if any(report.without_key):
+        rows.append(("without the key", *(f"{count:,}" for count in report.without_key)))
+    page: list[Block] = [
+        Heading("A and B " + (f"differ: {', '.join(found)}" if found else "hold the same records")),
+        Table(head=("", "A", "B"), rows=rows, right=frozenset({1, 2})),
+    ]
+    if report.schema:
+        types = [(name_text(one), *(it or "-" for it in of)) for one, of in report.schema.items()]
+        page.append(Table(head=("feature", "A", "B"), rows=types))
+    if report.features:
+        changed = [(name_text(one), f"{n:,}") for one, n in report.features.items()]
+        page.append(Table(head=("feature", "changed"), rows=changed, right=frozenset({1})))
+    for sort, examples in report.examples.items():
+        if counts[sort] and examples:
+            lines = [
+                " and ".join(f"{printable(str(at.shard))} {at.record}" for at in one.values())
+                for one in examples
+            ]
+            more = counts[sort] - len(examples)
+            lines += [f"... and {more:,} more; --limit names more"] if more else []
+            page += [
+                Heading(f"{_SORTS[sort][0].upper()}{_SORTS[sort][1:]} (shard, record)"),
+                Lines(lines),
+            ]
+    if report.faults:
+        told = [
+            (f"{printable(str(one.path))}: {one.fault.title}", printable(one.fault.message))
+            for one in report.faults
+        ]
+        page += [Heading("Damaged, and not compared"), findings(told, report.corrupt - len(told))]
+    return page
