@@ -100,7 +100,7 @@ class _Shard(NamedTuple):
     without_key: int
 
 
-class _Side:
+class _ComparedRecords:
     """All records of A, or of B."""
 
     def __init__(
@@ -192,7 +192,7 @@ def diff(
         UsageError: no record has the key.
     """
     check_least({"limit": limit}, {"limit": 0})
-    sides = one, other = [_Side(side, key, workers, on_progress) for side in (a, b)]
+    sides = one, other = [_ComparedRecords(side, key, workers, on_progress) for side in (a, b)]
     total = one.tally.records + other.tally.records
     if key and one.without_key + other.without_key == total:
         raise UsageError(f"no record has a feature {key!r}, which was to be the key")
