@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import shutil
@@ -149,6 +150,29 @@ def test_records_are_copied_and_reproducible(root: Path) -> None:
     assert again.complete
 
 
+def test_packed_and_damaged_records_of_several_splits(root: Path) -> None:
+    """What is compressed comes in as the dataset's shards are; damage is left out and listed."""
+    old, source = root / "pets" / "1.0.0", root / "packed"
+    shutil.copytree(old, source)
+    for shard in tfrtool.find_shards(source):
+        shard.write_bytes(gzip.compress(shard.read_bytes()))
+    report = tfrtool.append(old, source)
+    assert (report.records_out, report.corrupt) == (40, 0)
+    for verdict in tfrtool.verify(report.dataset).shards:
+        assert (verdict.compression.value, verdict.faults) == ("none", ())
+    hurt = root / "hurt"
+    shutil.copytree(old, hurt)
+    for split in ("train", "validation"):
+        flip_bit(next(hurt.glob(f"*-{split}.tfrecord-00000-*")), 1)
+        flip_bit(next(hurt.glob(f"*-{split}.tfrecord-00001-*")), 40)
+    report = tfrtool.append(old, hurt, version="2.0.0")
+    assert (report.records_out, report.corrupt) == (36, 4)
+    assert not any(verdict.faults for verdict in tfrtool.verify(report.dataset).shards)
+    (old / "label.labels.txt").unlink()
+    with pytest.raises(tfrtool.DatasetError, match="numbers of its classes"):
+        tfrtool.append(old, root / "photos", version="3.0.0")
+
+
 def test_what_is_unclear_is_refused(root: Path, tmp_path: Path) -> None:
     """Other features, a place or a split that nothing tells, damage: nothing is written."""
     old, new = root / "pets" / "1.0.0", _new_photos(root / "new", "cat", count=1)
@@ -247,6 +271,8 @@ def test_a_killed_append_leaves_the_old_version_and_is_resumed(root: Path) -> No
         '{"resize": {"depth": 1}}',
         '{"encode": "gif"}',
         '{"quality": "good"}',
+        "7",
+        "{",
     ],
 )
 def test_a_report_that_was_edited_is_refused(root: Path, options: str) -> None:

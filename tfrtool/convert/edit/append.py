@@ -1,5 +1,6 @@
 """The verb: a new version of a dataset with more shards; those that stay are not written again."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -34,7 +35,7 @@ from tfrtool.examples.roles import info_beside
 from tfrtool.examples.tfds_metadata import FEATURES, LABELS, REPORT
 from tfrtool.inspection.schema.shard_schema import infer_schema
 from tfrtool.records.compression import Compression, detect_compression, starts_record
-from tfrtool.records.shard_sets import check_split_name, check_version
+from tfrtool.records.shard_sets import check_split_name, check_version, is_shard_name
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import LeftOut, Starting
@@ -106,8 +107,9 @@ def append(
     before = find_sources(root, folder)
     if before.faults:
         raise DatasetError(before.faults[0].fault.message, path=root)
-    report = read_json(root / REPORT) if (root / REPORT).is_file() else {}
-    said = report.get("options", {}) if isinstance(report, dict) else {}
+    said: dict[str, Any] = {}
+    with contextlib.suppress(FileNotFoundError), reading_metadata(root / REPORT, "tfrtool"):
+        said = dict(read_json(root / REPORT).get("options", {}))
     records = _holds_records(source)
     if records and dedupe:
         raise UsageError("copies are looked for among images, and these are records", path=source)
@@ -116,9 +118,10 @@ def append(
         version=version,
         carried=CarriedMetadata([root]),
         before=before.splits,
+        root=root,
         folder=folder,
         source=os.fspath(source),
-        said=said if isinstance(said, dict) else {},
+        said=said,
         split=split if split is None else check_split_name(split),
         new_classes=new_classes,
         dedupe=dedupe,
@@ -135,7 +138,7 @@ def append(
         name=name,
         existing=as_member(Existing, existing, "existing"),
         command="append",
-        options={**job.said, **asked},
+        options={**said, **asked},
     )
     return run_job(
         target,
@@ -171,8 +174,9 @@ def _place(root: Path, version: str, out: str | os.PathLike[str] | None) -> Path
 def _holds_records(source: str | os.PathLike[str]) -> bool:
     """Tell whether a source is of shards; what holds none is left to those who read images."""
     try:
-        with open_regular(locate_shards(source).paths[0]) as file:
-            return starts_record(file.read(4096))
+        first = locate_shards(source).paths[0]
+        with open_regular(first) as file:
+            return bool(is_shard_name(first.name)) or starts_record(file.read(4096))
     except (ShardError, DatasetError, OSError):
         return False
 
@@ -185,6 +189,7 @@ class _Append:
     version: str
     carried: CarriedMetadata
     before: Mapping[str, Sequence[Path]]
+    root: Path
     folder: Path
     source: str
     said: Mapping[str, Any]
@@ -219,23 +224,23 @@ class _Append:
         )
         for file, text in CarriedMetadata(found.folders).labels.items():
             self._check_classes(file, names_in(text))
-        added, faults = [], Faults()
-        for fault in found.faults:
+        split_of = {path: split for split, paths in found.splits.items() for path in paths}
+        scanned = scan_shards([*split_of], scratch, workers=self.workers)
+        faults = Faults()
+        for fault in (*found.faults, *(one for shard in scanned for one in shard.faults.kept)):
             faults.add(fault)
-        for split, paths in found.splits.items():
-            for shard in scan_shards(paths, scratch, workers=self.workers):
-                task = AddTask(
-                    name="",
-                    split=self.split or split,
-                    records=shard.records,
-                    size=shard.size,
-                    segments=cut_shards([shard], 1, 1)[0],
-                    compression=self.compression,
-                    stop=False,
-                )
-                added.append(task)
-                for fault in shard.faults.kept:
-                    faults.add(fault)
+        added = [
+            AddTask(
+                name="",
+                split=self.split or split_of[shard.path],
+                records=shard.records,
+                size=shard.size,
+                segments=cut_shards([shard], 1, 1)[0],
+                compression=self.compression,
+                stop=False,
+            )
+            for shard in scanned
+        ]
         return replace(self._plan(scratch, added), faults=faults)
 
     def plan_images(self, scratch: Path) -> JobPlan:
@@ -253,10 +258,12 @@ class _Append:
             root=None,
             workers=self.workers,
         )
+        if LABELS not in self.carried.labels:
+            raise DatasetError(f"no {LABELS} tells the numbers of its classes", path=self.root)
         audit = audit_new_images(
             options,
             scratch,
-            names_in(self.carried.labels.get(LABELS, "")),
+            names_in(self.carried.labels[LABELS]),
             new_classes=self.new_classes,
             on_progress=self.on_progress,
             starting=self.starting,

@@ -105,7 +105,7 @@ class Changes:
 
     def _edit(self, entries: Any) -> bool:
         changed = False
-        arriving = {*self.rename.values(), *self.added}
+        arriving = {*self.rename.values(), *(self.added if self.add else ())}
         for at in reversed(range(len(entries))):
             entry = entries[at]
             name = feature_name(entry.key)

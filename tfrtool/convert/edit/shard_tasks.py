@@ -54,6 +54,12 @@ class ShardTask(FileTask):
         """All that the shard's bytes depend on."""
         return repr((type(self).__name__, _FORMAT, str(self.source), self.stamp))
 
+    def check_stamp(self) -> None:
+        """Raise a `ShardError` if the other shard was changed since it was planned to read it."""
+        with os_errors_as(ShardError, self.source), open_regular(self.source) as file:
+            if stamp_of(file) != self.stamp:
+                raise ShardError("was changed while it was read", path=self.source)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTask(ShardTask):
@@ -66,6 +72,7 @@ class LinkTask(ShardTask):
                 with open_regular(self.source) as old, path.open("xb") as new:
                     shutil.copyfileobj(old, new, 1024 * 1024)
         tally = tally_of(path, self.source)
+        self.check_stamp()
         return Written(tally=tally, read=tally)
 
 
@@ -99,9 +106,7 @@ class EditTask(ShardTask):
             compression = detect_compression(file)
         with quiet_pillow(), ShardSink(path, compression) as sink:
             sink.write(self._changed(read, faults))
-        with os_errors_as(ShardError, self.source), open_regular(self.source) as file:
-            if stamp_of(file) != self.stamp:
-                raise ShardError("was changed while it was read", path=self.source)
+        self.check_stamp()
         return Written(tally=sink.tally, read=read, faults=faults)
 
     def _changed(self, read: Tally, faults: Faults) -> Iterator[bytes]:
