@@ -57,7 +57,7 @@ def test_page(shard: Path, capsys: Capture) -> None:
   size         all  17.5  16.68    0       9   49      1  █▃ ▃ ▃ ▃ ▃
 
   list lengths  present  mean    std  min  median  max  zeros  histogram
-  ids               all   3.5  2.291    0       3    7      1  ██ ██ ████
+  ids               all   3.5  2.291    0       3    7      1  ███ ██ ███
 
   values  present  distinct  commonest
   ids     all      1         7 100.0%

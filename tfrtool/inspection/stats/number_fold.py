@@ -47,14 +47,19 @@ class NumberFold:
                 self.nan += nan
                 self.infinite += len(values) - int(finite.sum()) - nan
                 values = values[finite]
-            if len(values):
+            if not len(values):
+                continue
+            low, high = values.min(), values.max()
+            mean, squares = float(low), 0.0
+            if low < high:  # they often are alike: lengths of lists
                 wide = values.astype(np.float64)
                 mean = float(wide.mean())
                 wide -= mean
-                self._moments(len(values), mean, float(np.dot(wide, wide)))
-                self._span(values.min().item(), values.max().item())
-                self.zeros += len(values) - int(np.count_nonzero(values))
-                self.quantiles.add(values, room)
+                squares = float(np.dot(wide, wide))
+            self._moments(len(values), mean, squares)
+            self._span(low.item(), high.item())
+            self.zeros += len(values) - int(np.count_nonzero(values))
+            self.quantiles.add(values, room)
 
     def merge(self, other: "NumberFold", room: int = EXACT_VALUES) -> None:
         """Take in what another fold has seen."""

@@ -40,8 +40,11 @@ class Quantiles:
     def add(self, values: Numbers, room: int = EXACT_VALUES) -> None:
         """Take in finite numbers; beyond ``room`` different ones it is a sample."""
         if self.exact:
+            if len(values) and values.min() == values.max():
+                self._count(values[:1], np.array([len(values)]), room)
+                return
             unique, counts = np.unique(values, return_counts=True)
-            self._count(unique, counts.astype(np.int64), room)
+            self._count(unique, counts, room)
         else:
             self._hold(0, values)
 
