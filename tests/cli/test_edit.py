@@ -48,13 +48,17 @@ def test_notations(source: Path, tmp_path: Path, capsys: Capture) -> None:
         "text=float32",
     ]
     words += ["--add", "n=7", "--add", "f=0.5", "--add", "t=a=b", "--add", "s:string=7"]
-    words += ["--add", "box:float32:[2]=0,1"]
+    words += ["--add", "box:float32:[2]=0,1", "--add", "odd:float32=nan", "--drop", _HOSTILE]
     assert main(words) == 0
-    assert _first(tmp_path / "out") == {
+    found = _first(tmp_path / "out")
+    assert str(found.pop("odd")) == "nan"
+    assert found == {
         "id": 0, "text": 0.5, "z": 1.5, "n": 7, "f": 0.5, "t": b"a=b", "s": b"7", "box": [0.0, 1.0],
     }  # fmt: skip
     report = json.loads(capsys.readouterr().out)
     assert (report["command"], report["records_in"], report["records_out"]) == ("edit", 3, 3)
+    assert report["options"]["add"]["odd"] == ["nan"]
+    assert report["options"]["rename"] == {"x=y": "z"}
     assert report["digest_in"] != report["digest_out"]
     assert json.loads((tmp_path / "out" / "write_report.json").read_text()) == report
 

@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from tfrtool.errors import SourceError, UsageError
-from tfrtool.examples.example import DTYPES, DType, Value, feature_key, feature_name
+from tfrtool.examples.example import DTYPES, DType, Value, decode_example, feature_key, feature_name
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images.audit import RenderedImage, audit_image, render_image
 from tfrtool.images.recipe import Encode, ImageRecipe
@@ -84,7 +84,8 @@ class Changes:
 
     def to_json(self) -> dict[str, Any]:
         """Return what is changed, for a report."""
-        facts = plain(self) | {"add": {name: str(held) for name, held in self.added.items()}}
+        added = decode_example(self.add).features
+        facts = plain(self) | {"add": {name: _shown(one.values) for name, one in added.items()}}
         return {name: fact for name, fact in facts.items() if fact}
 
     def apply(self, payload: bytes) -> bytes:
@@ -170,6 +171,18 @@ class Changes:
                 found, png = held.bytes_list.value[0].lower(), image.data.startswith(_PNG)
                 if (found in (b"jpg", b"jpeg")) is png or (found == b"png") is not png:
                     held.bytes_list.value[0] = b"png" if png else b"jpeg"
+
+
+def _shown(values: Iterable[Value]) -> list[Any]:
+    """Return values as JSON has them, floats as text."""
+    return [
+        feature_name(value)
+        if isinstance(value, bytes)
+        else value
+        if type(value) is int
+        else f"{value}"
+        for value in values
+    ]
 
 
 def _steps(entry: Any) -> Iterable[Any]:
