@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-_PARTS = ("memory", "reading", "writing", "arrow", "loading", "training", "stats")
+_PARTS = ("memory", "reading", "writing", "arrow", "parquet", "loading", "training", "stats")
 
 
 def main() -> None:

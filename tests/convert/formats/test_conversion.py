@@ -239,7 +239,7 @@ def test_a_single_file(pets: Path, tmp_path: Path) -> None:
 
 def test_row_groups_and_batches_are_bounded(tmp_path: Path) -> None:
     """Images are in row groups by bytes, and read in batches; those rows come back in order."""
-    held = [tfrtool.encode_example({"n": n, "data": bytes([n]) * 3_000_000}) for n in range(24)]
+    held = [tfrtool.encode_example({"n": n, "data": bytes([n]) * 3_000_000}) for n in range(30)]
     (tmp_path / "a.tfrecord").write_bytes(shard_of(held))
     tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "a.parquet", prove="none")
     metadata = pq.read_metadata(tmp_path / "a.parquet")
