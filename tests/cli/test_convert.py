@@ -94,6 +94,16 @@ def test_damaged_records_are_left_out(shards: Path, tmp_path: Path, capsys: Capt
     assert not (tmp_path / "new").exists()
 
 
+def test_a_missing_shard_is_told(shards: Path, tmp_path: Path, capsys: Capture) -> None:
+    """A folder that lacks a file by the names of the others ends with 3."""
+    path = shards / "rows-train.tfrecord-00000-of-00001"
+    path.rename(path.with_name("rows-train.tfrecord-00000-of-00002"))
+    code, report = run_json(capsys, "convert", shards, tmp_path / "out", "--to", "jsonl")
+    assert code == 3
+    assert report["faults"][0]["kind"] == "missing-shard"
+    assert "lacks 1" in report["faults"][0]["message"]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -17,7 +17,7 @@ from tfrtool.convert.pipeline.job import JobPlan, run_job
 from tfrtool.convert.pipeline.job_report import Faults, JobReport
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
-from tfrtool.records.framing import LocatedFault
+from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import check_dataset_name, check_version, group_shards
 from tfrtool.storage.appearing import move, temporary_name
 from tfrtool.storage.locations import as_path
@@ -141,6 +141,11 @@ def convert(
     for scan in scans:
         for fault in scan.faults:
             faults.add(LocatedFault(path=scan.path, fault=fault))
+    for one in group_shards(paths) if any(Path(one).is_dir() for one in sources) else ():
+        if one.n_missing:
+            what = f"{one.name} lacks {one.n_missing:,} of its files"
+            fault = Fault(kind=FaultKind.MISSING_SHARD, offset=0, record=None, message=what)
+            faults.add(LocatedFault(path=one.directory, fault=fault))
     before = content_of(form, scans, tuple(select), exact=exact)
     after = replace(renamed_content(before, rename or {}), declared=True)
     if proof is Prove.BYTES and not (after.exact or (form.keeps_bytes and goal.keeps_bytes)):

@@ -33,6 +33,9 @@ from tfrtool.storage.opening import open_regular
 _GROUP_BYTES = 64 * 1024 * 1024
 """Of a row group in memory: what is held to write one, and what other readers take at once."""
 
+_PAGE_BYTES = 1024 * 1024
+"""That are read at a time of each column, and not all of a row group."""
+
 _HUGGING_FACE, _TFDS = b"huggingface", b"tfds"
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _NOTHING = pa.field("_record", pa.int64())
@@ -174,7 +177,10 @@ class _ParquetSink:
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     """Give a file that is read; what is wrong with it is a `SourceError`."""
     try:
-        with open_regular(path) as file, pq.ParquetFile(file) as parquet:
+        with (
+            open_regular(path) as file,
+            pq.ParquetFile(file, buffer_size=_PAGE_BYTES, pre_buffer=False) as parquet,
+        ):
             yield parquet
     except (pa.ArrowException, ValueError, LookupError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
