@@ -20,7 +20,7 @@ from tfrtool.records.framing import Record
 __all__ = ["RoundTrip", "real_shards", "round_trip", "round_trips"]
 
 _ROOT = SHARED_DATA / "tfrecord"
-FORMATS = ("parquet", "jsonl", "csv")
+FORMATS = ("parquet", "jsonl", "csv", "arrayrecord", "webdataset")
 
 
 class RoundTrip(NamedTuple):

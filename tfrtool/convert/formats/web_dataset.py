@@ -37,7 +37,7 @@ _LONGEST_KEY = 200
 _MEMBER_COST = 4096
 """Bytes that a member of a sample counts for beside its own."""
 
-_INTEGER = re.compile(rb"-?[0-9]{1,18}\s*")
+_INTEGER = re.compile(rb"-?[0-9]{1,19}\s*")
 _USUAL = {"cls": "label", "txt": "text", "pb": PAYLOAD}
 _IMAGE = b"\xff\xd8\xff"
 _TEXTS = ("text", "caption", "txt")
@@ -124,9 +124,10 @@ def _row(key: str, members: dict[str, bytes]) -> dict[str, Any]:
         else:
             row.setdefault("__key__", key)
     for extension, data in members.items():
-        number = extension == "cls" and _INTEGER.fullmatch(data)
+        number = int(data) if extension == "cls" and _INTEGER.fullmatch(data) else None
+        value = number if number is not None and -(2**63) <= number < 2**63 else data
         name = names.get(extension, _USUAL.get(extension, extension))
-        row[str(name)] = int(data) if number else data
+        row[str(name)] = value
     return row
 
 
