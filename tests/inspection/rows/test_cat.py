@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -15,7 +16,9 @@ import tfrtool
 from tests.records.strategies import payload_lists, read, shard_of
 from tfrtool.errors import UsageError
 from tfrtool.inspection.rows.cat import cat, parse_ranges
+from tfrtool.records.count import hop
 from tfrtool.records.framing import LocatedFault, Record, frame, header
+from tfrtool.records.random_access import write_index
 from tfrtool.records.stream import Stream
 
 ROWS = [tfrtool.encode_example({"n": n, "name": f"käse {n}"}) for n in range(40)]
@@ -101,6 +104,32 @@ def test_no_farther_than_needed(tmp_path: Path) -> None:
     assert last[1].offset == path.stat().st_size - len(frame(ROWS[1]))
     assert numbers(path, limit=1) == [0]
     assert faults == []
+
+
+def test_the_index_beside_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index is used where it fits the shard, and hopping otherwise."""
+    path, index = tmp_path / "a", tmp_path / "a.idx"
+    path.write_bytes(shard_of(ROWS))
+    write_index(path, index)
+    text = index.read_text()
+    hops: list[int] = []
+
+    def spy(*arguments: Any, **options: Any) -> Any:
+        hops.append(1)
+        return hop(*arguments, **options)
+
+    monkeypatch.setattr("tfrtool.inspection.rows.cat.hop", spy)
+    assert [numbers(path, records="7,30:32"), hops] == [[7, 30, 31], []]
+    assert numbers(path, records="40") == []
+    lines = text.splitlines()
+    wrong = [text + "0 5\n", "x\n", "", text.replace(lines[30].split()[0], "9"), "1 2\n" * 40]
+    for content in (*wrong, "-1 0\n" * 40 + lines[-1] + "\n"):
+        index.write_text(content)
+        assert numbers(path, records="30") == [30], content
+    index.write_text(text)
+    os.utime(index, ns=(0, 0))
+    hops.clear()
+    assert [numbers(path, records="30"), hops] == [[30], [1]]
 
 
 def test_a_sample(tmp_path: Path) -> None:

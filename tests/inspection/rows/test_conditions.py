@@ -103,7 +103,7 @@ REFUSED = {
     "n = 1) /*": "not a condition|unterminated",
     "(n = 1": "not a condition",
     "n = 1 ORDER BY n": "syntax error",
-    "'": "unterminated",
+    "'": "unterminated|not a condition",
     "count(*) > 1": "aggregate",
     "row_number() OVER () < 3": "window",
     "unnest([true, false])": "UNNEST",

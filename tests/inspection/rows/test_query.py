@@ -182,7 +182,7 @@ ATTACKS = {
     "INSTALL httpfs": "SELECT|LOAD",
     "LOAD httpfs": "LOAD",
     "SET memory_limit = '1TB'": "SET|VARIABLE",
-    "PRAGMA database_list": "one SELECT",
+    "PRAGMA memory_limit = '1TB'": "one SELECT|locked",
     "CALL pragma_version()": "CALL",
     "CREATE TABLE a AS SELECT 1": "CREATE",
     "EXPORT DATABASE '/tmp/x'": "EXPORT",

@@ -1,5 +1,6 @@
 """Some of the records of shards, read no farther than they must be."""
 
+import os
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,10 +12,18 @@ from typing import BinaryIO
 
 from tfrtool.errors import UsageError
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import count_shard, hop
-from tfrtool.records.framing import FRAME_SIZE, Fault, LocatedFault, Record
+from tfrtool.records.count import count_shard, hop, reader_at
+from tfrtool.records.framing import (
+    FRAME_SIZE,
+    HEADER_SIZE,
+    Fault,
+    LocatedFault,
+    Record,
+    holds_header,
+)
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, size_of
+from tfrtool.storage.opening import read_bounded
 
 OnFault = Callable[[LocatedFault], None]
 Range = tuple[int, int | None]
@@ -137,8 +146,12 @@ def _items(
     index = offset = 0  # of the next record
     for start, stop in ranges:
         if size and start > index:
-            hops, offset = hop(file, size, start=offset, most=start - index)
-            index += hops
+            place = _indexed(file, path_of(source), size, start)
+            if place is not None:
+                index, offset = start, place
+            else:
+                hops, offset = hop(file, size, start=offset, most=start - index)
+                index += hops
             if offset == size:
                 return
             file.seek(offset)
@@ -157,6 +170,21 @@ def _items(
                     yield item
             if stop is not None and index >= stop:
                 break
+
+
+def _indexed(file: BinaryIO, shard: Path, size: int, number: int) -> int | None:
+    """Return where a record is by the index beside a shard; None if there is none that fits it."""
+    index = shard.with_name(f"{shard.name}.idx")
+    try:
+        if index.stat().st_mtime_ns < os.fstat(file.fileno()).st_mtime_ns:
+            return None
+        lines = read_bounded(index).split(b"\n")
+        if sum(map(int, lines[-2].split())) != size or number >= len(lines) - 1:
+            return None
+        offset = int(lines[number].split()[0])
+        return offset if holds_header(reader_at(file)(HEADER_SIZE, offset)) else None
+    except (OSError, ValueError, IndexError, OverflowError):
+        return None
 
 
 def _moved(items: Iterable[Record | Fault], index: int, offset: int) -> Iterator[Record | Fault]:

@@ -66,11 +66,12 @@ class Condition:
 def check_condition(sql: str) -> None:
     """Check that a text can't be anything else than an expression once it stands in brackets."""
     depth = 0
-    words = tokens(sql)
+    words = [word for word in tokens(sql) if word]
     for number, word in enumerate(words):
-        if word.casefold() in _DRAWN and words[number + 1 : number + 2] == ["("]:
+        if word.casefold() in _DRAWN and "".join(words[number + 1 : number + 2])[:1] == "(":
             raise UsageError(f"a condition has no {word}()", hint="--sample draws records")
-        depth = -1 if word == ";" else depth + (word == "(") - (word == ")")
+        # What follows a bracket may be a comment, which older tokenizers take no notice of.
+        depth = -1 if word[0] == ";" else depth + (word[0] == "(") - (word[0] == ")")
         if depth < 0:
             break
     if depth or not words:
