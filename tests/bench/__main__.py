@@ -12,7 +12,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-_PARTS = ("memory", "reading", "writing", "arrow", "parquet", "loading", "training", "stats")
+_PARTS = (
+    "memory",
+    "reading",
+    "rows",
+    "writing",
+    "arrow",
+    "parquet",
+    "loading",
+    "training",
+    "stats",
+)
 
 
 def main() -> None:
