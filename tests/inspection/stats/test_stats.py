@@ -119,6 +119,8 @@ def test_the_same_on_any_number_of_workers(tmp_path: Path, monkeypatch: pytest.M
     one, two = (plain(tfrtool.stats(folder, workers=n)) for n in (1, 2))
     assert one == two
     integers, texts, numbers = one["features"]
+    assert (one["shards"], one["records"]) == (2, 8_000)
+    assert (integers["values"]["count"], texts["bytes"]["count"]) == (16_000, 160_000)
     assert integers["values"]["rank_error"] == 0
     assert numbers["values"]["rank_error"] > 0
     assert not texts["distinct_exact"]
