@@ -113,6 +113,7 @@ def test_files_of_others_become_records(tmp_path: Path) -> None:
         '{"a": 2.5, "c": null, "b": 3, "d": false}\n'
     )
     (tmp_path / "rows.csv").write_text('n,x,t\n1,1.5,"a, b"\n-2,,c\n')
+    (tmp_path / "schema.json").write_text('{"title": "of somebody else"}')
     notes: list[str] = []
     tfrtool.convert(tmp_path / "rows.jsonl", tmp_path / "j", on_note=notes.append)
     assert payloads_in(tmp_path / "j") == [

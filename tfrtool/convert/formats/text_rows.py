@@ -353,5 +353,6 @@ def _schema_beside(path: Path) -> Content | None:
     place = path.with_name(f"{path.stem}.{SCHEMA}")
     place = place if place.exists() else path.with_name(SCHEMA)
     with contextlib.suppress(FileNotFoundError), reading_metadata(place, "tfrtool"):
-        return Content.from_json(read_json(place))
+        data = read_json(place)
+        return Content.from_json(data) if "columns" in data else None
     return None
