@@ -168,6 +168,10 @@ def test_packed_and_damaged_records_of_several_splits(root: Path) -> None:
     report = tfrtool.append(old, hurt, version="2.0.0")
     assert (report.records_out, report.corrupt) == (36, 4)
     assert not any(verdict.faults for verdict in tfrtool.verify(report.dataset).shards)
+    small = root / "small" / "1.0.0"
+    tfrtool.edit(old, small, resize=8, name="pets")
+    with pytest.raises(tfrtool.DatasetError, match="by edit"):
+        tfrtool.append(small, root / "photos", split="train")
     (old / "label.labels.txt").unlink()
     with pytest.raises(tfrtool.DatasetError, match="numbers of its classes"):
         tfrtool.append(old, root / "photos", version="3.0.0")

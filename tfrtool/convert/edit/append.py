@@ -258,6 +258,12 @@ class _Append:
             root=None,
             workers=self.workers,
         )
+        if "image" in self.said:  # as edit tells it
+            raise DatasetError(
+                "its images were encoded anew by edit, so that others would differ from them",
+                path=self.root,
+                expected="records to append",
+            )
         if LABELS not in self.carried.labels:
             raise DatasetError(f"no {LABELS} tells the numbers of its classes", path=self.root)
         audit = audit_new_images(
