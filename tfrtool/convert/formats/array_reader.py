@@ -43,9 +43,9 @@ def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], int, str]]
     except RuntimeError as error:
         what = "no ArrayRecord file, cut or damaged"
         raise SourceError(what, path=path, found=str(error)[:300]) from error
-    except ChildDied as error:
-        what = "damaged, or its records take too much memory: the process that read it died"
-        raise SourceError(what, path=path, found=f"exit code {error.code}") from error
+    except (ChildDied, MemoryError) as error:
+        what = "damaged, or too large for the process that reads it"
+        raise SourceError(what, path=path, found=repr(error)) from error
 
 
 def _count(path: str) -> int:
