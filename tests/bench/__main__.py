@@ -19,6 +19,7 @@ _PARTS = (
     "writing",
     "arrow",
     "parquet",
+    "convert",
     "loading",
     "training",
     "stats",
