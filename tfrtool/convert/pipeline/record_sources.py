@@ -29,7 +29,7 @@ from tfrtool.storage.progress import OnProgress, Progress, silent
 UNSPLIT = "train"
 """The split of records whose files say none: TFDS reads none without a name."""
 
-_STEP = 1024 * 1024
+_STEP = 4 * 1024 * 1024
 """Bytes between the records whose places are kept."""
 
 
