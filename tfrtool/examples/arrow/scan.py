@@ -265,27 +265,28 @@ def canonical(payload: bytes, *, again: bool = False) -> bytes:
     if not holds_features(message):
         raise ValueError("it is neither a tf.train.Example nor a tf.train.SequenceExample")
     message.DiscardUnknownFields()
-    features = [_unique(message.context.feature)]
+    features = _unique(message.context, "feature")
+    steps = [entry.value for entry in features]
     if message.HasField("feature_lists"):
-        lists = _unique(message.feature_lists.feature_list)
-        features += [entry.value.feature for entry in lists]
-    for held in features:
-        for one in held:
-            value = one.value if isinstance(one, pb.FeatureEntry) else one
-            kind = value.WhichOneof("kind")
-            if kind not in (None, "bytes_list"):
-                getattr(value, kind).ClearField("place")  # a field of ours, and not TensorFlow's
+        for entry in _unique(message.feature_lists, "feature_list"):
+            steps += entry.value.feature
+    for step in steps:
+        if step.HasField("float_list"):  # ``place`` is a field of ours, and not of TensorFlow's
+            step.float_list.ClearField("place")
+        elif step.HasField("int64_list"):
+            step.int64_list.ClearField("place")
     return message.SerializeToString()
 
 
-def _unique(entries: Any) -> Any:
-    """Leave the last entry of each key, and give each a key and a value."""
+def _unique(message: Any, name: str) -> Any:
+    """Leave the last entry of each key in a map, and give each a key and a value."""
+    entries = getattr(message, name)
     last = {entry.key: entry for entry in entries}
     if len(last) < len(entries):
         kept = [type(entry).FromString(entry.SerializeToString()) for entry in last.values()]
-        del entries[:]
-        entries.extend(kept)
-    for entry in entries:
+        message.ClearField(name)  # takes no time, unlike deleting a part
+        getattr(message, name).extend(kept)
+    for entry in getattr(message, name):
         entry.key = entry.key
         entry.value.SetInParent()
-    return entries
+    return getattr(message, name)
