@@ -137,14 +137,14 @@ class Columns:
         Raises:
             UsageError: there is none of a name; the error says the nearest.
         """
-        found: dict[str, None] = dict.fromkeys(names)
         known = dict(zip(self.names, self.columns or [None], strict=False))
-        for name in found:
-            if name not in self.names:
-                near = difflib.get_close_matches(name, self.names, n=3) or self.names[:10]
+        chosen = []
+        for name in dict.fromkeys(names):
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=3) or list(known)[:10]
                 expected = f"one of {', '.join(near)}" if near else None
                 raise UsageError(f"no column {name!r}", expected=expected)
-        chosen = (known[name] for name in found)
+            chosen.append(known[name])
         return Columns(self.kind, tuple(column for column in chosen if column is not None))
 
     def to_arrow(
