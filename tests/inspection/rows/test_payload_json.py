@@ -115,6 +115,9 @@ def test_golden_events() -> None:
 @pytest.mark.tf
 def test_tensors_as_tensorflow_has_them(tf: Any) -> None:
     """A TensorProto's type, shape and values are those that TensorFlow reads from it."""
+    for dtype, value in ((tf.int32, -7), (tf.int64, -(2**63)), (tf.bool, True)):
+        few = tf.make_tensor_proto(value, dtype)  # not as bytes, but each as a varint
+        assert tell(few.SerializeToString())["tensor"]["values"] == [value]
     made = [
         tf.constant([[1.5, -2.25], [0.1, 1e30]]),
         tf.constant(3.5),

@@ -41,12 +41,12 @@ class RowBatches:
     Attributes:
         shards: the files, in order.
         columns: what is decoded.
-        on_fault: called with damage, which is left out; by default it is raised.
+        on_fault: called with damage, which is left out.
     """
 
     shards: tuple[Path, ...]
     columns: "Columns"
-    on_fault: Callable[[LocatedFault], None] = field(default=_raise, repr=False)
+    on_fault: Callable[[LocatedFault], None] = field(repr=False)
 
     @property
     def schema(self) -> "pa.Schema":
