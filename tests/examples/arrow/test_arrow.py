@@ -162,6 +162,13 @@ def test_forms_that_protobuf_reads(payload: bytes) -> None:
     check([payload, example(a=int64(2))])
 
 
+def test_values_that_protobuf_merges() -> None:
+    """A feature that an entry has in two parts is both of them."""
+    payload = wire_entry(KEY, field(2, field(3, field(1, b"\x02"))), ONE)
+    assert content(payload)[0] == {"a": (DType.INT64, (2, 1))}
+    check([payload])
+
+
 BROKEN = [
     wire_entry(KEY, field(2, field(3, field(1, b"\x81")))),
     wire_entry(KEY, field(2, field(3, field(1, b"\x80" * 10 + b"\x01")))),

@@ -184,7 +184,6 @@ def _look(scan: WireScan, rows: Ints, start: Ints, end: Ints) -> tuple[NDArray[n
     one, two = scan.string(start[strings], end[strings])
     several[strings] = ~one
     ok[strings] &= one | two
-    several |= kind == NONE
     scan.odd[rows[~ok]] = True
     return kind, several
 
