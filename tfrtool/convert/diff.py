@@ -6,21 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfrtool.convert.formats.registry import in_batches
-from tfrtool.convert.pipeline.tally import Tally, digest_text, payload_key
+from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import UsageError
 from tfrtool.examples.arrow.columns import CONTEXT, PAYLOAD, Column, Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind, decode_example, feature_key, feature_name
-from tfrtool.inspection.first_of import FirstOf
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
@@ -30,10 +31,8 @@ from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import check_least
 
-_FAULTS_KEPT = 10
 _WORTH_A_PROCESS = 64 * 1024 * 1024
 
-Words = NDArray[np.uint64]
 Rows = NDArray[np.int64]
 
 
@@ -51,7 +50,6 @@ class DiffReport:
 
     Attributes:
         records: how many whole records there are.
-        digests: of the multisets of their payloads (`Tally`), 16 hexadecimal digits.
         splits: how many records of each split.
         schema: the features that differ, with their types; None where there is no such feature.
         only_a: how many records are in A alone; what is there twice counts twice.
@@ -66,7 +64,6 @@ class DiffReport:
     """
 
     records: tuple[int, int]
-    digests: tuple[str, str]
     splits: Mapping[str, tuple[int, int]]
     schema: Mapping[str, tuple[str | None, str | None]]
     only_a: int
@@ -89,49 +86,29 @@ class DiffReport:
         return {"same": self.same, **plain(self)}
 
 
-class _Shard(NamedTuple):
-    """What is kept of a shard: 20 bytes a record, 36 with a key."""
-
-    words: Words  # a row a record: the digests of its payload, and of its key
-    numbers: NDArray[np.uint32]  # of the records in the shard
-    tally: Tally
-    fold: ColumnsFold
-    faults: FirstOf[LocatedFault]
-    without_key: int
-
-
-class _ComparedRecords:
-    """All records of A, or of B."""
+class _Side:
+    """All records of A, or of B: 20 bytes for each, 36 with a key."""
 
     def __init__(
         self, location: Locations, key: str | None, workers: int | None, on_progress: OnProgress
     ) -> None:
         sets = group_shards(locate_shards(location).paths)
         files = [(path, one.split_below(path.parent)) for one in sets for path in one.paths]
-        self.paths, self.tally, self.fold = [path for path, _ in files], Tally(), ColumnsFold()
-        self.faults = list[FirstOf[LocatedFault]]()
-        self.without_key, numbers, words = 0, [np.zeros(0, np.uint32)], [_words((), key)]
-        shards = map_shards(partial(_look, key=key), self.paths, workers, _WORTH_A_PROCESS)
-        for shard in shards:
-            self.tally.merge(shard.tally)
-            self.fold.merge(shard.fold)
-            self.faults.append(shard.faults)
-            self.without_key += shard.without_key
-            numbers.append(shard.numbers)
-            words.append(shard.words)
-            done, total = len(self.faults), len(files)
-            on_progress(Progress(what="reading", done=done, total=total, unit="shards"))
-        self.ends = np.cumsum([len(one) for one in numbers])[1:]
-        self.numbers, self.words = np.concatenate(numbers), np.concatenate(words)
-        self.splits = Counter[str | None]()
-        for (_, split), count in zip(files, np.diff(self.ends, prepend=0).tolist(), strict=True):
-            self.splits[split] += count
-        self._shard_splits = [split for _, split in files]
-
-    def codes(self, names: Mapping[str | None, int]) -> Rows:
-        """Return a number for the split of each record."""
-        held = np.array([names[one] for one in self._shard_splits], np.int64)
-        return np.repeat(held, np.diff(self.ends, prepend=0))
+        self.paths, self.shard_splits = [path for path, _ in files], [split for _, split in files]
+        self.fold, self.faults, self.without_key = ColumnsFold(), Faults(), 0
+        shards, digests, counts = [np.zeros(0, np.uint32)], [b""], Counter[str | None]()
+        looked = map_shards(partial(_look, key=key), self.paths, workers, _WORTH_A_PROCESS)
+        for done, (numbers, words, fold, faults, without_key) in enumerate(looked, 1):
+            shards.append(numbers)
+            digests.append(words)
+            counts[files[done - 1][1]] += len(numbers)
+            self.fold.merge(fold)
+            self.faults.merge(faults)
+            self.without_key += without_key
+            on_progress(Progress(what="reading", done=done, total=len(files), unit="shards"))
+        self.lengths = np.array([len(one) for one in shards[1:]], np.int64)
+        self.ends, self.splits = np.cumsum(self.lengths), counts
+        self.numbers, self.digests = np.concatenate(shards), b"".join(digests)
 
     def place(self, row: int) -> Place:
         """Return where a record is."""
@@ -149,18 +126,18 @@ class _ComparedRecords:
             for one in columns.columns
         }
 
-    def features(self, rows: Rows, names: Mapping[str, int]) -> Words:
+    def features(self, rows: Rows, names: Mapping[str, int]) -> NDArray[np.uint64]:
         """Return digests of the features of some records, a row for each and a column a name."""
         found = np.zeros((len(rows), len(names)), np.uint64)
-        for shard in np.unique(np.searchsorted(self.ends, rows, "right")).tolist():
-            start = int(self.ends[shard - 1]) if shard else 0
-            inside = np.flatnonzero((rows >= start) & (rows < self.ends[shard]))
-            wanted = {int(self.numbers[rows[one]]): int(one) for one in inside}
-            for record in read_shard(self.paths[shard]):
-                if isinstance(record, Record) and record.index in wanted:
-                    for name, feature in _features(record.payload).items():
+        shards = np.searchsorted(self.ends, rows, "right")
+        for shard in np.unique(shards).tolist():
+            places = np.flatnonzero(shards == shard)
+            wanted = dict(zip(self.numbers[rows[places]].tolist(), places.tolist(), strict=True))
+            for item in read_shard(self.paths[shard]):
+                if isinstance(item, Record) and item.index in wanted:
+                    for name, feature in _features(item.payload).items():
                         word = blake2b(repr(feature).encode(), digest_size=8).digest()
-                        found[wanted[record.index], names[name]] = int.from_bytes(word, "little")
+                        found[wanted[item.index], names[name]] = int.from_bytes(word, "little")
         return found
 
 
@@ -192,37 +169,36 @@ def diff(
         UsageError: no record has the key.
     """
     check_least({"limit": limit}, {"limit": 0})
-    sides = one, other = [_ComparedRecords(side, key, workers, on_progress) for side in (a, b)]
-    total = one.tally.records + other.tally.records
+    one, other = sides = [_Side(side, key, workers, on_progress) for side in (a, b)]
+    middle = len(one.numbers)
+    total = middle + len(other.numbers)
     if key and one.without_key + other.without_key == total:
         raise UsageError(f"no record has a feature {key!r}, which was to be the key")
-    names = dict.fromkeys([*one.splits, *other.splits])
+    names = list(dict.fromkeys([*one.splits, *other.splits]))
     known = None not in names  # else a split is nothing to go by
-    codes = {name: known * number for number, name in enumerate(names)}
-    splits = np.concatenate([one.codes(codes), other.codes(codes)])
-    words = list(np.concatenate([one.words, other.words]).T)
-    middle, rest = one.tally.records, np.arange(total)
-    _, rest = _paired([*words[:2], splits], rest, middle)
-    moved, rest = _paired(words[:2], rest, middle)
-    changed, rest = _paired(words[2:], rest, middle) if key else (moved[:, :0], rest)
+    splits = np.concatenate(
+        [np.repeat([*map(names.index, side.shard_splits)], side.lengths) for side in sides]
+    ).astype(np.int64)
+    payloads, *keys = _codes(one.digests + other.digests, 2 if key else 1)
+    rest: Rows = np.arange(total)
+    _, rest = _paired(payloads * len(names) + splits if known else payloads, rest, middle)
+    moved, rest = _paired(payloads, rest, middle)
+    changed, rest = _paired(keys[0], rest, middle) if key else (moved[:, :0], rest)
+    moved[1] -= middle
     changed[1] -= middle
     types = [side.types() for side in sides]
     every = {name: number for number, name in enumerate(sorted({*types[0], *types[1]}))}
-    differ = np.zeros(len(every), np.int64)
-    if key:
-        told = [side.features(rows, every) for side, rows in zip(sides, changed, strict=True)]
-        differ = np.count_nonzero(told[0] != told[1], axis=0)
+    told = [side.features(rows, every) for side, rows in zip(sides, changed, strict=True)]
+    differ = np.count_nonzero(told[0] != told[1], axis=0)
     sorts = {
         "only_a": {"a": rest[rest < middle]},
         "only_b": {"b": rest[rest >= middle] - middle},
         "changed": {"a": changed[0], "b": changed[1]},
-        "moved": {"a": moved[0], "b": moved[1] - middle},
+        "moved": {"a": moved[0], "b": moved[1]},
     }
     by_name = dict(zip("ab", sides, strict=True))
-    faults = [fault for side in sides for some in side.faults for fault in some.kept]
     return DiffReport(
-        records=(one.tally.records, other.tally.records),
-        digests=(digest_text(one.tally.digest), digest_text(other.tally.digest)),
+        records=(middle, total - middle),
         splits={str(name): (one.splits[name], other.splits[name]) for name in names if known},
         schema={
             name: (types[0].get(name), types[1].get(name))
@@ -234,29 +210,33 @@ def diff(
         without_key=(one.without_key, other.without_key),
         examples={
             sort: [
-                {name: by_name[name].place(int(rows[name][at])) for name in rows}
-                for at in range(min(limit, len(next(iter(rows.values())))))
+                {name: by_name[name].place(int(row)) for name, row in zip(rows, pair, strict=True)}
+                for pair in islice(zip(*rows.values(), strict=True), limit)
             ]
             for sort, rows in sorts.items()
         },
-        corrupt=sum(some.count for side in sides for some in side.faults),
-        faults=faults[:_FAULTS_KEPT],
+        corrupt=sum(side.faults.count for side in sides),
+        faults=[fault for side in sides for fault in side.faults.kept],
     )
 
 
-def _paired(words: Sequence[NDArray[Any]], rows: Rows, middle: int) -> tuple[Rows, Rows]:
-    """Pair rows of A, those below the middle, with rows of B that have the same words.
+def _codes(digests: bytes, columns: int) -> list[Rows]:
+    """Return numbers of digests, the same for the same one: an array for each column of them."""
+    whole = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(16), len(digests) // 16, [None, pa.py_buffer(digests)]
+    )
+    codes = whole.dictionary_encode().indices.to_numpy().astype(np.int64)
+    return list(codes.reshape(-1, columns).T)
+
+
+def _paired(codes: Rows, rows: Rows, middle: int) -> tuple[Rows, Rows]:
+    """Pair rows of A, those below the middle, with rows of B that have the same code.
 
     Returns:
         The pairs, A's rows over B's; and the rows that are left, in order.
     """
-    order = rows[np.lexsort([rows >= middle, *(word[rows] for word in words)])]
-    of_b = order >= middle
-    first = np.ones(len(order), np.bool_)  # of those that have the same words
-    for number, word in enumerate(words):
-        held = word[order]
-        new = held[1:] != held[:-1]
-        first[1:] = new if number == 0 else first[1:] | new
+    order = rows[np.argsort(codes[rows], kind="stable")]
+    of_b, first = order >= middle, np.diff(codes[order], prepend=-1) != 0
     group = np.cumsum(first) - 1
     count_b = np.bincount(group, of_b).astype(np.int64)
     count_a = np.bincount(group) - count_b
@@ -265,16 +245,22 @@ def _paired(words: Sequence[NDArray[Any]], rows: Rows, middle: int) -> tuple[Row
     return np.stack([order[paired & ~of_b], order[paired & of_b]]), np.sort(order[~paired])
 
 
-def _look(path: Path, key: str | None) -> _Shard:
-    """Read a shard."""
-    tally, fold, faults = Tally(), ColumnsFold(), FirstOf[LocatedFault](_FAULTS_KEPT)
-    numbers, crcs, digests, without_key = array("I"), array("Q"), list[bytes](), 0
+def _look(
+    path: Path, key: str | None
+) -> tuple[NDArray[np.uint32], bytes, ColumnsFold, Faults, int]:
+    """Read a shard.
+
+    Returns:
+        The numbers of its records, the digests of each one's payload and of its key, if one is
+        asked for; its features, its faults, and how many records have no key.
+    """
+    fold, faults, numbers = ColumnsFold(), Faults(), array("I")
+    digests, without_key = bytearray(), 0
 
     def payloads() -> Iterator[bytes]:
         for item in read_shard(path):
             if isinstance(item, Record):
                 numbers.append(item.index)
-                crcs.append(payload_key(item.payload_crc, len(item.payload)))
                 yield item.payload
             elif item.kind is FaultKind.NOT_TFRECORD:
                 raise as_error(path, item)
@@ -285,14 +271,12 @@ def _look(path: Path, key: str | None) -> _Shard:
         fold.add(batch)
         for payload, held in zip(batch, _keys(batch, key), strict=True):
             digest = blake2b(payload, digest_size=16).digest()
-            digests.append(digest)
+            digests += digest
             if key is not None:
                 without_key += held is None
                 told = digest if held is None else repr(held).encode()
-                digests.append(blake2b(told, digest_size=16).digest())
-    tally.add_keys(crcs)
-    words = _words(digests, key)
-    return _Shard(words, np.array(numbers, np.uint32), tally, fold, faults, without_key)
+                digests += blake2b(told, digest_size=16).digest()
+    return np.array(numbers, np.uint32), bytes(digests), fold, faults, without_key
 
 
 def _keys(payloads: Sequence[bytes], key: str | None) -> Sequence[Any]:
@@ -305,11 +289,6 @@ def _keys(payloads: Sequence[bytes], key: str | None) -> Sequence[Any]:
         return list(rows.column(CONTEXT).field(0).to_pylist())
     except MisfitError:
         return [_keys([one], key)[0] for one in payloads] if len(payloads) > 1 else [None]
-
-
-def _words(digests: Sequence[bytes], key: str | None) -> Words:
-    """Return digests as numbers: a row a record, its payload's two words and its key's two."""
-    return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 4 if key else 2)
 
 
 def _features(payload: bytes) -> dict[str, Any]:
