@@ -86,7 +86,7 @@ class DiffReport:
         return {"same": self.same, **plain(self)}
 
 
-class _Side:
+class _ComparedRecords:
     """All records of A, or of B: 20 bytes for each, 36 with a key."""
 
     def __init__(
@@ -169,7 +169,7 @@ def diff(
         UsageError: no record has the key.
     """
     check_least({"limit": limit}, {"limit": 0})
-    one, other = sides = [_Side(side, key, workers, on_progress) for side in (a, b)]
+    one, other = sides = [_ComparedRecords(side, key, workers, on_progress) for side in (a, b)]
     middle = len(one.numbers)
     total = middle + len(other.numbers)
     if key and one.without_key + other.without_key == total:
