@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tfrtool.convert.formats.registry import in_batches
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import UsageError
@@ -22,8 +21,9 @@ from tfrtool.examples.arrow.columns import CONTEXT, PAYLOAD, Column, Columns, Fo
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind, decode_example, feature_key, feature_name
+from tfrtool.inspection.rows.batches import in_batches
 from tfrtool.records.count import as_error
-from tfrtool.records.framing import FaultKind, LocatedFault, Record
+from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import Locations, locate_shards
@@ -257,17 +257,15 @@ def _look(
     fold, faults, numbers = ColumnsFold(), Faults(), array("I")
     digests, without_key = bytearray(), 0
 
-    def payloads() -> Iterator[bytes]:
-        for item in read_shard(path):
-            if isinstance(item, Record):
-                numbers.append(item.index)
-                yield item.payload
-            elif item.kind is FaultKind.NOT_TFRECORD:
-                raise as_error(path, item)
-            elif item.kind is not FaultKind.EMPTY:
-                faults.add(LocatedFault(path=path, fault=item))
+    def tell(fault: Fault) -> None:
+        if fault.kind is FaultKind.NOT_TFRECORD:
+            raise as_error(path, fault)
+        if fault.kind is not FaultKind.EMPTY:
+            faults.add(LocatedFault(path=path, fault=fault))
 
-    for batch in in_batches(payloads()):
+    for records in in_batches(read_shard(path), tell):
+        numbers.extend(record.index for record in records)
+        batch = [record.payload for record in records]
         fold.add(batch)
         for payload, held in zip(batch, _keys(batch, key), strict=True):
             digest = blake2b(payload, digest_size=16).digest()

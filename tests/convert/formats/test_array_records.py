@@ -31,8 +31,8 @@ FORM, CONTENT = ArrayRecordFormat(), Content(columns=Columns(PayloadKind.UNKNOWN
 def write_file(path: Path, payloads: Sequence[bytes]) -> Path:
     """Write payloads as our format does."""
     path.unlink(missing_ok=True)
-    with FORM.write(path, CONTENT) as sink:
-        sink.write(list(payloads))
+    with FORM.write(path, CONTENT) as put:
+        put(list(payloads))
     return path
 
 

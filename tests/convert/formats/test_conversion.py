@@ -182,19 +182,6 @@ def test_what_no_feature_holds_is_named(held: Any, said: tuple[str, ...], tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-def test_rows_that_cannot_be_held_are_left_out(tmp_path: Path) -> None:
-    """With on_bad="skip" they alone are missing, and listed; so are they in what is proved."""
-    pq.write_table(
-        pa.table({"n": pa.array([1, 2**63, 3, 2**64 - 1, 5], pa.uint64())}), tmp_path / "a.parquet"
-    )
-    report = tfrtool.convert(tmp_path / "a.parquet", tmp_path / "new", on_bad="skip")
-    assert payloads_in(tmp_path / "new") == [
-        tfrtool.encode_example({"n": number}) for number in (1, 3, 5)
-    ]
-    assert not report.whole
-    assert len(report.job.left_out) == 2
-
-
 def test_files_in_conflict(tmp_path: Path) -> None:
     """Two files with other types for one name are an error that names it, both files and types."""
     for name, value in (("a", 1), ("b", "x")):

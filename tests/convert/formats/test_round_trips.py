@@ -33,9 +33,9 @@ def test_any_records_come_back(
     form = format_of(name)
     assume(content.schema.names or name != "csv")
     folder = tmp_path_factory.mktemp("round")
-    path = folder / form.file_name("pets", "train", 0, 1)
-    with form.write(path, content) as sink:
-        sink.write(before)
+    path = folder / form.file_name.format(dataset="pets", split="train", index=0, count=1)
+    with form.write(path, content) as put:
+        put(before)
     for beside, text in form.beside(content, INFO).items():
         (folder / beside).write_text(text)
     scan = form.scan(path, columns=True)

@@ -49,8 +49,8 @@ def there_and_back(records: Sequence[bytes], *, exact: bool = False) -> list[byt
     content = Content(columns=fold.columns(), exact=exact)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.tar"
-        with form.write(path, content) as sink:
-            sink.write(decode_batch(records, content.columns, exact=exact))
+        with form.write(path, content) as put:
+            put(decode_batch(records, content.columns, exact=exact))
         scan = form.scan(path, columns=False)
         assert scan.rows == len(records)
         batches = form.read(scan.piece(1, scan.rows - 1), content) if scan.rows > 1 else ()

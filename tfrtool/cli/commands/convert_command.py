@@ -43,8 +43,6 @@ _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
         "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
         "--on-corrupt skip|stop=skip": "Leave out damaged records (exit code 3), or stop at the "
         "first.",
-        "--on-bad skip|fail=fail": "Leave out rows that TARGET can't hold and list them (exit code "
-        "3), or stop at the first.",
         "--workers N": "How many processes at most.  [default: the cores]",
         "--resume": "Resume an interrupted conversion.",
         "--overwrite": "Replace what tfrtool wrote to TARGET before.",

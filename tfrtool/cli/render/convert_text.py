@@ -27,7 +27,4 @@ def convert_page(report: ConvertReport) -> Page:
         lines.append(Toned(f"damaged: {job.corrupt:,}", Tone.BAD))
         places = [f"  {printable(str(one.path))}: {one.fault.title}" for one in job.faults]
         lines += places[:_SHOWN]
-    if job.left_out:
-        lines.append(Toned(f"left out: {sum(job.left_out.values()):,}", Tone.BAD))
-        lines += [f"  {count:,}: {printable(why)}" for why, count in job.left_out.items()][:_SHOWN]
     return [Heading(head), Lines(lines)]

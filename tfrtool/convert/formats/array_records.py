@@ -2,12 +2,11 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tfrtool.convert.formats.array_reader import library, read_parts
-from tfrtool.convert.formats.registry import Content, Format, Piece, Scan
+from tfrtool.convert.formats.registry import Content, Format, Piece, Put, Scan
 from tfrtool.convert.formats.tfds_texts import tfds_texts
 from tfrtool.errors import SourceError, WriteError
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -17,36 +16,23 @@ from tfrtool.records.framing import Fault, FaultKind
 _WRITING = "group_size:1"
 """Each record in a chunk of its own, as TFDS 4.9.10 writes them: one is read without others."""
 
-_HEAD = bytes.fromhex("83af70d10d884a3f 0000000000000000 4000000000000000")
-"""Of every file: the header of Riegeli's first block (riegeli/records/block.h)."""
-
 _PLACE = re.compile(r"\bchunk at (\d{1,18})\b")
 """Where a message of the library says that a chunk starts, in bytes."""
 
 _MOST_FAULTS = 1000
 """Of a file; each costs as much as opening it."""
 
-_NAME = re.compile(r"\.array_?records?(-\d{5,}-of-\d{5,})?$", re.IGNORECASE)
-
 
 class ArrayRecordFormat(Format):
     """Files of the library ``array_record``, named as TFDS names them."""
 
     name = "arrayrecord"
-    endings = (".array_record", ".arrayrecord")
-    payloads = keeps_bytes = True
+    own_names = re.compile(r"\.array_?records?(-\d{5,}-of-\d{5,})?$", re.IGNORECASE)
+    magic = bytes.fromhex("83af70d10d884a3f 0000000000000000 4000000000000000")
+    """The header of Riegeli's first block (riegeli/records/block.h)."""
 
-    def owns(self, name: str) -> bool:
-        """Return whether a name has the ending, before the numbers of a shard."""
-        return _NAME.search(name) is not None
-
-    def starts(self, head: bytes) -> bool:
-        """Return whether bytes start as the container does."""
-        return head.startswith(_HEAD)
-
-    def file_name(self, dataset: str, split: str, index: int, count: int) -> str:
-        """Return the name that TFDS looks for."""
-        return f"{dataset}-{split}.array_record-{index:05d}-of-{count:05d}"
+    file_name = "{dataset}-{split}.array_record-{index:05d}-of-{count:05d}"
+    payloads = True
 
     def scan(self, path: Path, *, columns: bool) -> Scan:
         """Read a file through; records of damaged chunks are faults."""
@@ -67,7 +53,7 @@ class ArrayRecordFormat(Format):
         found = tuple(faults)
         return Scan(path=path, rows=rows, bytes=size, marks=marks, fold=fold, faults=found)
 
-    def read(self, piece: Piece, *_unused: Any) -> Iterator[list[bytes]]:
+    def read(self, piece: Piece, content: Content) -> Iterator[list[bytes]]:  # noqa: ARG002
         """Yield its payloads; what is damaged is no row."""
         left = piece.rows
         for payloads, *_ in read_parts(piece.path, piece.start + piece.skip):
@@ -78,12 +64,17 @@ class ArrayRecordFormat(Format):
         raise SourceError("was changed while it was read", path=piece.path)
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> "Iterator[_ArrayRecordSink]":  # noqa: ARG002
+    def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
         """Give a file to write."""
         try:
             writer = library().ArrayRecordWriter(str(path), _WRITING)
             try:
-                yield _ArrayRecordSink(writer)
+
+                def put(payloads: Sequence[bytes]) -> None:
+                    for payload in payloads:
+                        writer.write(payload)
+
+                yield put
             finally:
                 writer.close()
         except RuntimeError as error:
@@ -92,12 +83,3 @@ class ArrayRecordFormat(Format):
     def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
         """Return what makes the files a dataset of TFDS."""
         return tfds_texts(content, info, "array_record")
-
-
-class _ArrayRecordSink:
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
-
-    def write(self, rows: list[bytes]) -> None:
-        for payload in rows:
-            self._writer.write(payload)

@@ -9,13 +9,25 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+from tfrtool.convert.copying import SHARD_SIZE
 from tfrtool.convert.formats.convert_task import ConvertTask, Prove
 from tfrtool.convert.formats.merged_content import content_of, renamed_content, scan_files
-from tfrtool.convert.formats.registry import NAMES, Format, Piece, Scan, find_files, format_of
+from tfrtool.convert.formats.registry import (
+    NAMES,
+    Content,
+    Format,
+    Piece,
+    Scan,
+    find_files,
+    format_of,
+)
 from tfrtool.convert.formats.text_rows import SCHEMA
 from tfrtool.convert.pipeline.job import JobPlan, run_job
 from tfrtool.convert.pipeline.job_report import Faults, JobReport
+from tfrtool.convert.pipeline.record_sources import UNSPLIT
 from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.examples.arrow.columns import Columns
+from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import check_dataset_name, check_version, group_shards
@@ -25,9 +37,6 @@ from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import as_member, as_size, check_least
 from tfrtool.writing.dataset_folder import Target
 from tfrtool.writing.write_options import Existing, dataset_identity
-
-_SHARD_BYTES = 128 * 1024 * 1024
-_UNSPLIT = "train"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +61,8 @@ class ConvertReport:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing was damaged or left out."""
-        return not self.job.corrupt and not self.job.left_out
+        """Whether nothing was damaged and left out."""
+        return not self.job.corrupt
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
@@ -82,7 +91,6 @@ def convert(
     name: str | None = None,
     version: str | None = None,
     on_corrupt: str = "skip",
-    on_bad: str = "fail",
     existing: str | Existing = Existing.REFUSE,
     workers: int | None = None,
     dry_run: bool = False,
@@ -108,7 +116,6 @@ def convert(
         name: the dataset's; the default is made from the target's name.
         version: the dataset's, X.Y.Z; the default is 1.0.0.
         on_corrupt: whether damaged records are left out ("skip") or an error ("stop").
-        on_bad: whether rows that the target can't hold are left out ("skip") or an error ("fail").
         existing: what becomes of a target that is there: "refuse", "overwrite" or "resume".
         workers: how many processes at most; None takes the cores.
         dry_run: whether to say what would be written, and lost, and to write nothing.
@@ -137,7 +144,9 @@ def convert(
         hint = "choose a directory outside"
         raise UsageError("would lie inside its source", path=folder, hint=hint)
     scans = scan_files(form, paths, workers, on_progress)
-    faults = Faults(stop=_choice("on_corrupt", on_corrupt, "stop"))
+    if on_corrupt not in ("skip", "stop"):
+        raise UsageError("no such on_corrupt", expected="skip or stop", found=repr(on_corrupt))
+    faults = Faults(stop=on_corrupt == "stop")
     for scan in scans:
         for fault in scan.faults:
             faults.add(LocatedFault(path=scan.path, fault=fault))
@@ -148,29 +157,31 @@ def convert(
             faults.add(LocatedFault(path=one.directory, fault=fault))
     before = content_of(form, scans, tuple(select), exact=exact)
     after = replace(renamed_content(before, rename or {}), declared=True)
-    if proof is Prove.BYTES and not (after.exact or (form.keeps_bytes and goal.keeps_bytes)):
+    payloads = form.payloads and goal.payloads
+    if proof is Prove.BYTES and not (after.exact or payloads):
         raise UsageError("only payloads can be proved byte for byte", hint="--exact keeps them")
+    # Payloads that stay payloads are copied as they are.
+    copied = Content(columns=Columns(PayloadKind.UNKNOWN))
+    copied_whole = payloads and not select and not rename
     losses, notes = goal.losses(after), dict.fromkeys(one for scan in scans for one in scan.notes)
     for text in (*losses, *notes):
         on_note(text)
     tasks = [
         ConvertTask(
-            name=folder.name if single else goal.file_name(name, split, index, len(cuts)),
+            name=folder.name
+            if single
+            else goal.file_name.format(dataset=name, split=split, index=index, count=len(cuts)),
             split=split,
             records=sum(piece.rows for piece in pieces),
             size=sum(piece.path.stat().st_size for piece in pieces),
             source=form.name,
             target=goal.name,
             pieces=pieces,
-            before=before,
-            after=after,
+            before=copied if copied_whole else before,
+            after=copied if copied_whole else after,
             prove=proof,
-            skip_bad=not _choice("on_bad", on_bad, "fail"),
-            whole=not select and not rename,
         )
-        for split, cuts in _files(
-            scans, single, shards, as_size(shard_size or _SHARD_BYTES)
-        ).items()
+        for split, cuts in _files(scans, single, shards, as_size(shard_size or SHARD_SIZE)).items()
         for index, pieces in enumerate(cuts)
     ]
 
@@ -204,16 +215,9 @@ def convert(
     )
 
 
-def _choice(name: str, word: str, other: str) -> bool:
-    """Return whether a word is the one, and not "skip"; `UsageError` if it is neither."""
-    if word not in ("skip", other):
-        raise UsageError(f"no such {name}", expected=f"skip or {other}", found=repr(word))
-    return word == other
-
-
 def _goal(target: Path, to: str | None, source: Format) -> tuple[Format, bool]:
     """Return the format to write, and whether the target is one file."""
-    named = next((one for one in map(format_of, NAMES) if one.owns(target.name)), None)
+    named = next((one for one in map(format_of, NAMES) if one.own_names.search(target.name)), None)
     if named is not None and not target.is_dir() and to in (None, named.name):
         return named, True
     if to is None and source.name == "tfrecord":
@@ -258,7 +262,7 @@ def _split_of(path: Path) -> str:
     (one,) = group_shards(path)
     words = re.findall(r"\w+", one.prefix)
     said = words[-1] if words and one.count is not None and "tfrecord" not in path.name else None
-    return re.sub(r"\W+", "_", one.split or said or _UNSPLIT)
+    return re.sub(r"\W+", "_", one.split or said or UNSPLIT, flags=re.ASCII)
 
 
 def _run(target: Target, plan: JobPlan, single: bool, **options: Any) -> JobReport:

@@ -4,26 +4,23 @@ import enum
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.registry import Content, OnBad, Piece, format_of, good_rows
+from tfrtool.convert.formats.registry import Content, Piece, format_of
 from tfrtool.convert.pipeline.job import FileTask
 from tfrtool.convert.pipeline.job_report import Written
 from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import SchemaError, WriteError
-from tfrtool.examples.arrow.columns import EXACT, PAYLOAD
+from tfrtool.examples.arrow.columns import EXACT
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 
-_FORMAT = 1
+_FORMAT = 2
 """To be counted up when the same task is to give other bytes than before."""
-
-_REASONS = 100
-"""Rows left out that are told one by one."""
 
 
 class Prove(enum.Enum):
@@ -45,8 +42,6 @@ class ConvertTask(FileTask):
         before: what they hold as they are read.
         after: what they hold as they are written: the same columns, under other names perhaps.
         prove: what is read back.
-        skip_bad: whether rows that can't be held are left out.
-        whole: whether all columns are written, under the names that they have.
     """
 
     source: str
@@ -55,55 +50,36 @@ class ConvertTask(FileTask):
     before: Content
     after: Content
     prove: Prove
-    skip_bad: bool
-    whole: bool
 
     @cached_property
     def fingerprint(self) -> str:
         """A digest of the sources and the options."""
-        stamps = [
-            (one, one.path.stat().st_size, one.path.stat().st_mtime_ns) for one in self.pieces
-        ]
+        stats = [one.path.stat() for one in self.pieces]
         contents = [json.dumps(one.to_json()) for one in (self.before, self.after)]
-        facts = (
-            _FORMAT,
-            self.source,
-            self.target,
-            self.pieces,
-            stamps,
-            contents,
-            self.skip_bad,
-            self.whole,
-        )
+        stamps = [(one.st_size, one.st_mtime_ns) for one in stats]
+        facts = (_FORMAT, self.source, self.target, self.pieces, stamps, contents)
         return blake2b(repr(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-
-    @property
-    def copies(self) -> bool:
-        """Whether payloads go from file to file as they are."""
-        both = format_of(self.source).payloads and format_of(self.target).payloads
-        return both and self.whole
 
     def write(self, path: Path) -> Written:
         """Write the file, and prove it."""
         form, read, tally = format_of(self.target), Tally(), Tally()
-        bad: dict[str, int] = {}
-
-        def on_bad(error: SchemaError) -> None:
-            reason = str(error) if len(bad) < _REASONS else "others that can't be held"
-            bad[reason] = bad.get(reason, 0) + 1
-
-        with form.write(path, self.after) as sink:
-            for batch in self._batches(read, on_bad if self.skip_bad else None):
+        with form.write(path, self.after) as put:
+            for batch in self._batches(read):
                 if form.payloads:
-                    payloads = self._payloads(batch)
+                    payloads = encode_batch(batch, self.after.columns)
                     tally.add(payloads)
-                    sink.write(payloads)
+                    put(payloads)
                 else:
                     tally.merge(Tally(records=batch.num_rows, payload_bytes=batch.nbytes))
-                    sink.write(batch)
+                    put(batch)
         if self.prove is not Prove.NONE:
-            expected = self._batches(Tally(), (lambda _: None) if self.skip_bad else None)
-            row = first_difference(self._proved(expected), self._proved(self._found(path)))
+            exact = self.prove is Prove.BYTES and self.after.exact
+            row = first_difference(
+                *(
+                    (one.select([EXACT]) if exact else one for one in batches)
+                    for batches in (self._batches(Tally()), self._found(path))
+                )
+            )
             if row is not None:
                 what = "what was read back is not what was written"
                 raise WriteError(what, path=self.name, record=row)
@@ -111,73 +87,54 @@ class ConvertTask(FileTask):
             read = tally
         elif self.after.exact:
             tally.digest = read.digest
-        return Written(tally=tally, read=read, left_out=bad)
+        return Written(tally=tally, read=read)
 
-    def _batches(self, read: Tally, on_bad: OnBad | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as they are to be written; payloads that are copied, in one column."""
-        form = format_of(self.source)
+    def _batches(self, read: Tally) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as they are to be written."""
+        form, step = format_of(self.source), self.before.columns.batch_records
         for piece in self.pieces:
             first = piece.first
-            for rows in form.read(piece, self.before, on_bad):
+            for rows in form.read(piece, self.before):
                 if not form.payloads:
                     read.records += rows.num_rows
                     yield renamed(rows, self.after)
                     continue
                 read.add(rows)
-                if self.copies:
-                    yield pa.record_batch({PAYLOAD: pa.array(rows, pa.binary())})
-                    continue
-                decode = partial(self._decoded, piece.path, rows, first)
-                step = self.before.columns.batch_records
                 for start in range(0, len(rows), step):
-                    stop = min(start + step, len(rows))
-                    for batch in good_rows(decode, start, stop, on_bad):
-                        yield renamed(batch, self.after)
-                first += len(rows)
-
-    def _decoded(
-        self, path: Path, payloads: list[bytes], first: int, start: int, stop: int
-    ) -> pa.RecordBatch:
-        try:
-            return decode_batch(payloads[start:stop], self.before.columns, exact=self.before.exact)
-        except MisfitError as error:
-            row = first + start + error.index
-            raise SchemaError(f"no columns hold it: {error.why}", path=path, record=row) from error
-
-    def _payloads(self, batch: pa.RecordBatch) -> list[bytes]:
-        if self.copies:
-            return list(batch.column(0).to_pylist())
-        return encode_batch(batch, self.after.columns)
+                    batch = _decoded(rows[start : start + step], self.before, piece.path, first)
+                    yield renamed(batch, self.after)
+                    first += batch.num_rows
 
     def _found(self, path: Path) -> Iterator[pa.RecordBatch]:
         """Yield what a file that was written holds."""
-        form = format_of(self.target)
+        form, step = format_of(self.target), self.after.columns.batch_records
         scan = form.scan(path, columns=False)
         for rows in form.read(scan.piece(0, scan.rows), self.after) if scan.rows else ():
             if not form.payloads:
                 yield rows
-            elif self.copies:
-                yield pa.record_batch({PAYLOAD: pa.array(rows, pa.binary())})
-            else:
-                yield decode_batch(rows, self.after.columns, exact=self.after.exact)
+                continue
+            for start in range(0, len(rows), step):
+                yield _decoded(rows[start : start + step], self.after, path, start)
 
-    def _proved(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield of batches the columns that are compared."""
-        exact = self.prove is Prove.BYTES and self.after.exact
-        return (batch.select([EXACT]) if exact else batch for batch in batches)
+
+def _decoded(payloads: list[bytes], content: Content, path: Path, first: int) -> pa.RecordBatch:
+    try:
+        return decode_batch(payloads, content.columns, exact=content.exact)
+    except MisfitError as error:
+        row = first + error.index
+        raise SchemaError(f"no columns hold it: {error.why}", path=path, record=row) from error
 
 
 def renamed(batch: pa.RecordBatch, content: Content) -> pa.RecordBatch:
     """Return a batch with the same columns as ``content`` under the names that they have there."""
     if not batch.num_columns:  # it keeps its number of rows
         return batch
-    arrays = []
-    for array, field in zip(batch.columns, content.schema, strict=True):
-        if array.type != field.type:  # a struct of features
-            array = pa.StructArray.from_arrays(
-                array.flatten(), fields=list(field.type), mask=array.is_null()
-            )
-        arrays.append(array)
+    arrays = [
+        one
+        if one.type == field.type  # else it is a struct of features
+        else pa.StructArray.from_arrays(one.flatten(), fields=list(field.type), mask=one.is_null())
+        for one, field in zip(batch.columns, content.schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=content.schema)
 
 

@@ -160,7 +160,7 @@ def _images(form: Format, scans: Sequence[Scan], content: Content) -> tuple[str,
         names += [name] if one.form is Form.SCALAR and one.dtype is DType.STRING else []
     for scan in [scan for scan in scans if scan.rows][:_SAMPLED_FILES] if names else ():
         piece = scan.piece(0, min(scan.rows, _SAMPLED_ROWS))
-        for rows in form.read(piece, content, lambda _: None):
+        for rows in form.read(piece, content):
             with suppress(MisfitError):
                 batch = decode_batch(rows, content.columns.select(names)) if form.payloads else rows
                 names = [one for one in names if all(map(is_image, batch.column(one).to_pylist()))]

@@ -2,9 +2,9 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,14 @@ from tfrtool.convert.formats.registry import (
     BATCH_ROWS,
     Content,
     Format,
-    OnBad,
     Piece,
+    Put,
     Scan,
-    fitted,
-    good_rows,
 )
 from tfrtool.errors import SchemaError, SourceError
 from tfrtool.examples.arrow.columns import EXACT, Columns, Form
 from tfrtool.examples.arrow.decode_batch import decode_batch
+from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.storage.opening import open_regular
@@ -52,15 +51,9 @@ class ParquetFormat(Format):
     """Files with zstd and row groups; an image is a struct of its bytes and its path."""
 
     name = "parquet"
-    endings = (".parquet",)
-
-    def starts(self, head: bytes) -> bool:
-        """Return whether bytes start as Parquet does."""
-        return head.startswith(b"PAR1")
-
-    def file_name(self, dataset: str, split: str, index: int, count: int) -> str:  # noqa: ARG002
-        """Return a name of which ``datasets`` knows the split."""
-        return f"{split}-{index:05d}-of-{count:05d}.parquet"
+    own_names = re.compile(r"\.parquet$", re.IGNORECASE)
+    magic = b"PAR1"
+    file_name = "{split}-{index:05d}-of-{count:05d}.parquet"  # datasets knows the split of such
 
     def scan(self, path: Path, *, columns: bool) -> Scan:  # noqa: ARG002
         """Read the schema and where the row groups are."""
@@ -71,18 +64,10 @@ class ParquetFormat(Format):
                 group = parquet.metadata.row_group(number)
                 marks.append((rows, number))
                 rows, size = rows + group.num_rows, size + group.total_byte_size
-        return Scan(
-            path=path,
-            rows=rows,
-            bytes=size,
-            marks=marks or [(0, 0)],
-            content=content,
-            notes=notes,
-        )
+        marks = marks or [(0, 0)]
+        return Scan(path=path, rows=rows, bytes=size, marks=marks, content=content, notes=notes)
 
-    def read(
-        self, piece: Piece, content: Content, on_bad: OnBad | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def read(self, piece: Piece, content: Content) -> Iterator[pa.RecordBatch]:
         """Yield rows as batches."""
         with _opened(piece.path) as parquet:
             _, own, _ = _content(parquet)
@@ -92,26 +77,23 @@ class ParquetFormat(Format):
             for batch in parquet.iter_batches(rows, row_groups=groups, use_threads=False):
                 start, stop = max(first, piece.first), min(first + batch.num_rows, end)
                 if start < stop:
-                    make = partial(_conformed, batch, own, content, first)
-                    yield from good_rows(make, start, stop, on_bad)
+                    some = batch.slice(start - first, stop - start)
+                    yield _conformed(some, own, content, start)
                 first += batch.num_rows
                 if first >= end:
                     return
         raise SourceError("was changed while it was read", path=piece.path)
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> "Iterator[_ParquetSink]":
+    def write(self, path: Path, content: Content) -> Iterator[Put]:
         """Give a file to write."""
         images = [f"{name}.bytes" for name in content.images]
         fields = [
             one.with_type(_IMAGE) if one.name in content.images else one for one in content.schema
         ] or [_NOTHING]
-        features: dict[str, Any] = {name: {"_type": "Image"} for name in content.images}
-        for name, names in content.class_names.items():
-            features[name] = {"_type": "ClassLabel", "names": names}
         metadata = {
             **content.schema.metadata,
-            _HUGGING_FACE: json.dumps({"info": {"features": features}}),
+            _HUGGING_FACE: json.dumps({"info": {"features": _features(content)}}),
             _TFDS: json.dumps(content.tfds),
         }
         schema = pa.schema(fields, metadata)
@@ -119,13 +101,26 @@ class ParquetFormat(Format):
         pq.ParquetWriter(draft, schema).close()
         leaves = [one.path for one in pq.ParquetFile(pa.BufferReader(draft.getvalue())).schema]
         others = [leaf for leaf in leaves if leaf not in images]
+        held: list[pa.RecordBatch] = []
+
+        def flush() -> None:
+            if held:
+                table = pa.Table.from_batches(held)
+                writer.write_table(table, row_group_size=table.num_rows)
+                held.clear()
+
+        def put(rows: pa.RecordBatch) -> None:
+            arrays = _with_structs(rows, content.images) or [pa.nulls(rows.num_rows, pa.int64())]
+            held.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            if sum(batch.nbytes for batch in held) >= _GROUP_BYTES:
+                flush()
+
         compression = {leaf: "none" if leaf in images else "zstd" for leaf in leaves}
         with pq.ParquetWriter(
             path, schema, compression=compression, use_dictionary=others, write_statistics=others
         ) as writer:
-            sink = _ParquetSink(writer, schema, content)
-            yield sink
-            sink.flush()
+            yield put
+            flush()
 
 
 class HuggingFaceFormat(ParquetFormat):
@@ -144,33 +139,26 @@ class HuggingFaceFormat(ParquetFormat):
         return {"README.md": f"{head}\n# {info.name}\n{tables}"}
 
 
-class _ParquetSink:
-    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema, content: Content) -> None:
-        self._writer, self._schema, self._content = writer, schema, content
-        self._held: list[pa.RecordBatch] = []
-        self._bytes = 0
+def _features(content: Content) -> dict[str, Any]:
+    """Return what Hugging Face's metadata say of images and class names."""
+    features: dict[str, Any] = {name: {"_type": "Image"} for name in content.images}
+    for name, names in content.class_names.items():
+        features[name] = {"_type": "ClassLabel", "names": names}
+    return features
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        for name in self._content.images:
-            paths = pa.nulls(rows.num_rows, pa.string())
-            for known in (place.format(name) for place in _PATHS):
-                if known in rows.schema.names and pa.types.is_binary(rows.column(known).type):
-                    with contextlib.suppress(pa.ArrowInvalid):  # bytes that are no text
-                        paths = rows.column(known).cast(pa.string())
-                        break
-            image = pa.StructArray.from_arrays([rows.column(name), paths], fields=list(_IMAGE))
-            rows = rows.set_column(rows.schema.get_field_index(name), name, image)
-        arrays = rows.columns or [pa.nulls(rows.num_rows, _NOTHING.type)]
-        self._held.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
-        self._bytes += rows.nbytes
-        if self._bytes >= _GROUP_BYTES:
-            self.flush()
 
-    def flush(self) -> None:
-        if self._held:
-            table = pa.Table.from_batches(self._held)
-            self._writer.write_table(table, row_group_size=table.num_rows)
-            self._held, self._bytes = [], 0
+def _with_structs(rows: pa.RecordBatch, images: Sequence[str]) -> list[pa.Array]:
+    """Return the columns of a batch, those of images with their paths."""
+    arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
+    for name in images:
+        paths = pa.nulls(rows.num_rows, pa.string())
+        for known in (place.format(name) for place in _PATHS):
+            if known in rows.schema.names and pa.types.is_binary(rows.column(known).type):
+                with contextlib.suppress(pa.ArrowInvalid):  # bytes that are no text
+                    paths = rows.column(known).cast(pa.string())
+                    break
+        arrays[name] = pa.StructArray.from_arrays([arrays[name], paths], fields=list(_IMAGE))
+    return list(arrays.values())
 
 
 @contextlib.contextmanager
@@ -198,14 +186,14 @@ def _batch_rows(metadata: pq.FileMetaData, groups: range) -> int:
     return max(rows, 1)
 
 
-def _conformed(
-    batch: pa.RecordBatch, own: Columns, content: Content, offset: int, start: int, stop: int
-) -> pa.RecordBatch:
-    """Return rows of a file, by their numbers in it, of a batch that begins at one of them."""
+def _conformed(batch: pa.RecordBatch, own: Columns, content: Content, first: int) -> pa.RecordBatch:
+    """Return rows of a file, of which the first has this number in it."""
     if not content.schema.names:
-        return decode_batch([b""] * (stop - start), content.columns)
-    rows = _without_structs(batch.slice(start - offset, stop - start), start)
-    return fitted(conform(rows, own, start), own, content)
+        return decode_batch([b""] * batch.num_rows, content.columns)
+    rows = conform(_without_structs(batch, first), own, first)
+    if own == content.columns:
+        return rows
+    return decode_batch(encode_batch(rows, own), content.columns, exact=content.exact)
 
 
 def _is_image(kind: pa.DataType) -> bool:

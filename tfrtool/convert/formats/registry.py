@@ -6,18 +6,17 @@ import glob
 import importlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfrtool.errors import SchemaError, SourceError, UsageError, os_errors_as
-from tfrtool.examples.arrow.columns import EXACT, METADATA, Columns, Form
-from tfrtool.examples.arrow.decode_batch import decode_batch
-from tfrtool.examples.arrow.encode_batch import encode_batch
+from tfrtool.errors import SourceError, UsageError, os_errors_as
+from tfrtool.examples.arrow.columns import METADATA, Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.example import DType
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault
 from tfrtool.records.shard_sets import natural_order
@@ -45,9 +44,9 @@ BATCH_BYTES, BATCH_ROWS = 16 * 1024 * 1024, 16_384
 
 _HEAD = 4096
 
-
-OnBad = Callable[[SchemaError], None]
-"""What takes rows that can't be held."""
+Put = Callable[[Any], None]
+"""Writes a record batch of the content's schema to a file; in a format of payloads a list of them.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,32 +128,18 @@ class Scan:
         return Piece(path=self.path, first=first, rows=rows, start=start, skip=first - row)
 
 
-class Sink(Protocol):
-    """A file that is being written."""
-
-    def write(self, rows: Any) -> None:
-        """Write a record batch of the content's schema; of a format of payloads, a list of them."""
-
-
 class Format(abc.ABC):
     """A format of files with records. It has no state, and is picklable."""
 
     name: ClassVar[str]
-    endings: ClassVar[tuple[str, ...]]  # of names of files, in lower case; the first is written
+    own_names: ClassVar[re.Pattern[str]]  # is found in the names of its files
+    magic: ClassVar[bytes] = b""  # what they start with; nothing where that tells nothing
+    file_name: ClassVar[str]  # of a file to write, of dataset, split, index and count
     payloads: ClassVar[bool] = False  # whether its rows are payloads, and no record batches
-    keeps_bytes: ClassVar[bool] = False  # whether these come back as they were written, to the byte
 
-    def owns(self, name: str) -> bool:
-        """Return whether the name of a file is that of one of this format."""
-        return name.lower().endswith(self.endings)
-
-    def starts(self, head: bytes) -> bool:  # noqa: ARG002
+    def starts(self, head: bytes) -> bool:
         """Return whether the first bytes of a file are those of this format."""
-        return False
-
-    def file_name(self, dataset: str, split: str, index: int, count: int) -> str:
-        """Return the name of an output file."""
-        return f"{dataset}-{split}-{index:05d}-of-{count:05d}{self.endings[0]}"
+        return bool(self.magic) and head.startswith(self.magic)
 
     def wider(self, one: DType | None, other: DType | None) -> DType | None:
         """Return the type that holds values of two types; `ValueError` if there is none."""
@@ -174,81 +159,19 @@ class Format(abc.ABC):
         """
 
     @abc.abstractmethod
-    def read(self, piece: Piece, content: Content, on_bad: OnBad | None = None) -> Iterator[Any]:
+    def read(self, piece: Piece, content: Content) -> Iterator[Any]:
         """Yield its rows as record batches of the content's schema; payloads as lists of them.
 
-        A row that the columns can't hold is a `SchemaError`, which names it and the column. It is
-        raised; or told to ``on_bad``, and the row is left out.
+        A row that the columns can't hold is a `SchemaError`, which names it and the column.
         """
 
     @abc.abstractmethod
-    def write(self, path: Path, content: Content) -> AbstractContextManager[Sink]:
+    def write(self, path: Path, content: Content) -> AbstractContextManager[Put]:
         """Give a file to write; it is whole when the context ends without an exception."""
 
     def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the texts of files beside the records, by name, in the order of appearance."""
         return {}
-
-
-def in_batches(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield payloads in lists that bound memory."""
-    batch: list[bytes] = []
-    size = 0
-    for payload in payloads:
-        if batch and (size + len(payload) > BATCH_BYTES or len(batch) >= BATCH_ROWS):
-            yield batch
-            batch, size = [], 0
-        batch.append(payload)
-        size += len(payload)
-    if batch:
-        yield batch
-
-
-def good_rows(
-    make: Callable[[int, int], "pa.RecordBatch"], start: int, stop: int, on_bad: OnBad | None
-) -> "Iterator[pa.RecordBatch]":
-    """Yield what ``make`` makes of rows, in halves around those of which it can't."""
-    try:
-        yield make(start, stop)
-    except SchemaError as error:
-        if on_bad is None:
-            raise
-        if stop - start == 1:
-            on_bad(error)
-            return
-        middle = (start + stop) // 2
-        yield from good_rows(make, start, middle, on_bad)
-        yield from good_rows(make, middle, stop, on_bad)
-
-
-def fitted(batch: "pa.RecordBatch", columns: Columns, content: Content) -> "pa.RecordBatch":
-    """Return a batch of some columns as one of others, which hold all of its values or fewer."""
-    if columns == content.columns:
-        return batch
-    names = columns.names if columns.kind is PayloadKind.EXAMPLE else ()
-    held = {one.key: (one, name) for name, one in zip(names, columns.columns, strict=False)}
-    arrays = []
-    for column in content.columns.columns:
-        own, name = held.get(column.key, (None, ""))
-        if own == column:
-            arrays.append(batch.column(name))
-        elif own == replace(column, form=Form.SCALAR):
-            arrays.append(_as_lists(batch.column(name)))
-    if arrays and len(arrays) == len(content.columns.columns):
-        arrays += [batch.column(EXACT)] if content.exact else []
-        return batch.from_arrays(arrays, schema=content.schema)
-    payloads = encode_batch(batch, columns)
-    return decode_batch(payloads, content.columns, exact=content.exact)
-
-
-def _as_lists(array: "pa.Array") -> "pa.Array":
-    """Return single values as lists of them; nulls stay nulls."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    ends = pc.cumulative_sum(array.is_valid().cast(pa.int32()))
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    return pa.ListArray.from_arrays(offsets, array.drop_null(), mask=array.is_null())
 
 
 def format_of(name: str) -> Format:
@@ -269,17 +192,15 @@ def find_files(
     else shards, as `tfrtool.records.shards.find_shards` finds them.
     """
     paths: list[Path] = []
-    for source in sources:
-        path = as_path(source)
+    for path in map(as_path, sources):
         if path.is_dir():
             paths += _files_below(path, name)
-        elif path.exists() or not glob.has_magic(str(path)):
-            paths.append(path)
-        else:
-            found = sorted(glob.glob(str(path), recursive=True), key=natural_order)  # noqa: PTH207
-            paths += [one for one in map(Path, found) if one.is_file()]
+            continue
+        found = [] if path.exists() else glob.glob(str(path), recursive=True)  # noqa: PTH207
+        files = [one for one in map(Path, sorted(found, key=natural_order)) if not one.is_dir()]
+        paths += files or [path]
     if not paths:
-        raise SourceError("no file matches", path=str(sources[0]))
+        raise UsageError("no source", expected="files or directories")
     if name is not None:
         return format_of(name), tuple(paths)
     formats = {_format_of_file(path): path for path in reversed(paths)}
@@ -294,9 +215,8 @@ def find_files(
 
 def _files_below(folder: Path, name: str | None) -> Sequence[Path]:
     files = [path for path in (*folder.glob("*"), *folder.glob("*/*")) if path.is_file()]
-    files = [path for path in files if not path.name.startswith(".")]
     for form in map(format_of, NAMES if name is None else (name,)):
-        found = [path for path in files if form.owns(path.name)]
+        found = [p for p in files if form.own_names.search(p.name) and not p.name.startswith(".")]
         if found and form.name != "tfrecord":
             return sorted(found, key=lambda path: natural_order(str(path)))
         if found:
@@ -308,8 +228,9 @@ def _format_of_file(path: Path) -> str:
     with os_errors_as(SourceError, path), open_regular(path) as file:
         head = file.read(_HEAD)
     forms = [format_of(name) for name in NAMES]
-    for form in (*(one for one in forms if one.owns(path.name)), *forms):
-        if form.owns(path.name) or form.starts(head):
-            return form.name
+    told = [one.name for one in forms if one.own_names.search(path.name)]
+    told += [one.name for one in forms if one.starts(head)]
+    if told:
+        return told[0]
     known = f"--from says it: {', '.join(NAMES)}"
     raise SourceError("no format that is known", path=path, hint=known)

@@ -1,6 +1,5 @@
 """JSON Lines and CSV: rows as text, and their types in a ``schema.json`` beside them."""
 
-import abc
 import base64
 import contextlib
 import csv
@@ -8,9 +7,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import pyarrow as pa
 
@@ -19,10 +17,9 @@ from tfrtool.convert.formats.registry import (
     BATCH_ROWS,
     Content,
     Format,
-    OnBad,
     Piece,
+    Put,
     Scan,
-    good_rows,
 )
 from tfrtool.errors import SchemaError, SourceError, os_errors_as
 from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
@@ -39,6 +36,7 @@ _MARK_EVERY = 256
 _ROWS = 1024
 """Rows that are held as Python's objects, some times as large as their text, to write them."""
 
+_WriteRow = Callable[[Mapping[str, Any]], object]
 _BASE64 = '{"base64":'
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _LARGEST_FLOAT = 3.4028235677973362e38
@@ -104,24 +102,61 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     raise ValueError(f"{type(value).__name__} is no {kind}, or too large")
 
 
-class _TextRows(Format):
-    """Rows of text, each a mapping of columns to what JSON has, or to the texts of cells."""
+def by_rows(write: _WriteRow) -> Put:
+    """Return what writes batches by what writes a row."""
 
-    @abc.abstractmethod
+    def put(batch: pa.RecordBatch) -> None:
+        for start in range(0, batch.num_rows, _ROWS):
+            for row in batch.slice(start, _ROWS).to_pylist():
+                write(row)
+
+    return put
+
+
+class JsonLinesFormat(Format):
+    """An object on each line; a feature that is absent is left out, or null."""
+
+    name = "jsonl"
+    own_names = re.compile(r"\.(jsonl|ndjson)$", re.IGNORECASE)
+    file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.jsonl"
+
     def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
         """Yield rows from an offset on, reading no line beyond the last that was given."""
+        lines = text_lines(file, path, start=start, limit=MAX_TEXT_ROW_BYTES)
+        for number, line in enumerate(lines, start=1):
+            if line.isspace():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                row = error
+            if not isinstance(row, dict):
+                after = f" after offset {start}" if start else ""
+                raise SourceError(f"line {number}{after} is no JSON object", path=path)
+            yield row
 
-    @abc.abstractmethod
     def _kind(self, value: Any) -> tuple[DType | None, bool]:
         """Return the type of a value without a schema, None where it has none; and if a list."""
+        if isinstance(value, list):
+            dtype = None
+            for one in value:
+                held, listed = self._kind(one)
+                if listed or held is None:
+                    raise ValueError("a list in a list" if listed else "null in a list")
+                dtype = self.wider(dtype, held)
+            return dtype, True
+        if isinstance(value, dict) and list(value) != ["base64"]:
+            raise ValueError("a nested object, which no feature holds")
+        types = {int: DType.INT64, bool: DType.INT64, float: DType.FLOAT32}
+        return None if value is None else types.get(type(value), DType.STRING), False
 
-    @abc.abstractmethod
-    def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:
+    def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:  # noqa: ARG002
         """Return a value as Arrow takes it; ``typed`` says whether a schema is beside the rows."""
+        return from_json(value, kind)
 
-    @abc.abstractmethod
-    def _writer(self, file: TextIO, names: list[str]) -> Callable[[Mapping[str, Any]], object]:
+    def _writer(self, file: TextIO, names: list[str]) -> _WriteRow:  # noqa: ARG002
         """Return what writes a row of Arrow's values."""
+        return lambda row: file.write(json.dumps(as_json(row), ensure_ascii=False) + "\n")
 
     def wider(self, one: DType | None, other: DType | None) -> DType | None:
         """Return float32 for numbers of both sorts; else a type is what it is."""
@@ -169,9 +204,7 @@ class _TextRows(Format):
             path=path, rows=rows, bytes=size, marks=marks, content=content, notes=tuple(notes)
         )
 
-    def read(
-        self, piece: Piece, content: Content, on_bad: OnBad | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def read(self, piece: Piece, content: Content) -> Iterator[pa.RecordBatch]:
         """Yield rows as batches."""
         rows: list[Mapping[str, Any]] = []
         with os_errors_as(SourceError, piece.path), open_regular(piece.path) as file:
@@ -180,112 +213,51 @@ class _TextRows(Format):
                 if number > piece.skip:
                     rows.append(row)
                 if number == end or len(rows) == BATCH_ROWS or file.tell() - before > BATCH_BYTES:
-                    first = piece.first + number - piece.skip - len(rows)
-
-                    make = partial(self._batch, piece.path, content, rows, first)
-                    yield from good_rows(make, 0, len(rows), on_bad) if rows else ()
+                    if rows:
+                        first = piece.first + number - piece.skip - len(rows)
+                        yield self._batch(piece.path, content, rows, first)
                     rows, before = [], file.tell()
                 if number == end:
                     return
         raise SourceError("was changed while it was read", path=piece.path)
 
     def _batch(
-        self,
-        path: Path,
-        content: Content,
-        rows: Sequence[Mapping[str, Any]],
-        first: int,
-        start: int,
-        stop: int,
+        self, path: Path, content: Content, rows: Sequence[Mapping[str, Any]], first: int
     ) -> pa.RecordBatch:
-        schema = content.schema
         arrays = []
-        for one in schema:
+        for one in content.schema:
             values: list[Any] = []
             try:
-                for row in rows[start:stop]:
+                for row in rows:
                     value = self._value(row.get(one.name), one.type, content.declared)
                     if value is None and one.type in TYPES.values():
                         raise ValueError("no value, where all others have one")
                     values.append(value)
             except (ValueError, RecursionError) as error:
                 what = f"column {one.name!r}: {error}"
-                raise SchemaError(what, path=path, record=first + start + len(values)) from error
+                raise SchemaError(what, path=path, record=first + len(values)) from error
             arrays.append(pa.array(values, one.type))
         if not arrays:  # of records without any feature
-            return decode_batch([b""] * (stop - start), content.columns)
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+            return decode_batch([b""] * len(rows), content.columns)
+        return pa.RecordBatch.from_arrays(arrays, schema=content.schema)
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> "Iterator[RowSink]":
+    def write(self, path: Path, content: Content) -> Iterator[Put]:
         """Give a file to write."""
         with path.open("x", encoding="utf-8", newline="") as file:
-            yield RowSink(self._writer(file, content.schema.names))
+            yield by_rows(self._writer(file, content.schema.names))
 
     def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the schema, which makes the way back lossless."""
         return {SCHEMA: json.dumps(content.to_json(), indent=1) + "\n"}
 
 
-class RowSink:
-    """Gives rows, one by one, to what writes them."""
-
-    def __init__(self, write: Callable[[Mapping[str, Any]], object]) -> None:
-        self._write = write
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Write all rows of a batch."""
-        for start in range(0, rows.num_rows, _ROWS):
-            for row in rows.slice(start, _ROWS).to_pylist():
-                self._write(row)
-
-
-class JsonLinesFormat(_TextRows):
-    """An object on each line; a feature that is absent is left out, or null."""
-
-    name = "jsonl"
-    endings: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
-
-    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
-        lines = text_lines(file, path, start=start, limit=MAX_TEXT_ROW_BYTES)
-        for number, line in enumerate(lines, start=1):
-            if line.isspace():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                row = error
-            if not isinstance(row, dict):
-                after = f" after offset {start}" if start else ""
-                raise SourceError(f"line {number}{after} is no JSON object", path=path)
-            yield row
-
-    def _kind(self, value: Any) -> tuple[DType | None, bool]:
-        if isinstance(value, list):
-            dtype = None
-            for one in value:
-                held, listed = self._kind(one)
-                if listed or held is None:
-                    raise ValueError("a list in a list" if listed else "null in a list")
-                dtype = self.wider(dtype, held)
-            return dtype, True
-        if isinstance(value, dict) and list(value) != ["base64"]:
-            raise ValueError("a nested object, which no feature holds")
-        types = {int: DType.INT64, bool: DType.INT64, float: DType.FLOAT32}
-        return None if value is None else types.get(type(value), DType.STRING), False
-
-    def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:  # noqa: ARG002
-        return from_json(value, kind)
-
-    def _writer(self, file: TextIO, names: list[str]) -> Callable[[Mapping[str, Any]], object]:  # noqa: ARG002
-        return lambda row: file.write(json.dumps(as_json(row), ensure_ascii=False) + "\n")
-
-
-class CsvFormat(_TextRows):
+class CsvFormat(JsonLinesFormat):
     """Scalars as cells, all else as JSON in a cell; an empty cell is absent."""
 
     name = "csv"
-    endings = (".csv",)
+    own_names = re.compile(r"\.csv$", re.IGNORECASE)
+    file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.csv"
 
     def wider(self, one: DType | None, other: DType | None) -> DType | None:
         """Return the type of texts where some are no numbers."""
@@ -332,7 +304,7 @@ class CsvFormat(_TextRows):
             value = value == "True" if pa.types.is_boolean(leaf) else read(value)
         return from_json(value, kind)
 
-    def _writer(self, file: TextIO, names: list[str]) -> Callable[[Mapping[str, Any]], object]:
+    def _writer(self, file: TextIO, names: list[str]) -> _WriteRow:
         # Quoted, texts keep the blanks that they start with.
         writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
         writer.writerow(names)

@@ -6,12 +6,12 @@ import re
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.registry import Content
-from tfrtool.convert.formats.text_rows import JsonLinesFormat, RowSink, as_json
+from tfrtool.convert.formats.registry import Content, Put
+from tfrtool.convert.formats.text_rows import JsonLinesFormat, as_json, by_rows
 from tfrtool.errors import SchemaError, SourceError, printable
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
 from tfrtool.examples.content import describe_bytes, is_text
@@ -48,7 +48,8 @@ class WebDatasetFormat(JsonLinesFormat):
     """Samples of an image, a class number and a text as files, and of JSON with all the rest."""
 
     name = "webdataset"
-    endings: ClassVar[tuple[str, ...]] = (".tar",)
+    own_names = re.compile(r"\.tar$", re.IGNORECASE)
+    file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.tar"
 
     def starts(self, head: bytes) -> bool:
         """Return whether bytes start as a tar archive does."""
@@ -97,10 +98,10 @@ class WebDatasetFormat(JsonLinesFormat):
         return [value] if pa.types.is_list(kind) else value
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[RowSink]:
+    def write(self, path: Path, content: Content) -> Iterator[Put]:
         """Give an archive to write."""
         with path.open("xb", buffering=1 << 20) as file:
-            yield RowSink(_SampleWriter(file, path.stem, content).add)
+            yield by_rows(_SampleWriter(file, path.stem, content).add)
             file.write(bytes(2 * tarfile.BLOCKSIZE))
             file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
 
