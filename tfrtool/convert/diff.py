@@ -23,7 +23,7 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind, decode_example, feature_key, feature_name
 from tfrtool.inspection.rows.batches import in_batches
 from tfrtool.records.count import as_error
-from tfrtool.records.framing import Fault, FaultKind, LocatedFault
+from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import Locations, locate_shards
