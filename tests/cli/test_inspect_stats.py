@@ -88,10 +88,10 @@ def test_thresholds(shard: Path, other: Path, capsys: Capture) -> None:
     assert "Against 8 records of 1 shard" in out
     assert "only here: word: string" in out
     assert "only there: more: float32" in out
-    assert run(shard, "--against", other, "--threshold", "0.2", "--feature", "label") == 3
+    assert run(shard, "--against", other, "--threshold", "0.2") == 3
     assert "0.2500 too far  l_infinity" in capsys.readouterr().out
-    assert run(shard, "--against", other, "--threshold", "0.3", "--feature", "label") == 0
-    assert run(shard, "--against", other, "--threshold", "0.9", "--feature", "word") == 3
+    assert run(shard, "--against", other, "--threshold", "0.99") == 3
+    assert run(shard, "--against", other, "--threshold", "1") == 0
     assert run(shard, "--against", shard, "--threshold", "0") == 0
     assert run(shard, "--threshold", "0.1") == 2
 

@@ -185,16 +185,6 @@ def test_images_and_labels(tmp_path: Path) -> None:
     ]
 
 
-def test_some_features_and_some_records(make_shard: MakeShard) -> None:
-    """Only what is asked for is looked at; a name that no record has is an error."""
-    path = make_shard(map(payload, records(0)))
-    report = tfrtool.stats(path, select=["word", "seldom"], sample=10)
-    assert [one["name"] for one in report.features] == ["seldom", "word"]
-    assert (report.records, report.sampled) == (10, True)
-    with pytest.raises(tfrtool.UsageError, match=r"no record has a feature 'wrod'.*word"):
-        tfrtool.stats(path, select=["wrod"])
-
-
 def test_damage_is_named(make_shard: MakeShard) -> None:
     """What is damaged, or is no Example, is left out and named."""
     path = make_shard([*map(payload, records(0)[:5]), b"no example at all"])

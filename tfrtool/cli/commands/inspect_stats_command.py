@@ -21,20 +21,14 @@ from tfrtool.errors import UsageError
     epilog="\b\nExamples:\n"
     "  tfrtool inspect stats 'data/train*.tfrecord*'\n"
     "  tfrtool inspect stats today.tfrecord --against yesterday.tfrecord --threshold 0.1\n"
-    "  tfrtool inspect stats data --feature label --json",
+    "  tfrtool inspect stats data --json",
 )
 @click.argument("shards", nargs=-1, required=True, type=INPUT)
-@click.option(
-    "--feature", "select", multiple=True, metavar="NAME", help="This feature only; again for each."
-)
 @click.option(
     "--against", multiple=True, metavar="OTHER", type=INPUT, help="Compare with these shards."
 )
 @options(
-    {
-        "--threshold X": "Exit code 3 where a distance is greater; from 0, alike, to 1.",
-        "--sample N": "Look at N records only, the first of each shard in equal shares.",
-    },
+    {"--threshold X": "Exit code 3 where a distance is greater; from 0, alike, to 1."},
     {"X": click.FloatRange(0, 1)},
 )
 @workers_option
@@ -42,10 +36,8 @@ from tfrtool.errors import UsageError
 @debug_option
 def inspect_stats_command(
     shards: tuple[str, ...],
-    select: tuple[str, ...],
     against: tuple[str, ...],
     threshold: float | None,
-    sample: int | None,
     workers: int | None,
     as_json: bool,
 ) -> Outcome:
@@ -67,8 +59,6 @@ def inspect_stats_command(
         report = stats(
             sources_of(shards),
             against=shards_of(against) if against else None,
-            select=select or None,
-            sample=sample,
             workers=workers,
             on_progress=bars,
         )

@@ -1,6 +1,6 @@
 """Statistics for people."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table, Tone, Toned
@@ -21,23 +21,27 @@ Feature = Mapping[str, Any]
 def stats_page(report: StatsReport, threshold: float | None) -> Page:
     """Return what ``inspect stats`` shows; what is farther than ``threshold`` stands out."""
     records, features = report.records, report.features
-    counts = human_count(records, "record"), human_count(report.shards, "shard")
-    page: list[Block] = [Heading(f"{' of '.join(counts)}, {report.payload.title}")]
-    numbers = [(one, one["values"]) for one in features if one.get("values")]
-    lists = [(one, one["lengths"]) for one in features if _varies(one["lengths"])]
-    stepped = [(one, one["steps"]) for one in features if one.get("steps")]
-    images = [(one, one["images"]) for one in features if "images" in one]
-    valued = [one for one in features if "images" not in one and _has_classes(one)]
-    page += _numbers("numbers", [(one, held) for one, held in numbers if held["count"]], records)
-    page += _numbers("list lengths", lists, records)
-    page += _numbers("steps", stepped, records)
-    if valued:
-        head = ("values", "present", "distinct", "commonest")
-        cells = [_class_row(one, records) for one in valued]
-        page.append(Table(head=head, rows=cells))
-    if images:
-        rows = [(_name(one), *_image(held)) for one, held in images]
-        page.append(Table(head=("images", "formats", "channels", "width", "height"), rows=rows))
+    page: list[Block] = [Heading(f"{_of(records, report.shards)}, {report.payload.title}")]
+    for title, name in (("numbers", "values"), ("list lengths", "lengths"), ("steps", "steps")):
+        rows = []
+        for one in features:
+            held = one.get(name)
+            scalar = name == "lengths" and held and (held["min"], held["max"]) == (1, 1)
+            if held and held["count"] and not scalar:
+                rows.append((*_titles(one, records), *_numbers(held)))
+        if rows:
+            head = (title, "present", "mean", "std", "min", "median", "max", "zeros", "histogram")
+            page.append(Table(head=head, rows=rows, right=frozenset(range(1, 8))))
+    if rows := [
+        (*_titles(one, records), _distinct(one), _commonest(one))
+        for one in features
+        if "images" not in one and _has_classes(one)
+    ]:
+        page.append(Table(head=("values", "present", "distinct", "commonest"), rows=rows))
+    if images := [
+        (name_text(one["name"]), *_image(one["images"])) for one in features if "images" in one
+    ]:
+        page.append(Table(head=("images", "formats", "channels", "width", "height"), rows=images))
     if notes := _notes(report):
         page += [Heading("To note"), Lines(notes)]
     if report.against is not None:
@@ -45,37 +49,21 @@ def stats_page(report: StatsReport, threshold: float | None) -> Page:
     return page
 
 
-def bars(counts: Sequence[int]) -> str:
-    """Return a histogram in a line; a bucket with anything in it has a bar."""
-    most = max(counts, default=0)
-    return "".join(_BARS[-(-8 * count // most)] if most else _BARS[0] for count in counts)
+def _of(records: int, shards: int) -> str:
+    return f"{human_count(records, 'record')} of {human_count(shards, 'shard')}"
 
 
-def _numbers(title: str, rows: Sequence[tuple[Feature, Feature]], records: int) -> list[Block]:
-    if not rows:
-        return []
-    head = (title, "present", "mean", "std", "min", "median", "max", "zeros", "histogram")
-    cells = []
-    for one, held in rows:
-        middle = (held["mean"], held["std"], held["min"], held["quantiles"]["0.5"], held["max"])
-        shown = map(_number, middle)
-        drawn = bars(held["histogram"]["counts"])
-        cells.append((_name(one), _present(one, records), *shown, f"{held['zeros']:,}", drawn))
-    return [Table(head=head, rows=cells, right=frozenset(range(1, 8)))]
+def _titles(feature: Feature, records: int) -> tuple[str, str]:
+    present: int = feature["present"]
+    return name_text(feature["name"]), "all" if present == records else f"{present:,}"
 
 
-def _varies(lengths: Feature) -> bool:
-    return bool(lengths["count"]) and (lengths["min"], lengths["max"]) != (1, 1)
-
-
-def _has_classes(feature: Feature) -> bool:
-    if "bytes" in feature or any("name" in one for one in feature.get("common", ())):
-        return True
-    return bool(feature.get("common")) and feature["distinct"] <= _FEW
-
-
-def _name(feature: Feature) -> str:
-    return name_text(feature["name"])
+def _numbers(held: Feature) -> tuple[str, ...]:
+    middle = (held["mean"], held["std"], held["min"], held["quantiles"]["0.5"], held["max"])
+    counts = held["histogram"]["counts"]
+    # A bucket with anything in it has a bar.
+    drawn = "".join(_BARS[-(-8 * count // max(counts))] for count in counts)
+    return *map(_number, middle), f"{held['zeros']:,}", drawn
 
 
 def _number(value: float) -> str:
@@ -84,17 +72,15 @@ def _number(value: float) -> str:
     return f"{value + 0.0:.4g}"  # no negative zero
 
 
-def _present(feature: Feature, records: int) -> str:
-    return "all" if feature["present"] == records else f"{feature['present']:,}"
+def _has_classes(feature: Feature) -> bool:
+    common = feature.get("common", ())
+    if "bytes" in feature or any("name" in one for one in common):
+        return True
+    return bool(common) and feature["distinct"] <= _FEW
 
 
 def _distinct(feature: Feature) -> str:
-    about = "" if feature["distinct_exact"] else "about "
-    return f"{about}{feature['distinct']:,}"
-
-
-def _class_row(feature: Feature, records: int) -> tuple[str, ...]:
-    return _name(feature), _present(feature, records), _distinct(feature), _commonest(feature)
+    return f"{'' if feature['distinct_exact'] else 'about '}{feature['distinct']:,}"
 
 
 def _commonest(feature: Feature) -> str:
@@ -114,22 +100,14 @@ def _image(images: Feature) -> tuple[str, ...]:
     formats = (f"{name.partition('/')[2]} {n:,}" for name, n in images["formats"].items())
     sides = []
     for side in (images["width"], images["height"]):
-        middle = side["quantiles"].get("0.5")
-        spread = f"{side['min']} to {side['max']}, median {middle}"
-        sides.append("unknown" if middle is None else spread if _varies_side(side) else str(middle))
+        low, high = side["min"], side["max"]
+        spread = f"{low} to {high}, median {side['quantiles'].get('0.5')}"
+        sides.append("unknown" if low is None else str(low) if low == high else spread)
     return ", ".join(formats), ", ".join(images["channels"]), *sides
 
 
-def _varies_side(side: Feature) -> bool:
-    return bool(side["min"] != side["max"])
-
-
 def _notes(report: StatsReport) -> list[str]:
-    notes = []
-    if report.sampled:
-        notes.append("this is a sample: the first records of each shard in equal shares")
-    if report.left_out:
-        notes.append("there are too many names: some features are not in")
+    notes = ["there are too many names: some features are not in"] if report.left_out else []
     for one in report.features:
         held = one.get("values") or one.get("bytes") or one["lengths"]
         odd = [f"{held[name]:,} {name}" for name in ("nan", "infinite") if held[name]]
@@ -138,28 +116,27 @@ def _notes(report: StatsReport) -> list[str]:
         if held["rank_error"]:
             odd.append(f"ranks in its histogram are off by {held['rank_error']:.2%} at most")
         if odd:
-            notes.append(f"{_name(one)}: {', '.join(odd)}")
+            notes.append(f"{name_text(one['name'])}: {', '.join(odd)}")
     return notes
 
 
 def _against(against: Mapping[str, Any], threshold: float | None) -> list[Block]:
-    counts = human_count(against["records"], "record"), human_count(against["shards"], "shard")
-    page: list[Block] = [Heading(f"Against {' of '.join(counts)}")]
     lines = [
-        *(f"only here: {printable(name)}" for name in against["only_here"]),
-        *(f"only there: {printable(name)}" for name in against["only_there"]),
+        f"{side.replace('_', ' ')}: {printable(name)}"
+        for side in ("only_here", "only_there")
+        for name in against[side]
     ]
-    found = sorted(against["distances"], key=lambda one: -one["distance"])
-    apart = [one for one in found if one["distance"] > 0]
-    if len(apart) < len(found):
-        lines.append(f"{len(found) - len(apart)} of {len(found)} distances are 0")
     rows = []
-    for one in apart:
+    for one in sorted(against["distances"], key=lambda one: -one["distance"]):
         text = f"{one['distance']:.4f}"
         if threshold is not None and one["distance"] > threshold:
             text = Toned(f"{text} too far", Tone.BAD)
-        rows.append((name_text(one["feature"]), one["of"], text, one["measure"]))
-    page.append(Lines(lines))
+        if one["distance"] > 0:
+            rows.append((name_text(one["feature"]), one["of"], text, one["measure"]))
+    if same := len(against["distances"]) - len(rows):
+        lines.append(f"{same} of {len(against['distances'])} distances are 0")
+    title = f"Against {_of(against['records'], against['shards'])}"
+    page: list[Block] = [Heading(title), Lines(lines)]
     if rows:
         page.append(Table(head=("feature", "of", "distance", "measure"), rows=rows))
     return page

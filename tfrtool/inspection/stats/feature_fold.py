@@ -1,8 +1,7 @@
 """What is seen of one feature, column by column."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,23 +29,55 @@ class FeatureKey(NamedTuple):
     dtype: DType | None  # None where no kind is set
 
 
-@dataclass(slots=True)
-class ImageFold:
-    """A fold over encoded images: what their headers say."""
+class FeaturePart(NamedTuple):
+    """What a column has of one type."""
 
-    formats: Counter[str] = field(default_factory=Counter)
-    channels: Counter[int] = field(default_factory=Counter)
-    unreadable: int = 0  # headers that say no size
-    width: NumberFold = field(default_factory=NumberFold)
-    height: NumberFold = field(default_factory=NumberFold)
+    dtype: DType | None
+    present: int
+    numbers: dict[str, NDArray[Any]]
+    values: Any  # an Arrow array without nulls
 
-    def add(self, values: "pa.Array") -> None:
-        """Take in those strings of an array that are images."""
+
+class FeatureFold:
+    """A fold over one feature, or over its values of one type.
+
+    Attributes:
+        present: records that have it.
+        numbers: its ``values``, or of strings their lengths in ``bytes``; ``lengths``, how many are
+            in a record, or in a step of a feature list; ``steps`` of a list in a record; ``width``
+            and ``height`` of images.
+        strings: its values, if they are strings.
+        formats: media types of those that are encoded images.
+        channels: theirs, where their headers say them.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.present = 0
+        self.numbers: defaultdict[str, NumberFold] = defaultdict(NumberFold)
+        self.strings = StringFold(room)
+        self.formats: Counter[str] = Counter()
+        self.channels: Counter[int] = Counter()
+
+    def add(self, part: FeaturePart, room: int) -> None:
+        """Take in a part of a column."""
+        import pyarrow.compute as pc
+
+        self.present += part.present
+        name, values = "values", part.values
+        if part.dtype is DType.STRING:
+            self.strings.add(values)
+            self._add_images(values, room)
+            name, values = "bytes", pc.binary_length(values).cast("int64")
+        numbers = {**part.numbers, name: values.to_numpy(zero_copy_only=False)}
+        for name, found in numbers.items():
+            self.numbers[name].add(found, room)
+
+    def _add_images(self, values: "pa.Array", room: int) -> None:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        starts = pa.array([_IMAGE_STARTS[n : n + 1] for n in range(len(_IMAGE_STARTS))])
-        likely = pc.is_in(pc.binary_slice(values, 0, 1), value_set=starts.cast(pa.binary()))
+        starts = pa.array([bytes([byte]) for byte in _IMAGE_STARTS], pa.binary())
+        likely = pc.is_in(pc.binary_slice(values, 0, 1), value_set=starts)
         sides = []
         for value in values.filter(likely):
             data: bytes = value.as_py()
@@ -58,109 +89,40 @@ class ImageFold:
             form = header or png_form(data)
             if form:
                 self.channels[header.components if header else form[0]] += 1
-            size = (header.width, header.height) if header else claimed_sides(data)
-            if all(size):
-                sides.append(size)
-            else:
-                self.unreadable += 1
-        for fold, side in zip((self.width, self.height), zip(*sides, strict=True), strict=False):
-            fold.add(np.array(side, np.int64))
-
-    def merge(self, other: "ImageFold") -> None:
-        """Take in what another fold has seen."""
-        self.formats.update(other.formats)
-        self.channels.update(other.channels)
-        self.unreadable += other.unreadable
-        self.width.merge(other.width)
-        self.height.merge(other.height)
-
-
-@dataclass(slots=True)
-class FeatureFold:
-    """A fold over one feature, or over its values of one type.
-
-    Attributes:
-        present: records that have it.
-        lengths: values in one of them, or in a step of a feature list.
-        steps: steps in one of them; of a feature list alone.
-        numbers: its values; of strings their lengths in bytes.
-        strings: its values, if they are strings.
-        images: those of them that are encoded images.
-    """
-
-    present: int = 0
-    lengths: NumberFold = field(default_factory=NumberFold)
-    steps: NumberFold = field(default_factory=NumberFold)
-    numbers: NumberFold = field(default_factory=NumberFold)
-    strings: StringFold = field(default_factory=StringFold)
-    images: ImageFold = field(default_factory=ImageFold)
-
-    def add(self, part: "_Part", room: int) -> None:
-        """Take in a part of a column."""
-        import pyarrow.compute as pc
-
-        self.present += part.present
-        self.lengths.add(part.lengths, room)
-        self.steps.add(part.steps, room)
-        values = part.values
-        if values is None or not len(values):
-            return
-        if part.dtype is DType.STRING:
-            self.strings.add(values, room)
-            self.images.add(values)
-            values = pc.binary_length(values).cast("int64")
-        self.numbers.add(values.to_numpy(zero_copy_only=False), room)
+            sides.append((header.width, header.height) if header else claimed_sides(data))
+        known = np.array([size for size in sides if all(size)], np.int64).reshape(-1, 2)
+        self.numbers["width"].add(known[:, 0], room)
+        self.numbers["height"].add(known[:, 1], room)
 
     def merge(self, other: "FeatureFold", room: int) -> None:
         """Take in what another fold has seen of the same feature."""
         self.present += other.present
-        self.lengths.merge(other.lengths, room)
-        self.steps.merge(other.steps, room)
-        self.numbers.merge(other.numbers, room)
-        self.strings.merge(other.strings, room)
-        self.images.merge(other.images)
+        self.strings.merge(other.strings)
+        self.formats += other.formats
+        self.channels += other.channels
+        for name, numbers in other.numbers.items():
+            self.numbers[name].merge(numbers, room)
 
 
-class _Part(NamedTuple):
-    """What a column has of one type."""
-
-    dtype: DType | None
-    present: int
-    lengths: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    values: Any = None  # an Arrow array without nulls
-
-
-_NONE = np.zeros(0, np.int64)
-
-
-def column_parts(column: Column, array: "pa.Array") -> Iterator[_Part]:
+def column_parts(column: Column, array: "pa.Array") -> Iterator[FeaturePart]:
     """Yield what a column holds, type by type."""
     import pyarrow.compute as pc
 
-    # A feature without a kind counts as missing.
-    present, steps = len(array) - array.null_count, _NONE
+    present, numbers = len(array) - array.null_count, {}
+    if column.form is Form.SCALAR:
+        ones = np.ones(present, np.int64)
+        yield FeaturePart(column.dtype, present, {"lengths": ones}, array)
+        return
     if column.is_list:
         held = array.drop_null()
-        steps = pc.list_value_length(held).to_numpy().astype(np.int64)
+        numbers["steps"] = pc.list_value_length(held).to_numpy()
         array = held.flatten()
-    if column.form is Form.SCALAR:
-        yield _Part(column.dtype, present, np.ones(len(array), np.int64), steps, array)
-    elif column.dtype is not None:
-        yield _lists(column.dtype, array, present, steps)
-    elif present:
-        kinds = zip(DTYPES.values(), array.flatten(), strict=True)
-        found = [(dtype, lists) for dtype, lists in kinds if lists.null_count < len(lists)]
-        for dtype, lists in found:
-            count = present if column.is_list else len(lists) - lists.null_count
-            yield _lists(dtype, lists, count, steps)
-        if not found:
-            yield _Part(None, present if column.is_list else 0, _NONE, steps)
-
-
-def _lists(dtype: DType, array: "pa.Array", present: int, steps: NDArray[np.int64]) -> _Part:
-    import pyarrow.compute as pc
-
-    held = array.drop_null()
-    lengths = pc.list_value_length(held).to_numpy().astype(np.int64)
-    return _Part(dtype, present, lengths, steps, held.flatten())
+    kinds = [(column.dtype, array)]
+    if column.dtype is None:
+        kinds = list(zip(DTYPES.values(), array.flatten(), strict=True))
+    parts = [(dtype, lists.drop_null()) for dtype, lists in kinds]
+    # A feature without a kind counts as missing.
+    for dtype, lists in [part for part in parts if len(part[1])] or [(column.dtype, parts[0][1])]:
+        lengths = pc.list_value_length(lists).to_numpy()
+        count = present if column.is_list else len(lists)
+        yield FeaturePart(dtype, count, {**numbers, "lengths": lengths}, lists.flatten())
