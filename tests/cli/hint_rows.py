@@ -76,9 +76,6 @@ $ cp photos/cat/cat.1.jpg more/ape
 append pets more --out new | 2
   ? --new-classes appends them to its list
   > tfrtool append pets more --out new --new-classes
-append pets spoilt --out new --on-bad fail | 1
-  ? --on-bad skip leaves such images out
-  > tfrtool append pets spoilt --out new --on-bad skip | 3
 cat a.tfrecord --where 'lable = 1' | 2
   ? did you mean 'label'?
   > tfrtool cat a.tfrecord --where 'label = 1'

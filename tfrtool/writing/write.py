@@ -167,7 +167,7 @@ def _planned(options: WriteOptions, on_progress: OnProgress, starting: Starting)
     with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
         audit = _opened(options, Path(scratch), starting)
         sizes = record_sizes(audit, options.workers)
-        _look(audit, options, on_progress)
+        check_images(audit, options, on_progress)
         planned = plan_shards(audit, options, None if options.shards else sizes.records)
         shards = []
         for shard in planned:
@@ -192,8 +192,8 @@ def _opened(options: WriteOptions, scratch: Path, starting: Starting) -> Audit:
     return Audit(source, options.recipe)
 
 
-def _look(audit: Audit, options: WriteOptions, on_progress: OnProgress) -> None:
-    """Look at all images that nobody has looked at yet."""
+def check_images(audit: Audit, options: WriteOptions, on_progress: OnProgress) -> None:
+    """Look at all images that nobody has looked at yet; `SourceError` if they can't be used."""
     audit.look_at_all(options.workers, on_progress)
     if problems := audit.problems:
         position, problem = next(iter(problems.items()))
@@ -243,7 +243,7 @@ class _Write:
         estimates = None if sizes is None else sizes.records
         resume, draws = options.existing is Existing.RESUME, not audit.source.splits
         if resume or options.dedupe or (draws and len(options.splits) > 1) or audit.problems:
-            _look(audit, options, self.on_progress)
+            check_images(audit, options, self.on_progress)
         planned = plan_shards(audit, options, estimates)
         done = None
         if resume:
@@ -252,7 +252,7 @@ class _Write:
         try:
             shards = self._written(planned) if done is None else done
         except BadImage:  # it takes no place of others: all is planned anew without it
-            _look(audit, options, self.on_progress)
+            check_images(audit, options, self.on_progress)
             planned = plan_shards(audit, options, estimates)
             shards = self._written(planned)
         plan = plan_digest(planned, options.version)

@@ -1,23 +1,34 @@
 """The verb: a dataset with other features, shard by shard."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from tfrtool.convert.edit.changes import Changes
 from tfrtool.convert.edit.edited_features import edit_metadata
-from tfrtool.convert.edit.shard_tasks import EditTask, first_records, numbered, one_to_one
+from tfrtool.convert.edit.shard_tasks import EditTask, numbered, one_to_one
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.job import JobPlan, run_job
 from tfrtool.convert.pipeline.job_report import Faults, JobReport
 from tfrtool.convert.pipeline.record_sources import find_sources
-from tfrtool.errors import UsageError
-from tfrtool.examples.example import DType, encode_example
+from tfrtool.errors import DatasetError, UsageError
+from tfrtool.examples.example import (
+    DType,
+    PayloadKind,
+    decode_example,
+    encode_example,
+    feature_name,
+)
 from tfrtool.examples.roles import find_roles, info_beside
 from tfrtool.examples.tfds_metadata import SplitInfo
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
-from tfrtool.inspection.schema.shard_schema import infer_schema
+from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.loading.dataset.dataset import OnCorrupt
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import check_dataset_name, check_version
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, silent
@@ -89,11 +100,9 @@ def edit(
     name, version = dataset_identity(folder, name, version)
     check_dataset_name(name)
     check_version(version)
-    examples = first_records(shards)
     recipe = _recipe(encode, resize, quality)
-    roles = find_roles(examples[0].features, info_beside(found.folders[0]))
     changes = Changes(
-        image=roles.image if recipe else None,
+        image=_image_feature(shards, found.folders[0]) if recipe else None,
         recipe=recipe,
         same_format=encode is None,
         select=None if select is None else tuple(select),
@@ -102,9 +111,15 @@ def edit(
         rename=dict(rename or {}),
         add=_encoded(add or {}),
     )
-    known = {key for one in examples for key in (*one.features, *one.feature_lists)}
-    if not changes.names <= known:  # those that are not in a first record may be in another
-        known |= {one.name for one in infer_schema(shards, workers=workers).features}
+    columns = infer_columns(shards, workers=workers)
+    if not columns.parsed and columns.kind is not PayloadKind.EMPTY:
+        raise DatasetError(
+            "its records have no features",
+            path=found.folders[0],
+            expected="tf.train.Example or SequenceExample",
+            found=columns.kind.title,
+        )
+    known = {feature_name(column.key) for column in columns.columns}
     changes.check(known)
     skip_bad = as_member(OnBad, on_bad, "on_bad") is OnBad.SKIP
     stop = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.STOP
@@ -120,7 +135,8 @@ def edit(
         faults.add(fault)
 
     def metadata(splits: Sequence[SplitInfo]) -> Mapping[str, str]:
-        staged = [folder / STAGING / task.name for task in tasks]
+        held = any(split.records for split in splits)
+        staged = [folder / STAGING / task.name for task in tasks] if held else []
         edit_metadata(carried, changes, known, staged)
         return carried.texts(name, version, splits)
 
@@ -141,6 +157,16 @@ def edit(
         metadata=metadata,
         dry_run=dry_run,
     )
+
+
+def _image_feature(shards: Sequence[Path], folder: Path) -> str | None:
+    """Return the feature of the first record that is its image."""
+    for item in chain.from_iterable(map(read_shard, shards)):
+        if isinstance(item, Record):
+            with contextlib.suppress(ValueError):
+                example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
+                return find_roles(example.features, info_beside(folder)).image
+    return None
 
 
 def _recipe(

@@ -1,6 +1,7 @@
 """Images that are added to a dataset: planned and written as `write` has written the others."""
 
 import contextlib
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ from tfrtool.convert.pipeline.job import FileTask
 from tfrtool.convert.pipeline.job_report import Written
 from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.engines.processes import map_shards
-from tfrtool.errors import SourceError, UsageError
+from tfrtool.errors import UsageError
 from tfrtool.examples.example import decode_example
 from tfrtool.examples.tfds_metadata import REPORT
 from tfrtool.images.audit import ImageVerdict
@@ -22,7 +23,8 @@ from tfrtool.images.recipe import ImageRecipe, Resize
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import ShardName
-from tfrtool.sources.items import Starting
+from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.items import LeftOut, Starting
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.json_files import reading_metadata, whole_number
 from tfrtool.storage.progress import OnProgress
@@ -30,6 +32,7 @@ from tfrtool.storage.words import as_size
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.record_sizes import record_sizes
 from tfrtool.writing.shard_writer import payload_of, write_shards
+from tfrtool.writing.write import check_images
 from tfrtool.writing.write_options import Existing, WriteOptions
 from tfrtool.writing.write_plan import PlannedShard, plan_shards, splitter
 
@@ -78,6 +81,9 @@ def options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
             seed=said.get("seed", 0),
             shuffle=bool(said.get("shuffle", True)),
             recipe=recipe,
+            label_from=LabelFrom(said.get("label_from", "folder")),
+            root=None,
+            skip_bad=True,
             existing=Existing.REFUSE,
             **given,
         )
@@ -87,50 +93,48 @@ def audit_new_images(
     options: WriteOptions,
     scratch: Path,
     labels: Sequence[str],
-    *,
-    new_classes: bool,
+    shards: Sequence[Path],
     on_progress: OnProgress,
     starting: Starting,
 ) -> Audit:
     """List and look at the images of a source; classes have the numbers that a dataset gives them.
 
-    New classes come after those; it is a `UsageError` if there are some, and they are not wanted.
+    New classes come after those. Copies are problems, if they are to be left out: images whose
+    bytes, as they would be written, are in a shard already; and all but one of the same new ones.
     """
     source = open_source(options.source, options.label_from, scratch, options.root, starting)
     new = [label for label in source.labels if label not in labels]
-    if new and not new_classes:
-        raise UsageError(
-            "holds classes that the dataset does not have",
-            path=options.source,
-            expected=", ".join(labels[:10]),
-            found=", ".join(new[:10]),
-            hint="--new-classes appends them to its list",
-        )
     audit = Audit(replace(source, labels=(*labels, *new)), options.recipe)
     audit.look_at_all(options.workers, on_progress)
-    for at, problem in audit.problems.items():
-        if not options.skip_bad:
-            where = source.reader.describe(source.items[at])
-            hint = "--on-bad skip leaves such images out"
-            raise SourceError(problem, path=where, hint=hint)
+    if options.dedupe:
+        places: dict[bytes, list[int]] = {}
+        numbers = _numbers(audit)
+        with quiet_pillow():
+            for at in audit.good:
+                for digest in _images(payload_of(audit, at, numbers)):
+                    places.setdefault(digest, []).append(at)
+        wanted = frozenset(places)
+        known = map_shards(partial(_known_images, wanted=wanted), shards, options.workers)
+        for digest in {digest for found in known for digest in found}:
+            audit.notable.update(dict.fromkeys(places[digest], ImageVerdict(problem=_THERE)))
+    check_images(audit, options, on_progress)
     return audit
 
 
-def leave_out_known(audit: Audit, shards: Sequence[Path], workers: int | None) -> None:
-    """Call images problems whose bytes, as they would be written, are in a shard already.
+def rejected_images(audit: Audit) -> list[LeftOut]:
+    """Return the images that are left out."""
+    items = audit.source.items
+    bad = (LeftOut(key=items[at].key, reason=why) for at, why in audit.problems.items())
+    return [*audit.source.rejected, *bad]
 
-    Exact copies among the new ones, all but one, are problems too.
-    """
-    labels = {label: number for number, label in enumerate(audit.source.labels)}
-    places: dict[bytes, list[int]] = {}
-    with quiet_pillow():
-        for at in audit.good:
-            for digest in _images(payload_of(audit, at, labels)):
-                places.setdefault(digest, []).append(at)
-    known = map_shards(partial(_known_images, wanted=frozenset(places)), shards, workers)
-    for digest in {digest for found in known for digest in found}:
-        audit.notable.update(dict.fromkeys(places[digest], ImageVerdict(problem=_THERE)))
-    audit.leave_out_copies()
+
+def first_payload(audit: Audit) -> bytes:
+    """Return the payload of the first image that is good."""
+    return payload_of(audit, audit.good[0], _numbers(audit))
+
+
+def _numbers(audit: Audit) -> Mapping[str, int]:
+    return {label: number for number, label in enumerate(audit.source.labels)}
 
 
 def _known_images(path: Path, wanted: frozenset[bytes]) -> set[bytes]:
@@ -149,7 +153,7 @@ def _images(payload: bytes) -> list[bytes]:
     return [blake2b(v, digest_size=16).digest() for v in values if isinstance(v, bytes)]
 
 
-def unclear_split(source: str, before: Collection[str]) -> UsageError:
+def unclear_split(source: str | os.PathLike[str], before: Collection[str]) -> UsageError:
     """Return the error for what could go into several splits."""
     return UsageError(
         "nothing tells which split this is for",
@@ -160,8 +164,12 @@ def unclear_split(source: str, before: Collection[str]) -> UsageError:
 
 
 def plan_new_images(
-    audit: Audit, options: WriteOptions, before: Collection[str], split: str | None
-) -> list[PlannedShard]:
+    audit: Audit,
+    options: WriteOptions,
+    before: Collection[str],
+    split: str | None,
+    starting: Starting,
+) -> list[FileTask]:
     """Give each image a split, and plan the shards.
 
     It is the split that was named; or that of the source; or the one that `write` would draw; or
@@ -170,12 +178,6 @@ def plan_new_images(
     items, own = audit.source.items, bool(audit.source.splits)
     if split is None and not own and len(options.splits) < 2 and len(before) > 1:
         raise unclear_split(options.source, before)
-    if not audit.good:
-        raise SourceError(
-            f"none of the {len(items)} images can be added",
-            path=options.source,
-            found="; ".join(sorted(set(audit.problems.values()))[:3]),
-        )
     fractions = options.splits if len(options.splits) > 1 else {next(iter(before)): 1.0}
     draw, leaders = splitter(fractions, options.seed), audit.leaders
     placed = tuple(
@@ -184,4 +186,16 @@ def plan_new_images(
     )
     splits = tuple(sorted({str(item.split) for item in placed}))
     audit.source = replace(audit.source, items=placed, splits=splits)
-    return plan_shards(audit, options, record_sizes(audit, options.workers).records)
+    sizes = record_sizes(audit, options.workers).records
+    return [
+        NewImagesTask(
+            name="",
+            split=shard.name.split,
+            records=len(shard.positions),
+            size=sum(items[position].bytes for position in shard.positions),
+            shard=shard,
+            workers=options.workers,
+            starting=starting,
+        )
+        for shard in plan_shards(audit, options, sizes)
+    ]

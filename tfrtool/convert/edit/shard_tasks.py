@@ -1,30 +1,18 @@
 """Shards that come from shards, one from one: with changes to their records, or as they are."""
 
-import contextlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from tfrtool.convert.edit.changes import Changes, UneditableError
-from tfrtool.convert.pipeline.copy_task import CopyTask
 from tfrtool.convert.pipeline.job import FileTask
 from tfrtool.convert.pipeline.job_report import Faults, Written
-from tfrtool.convert.pipeline.segments import stamp_of
+from tfrtool.convert.pipeline.segments import changed, stamp_of
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as
-from tfrtool.examples.example import (
-    Example,
-    PayloadKind,
-    classify_payload,
-    decode_example,
-    holds_features,
-)
-from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.inspection.first_of import FirstOf
 from tfrtool.records.compression import detect_compression
@@ -56,9 +44,8 @@ class ShardTask(FileTask):
 
     def check_stamp(self) -> None:
         """Raise a `ShardError` if the other shard was changed since it was planned to read it."""
-        with os_errors_as(ShardError, self.source), open_regular(self.source) as file:
-            if stamp_of(file) != self.stamp:
-                raise ShardError("was changed while it was read", path=self.source)
+        if _stamp(self.source) != self.stamp:
+            raise changed(self.source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +61,6 @@ class LinkTask(ShardTask):
         tally = tally_of(path, self.source)
         self.check_stamp()
         return Written(tally=tally, read=tally)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddTask(CopyTask):
-    """A shard whose records come to others; they don't count as read."""
-
-    def write(self, path: Path) -> Written:
-        """Copy the records."""
-        return replace(CopyTask.write(self, path), read=Tally())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,11 +143,14 @@ def one_to_one(splits: Mapping[str, Sequence[Path]]) -> Iterator[dict[str, Any]]
     """Yield what a `ShardTask` knows of each shard of some splits; its name is yet to be given."""
     for split, paths in splits.items():
         for path in paths:
-            with os_errors_as(ShardError, path), open_regular(path) as file:
-                stamp = stamp_of(file)
-            records = count_shard(path).records
+            stamp, records = _stamp(path), count_shard(path).records
             facts = {"name": "", "split": split, "source": path, "stamp": stamp}
             yield {**facts, "size": stamp[0], "records": records}
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    with os_errors_as(ShardError, path), open_regular(path) as file:
+        return stamp_of(file)
 
 
 def numbered(tasks: Sequence[FileTask], dataset: str) -> list[FileTask]:
@@ -182,22 +163,3 @@ def numbered(tasks: Sequence[FileTask], dataset: str) -> list[FileTask]:
         for split, own in splits.items()
         for at, task in enumerate(own)
     ]
-
-
-def first_records(shards: Iterable[Path]) -> list[Example]:
-    """Return the first record of each shard; `ShardError` if one of them holds other messages."""
-    found = []
-    for path in shards:
-        for record in read_shard(path):
-            if isinstance(record, Record):
-                with contextlib.suppress(DecodeError):
-                    if holds_features(pb.SequenceExample.FromString(record.payload)):
-                        found.append(decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE))
-                        break
-                raise ShardError(
-                    "its records have no features",
-                    path=path,
-                    expected="tf.train.Example or SequenceExample",
-                    found=classify_payload(record.payload).title,
-                )
-    return found or [Example(features={})]

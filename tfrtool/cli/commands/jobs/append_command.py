@@ -28,9 +28,6 @@ from tfrtool.cli.process import starting_tensorflow
         "drawn as the dataset was split.",
         "--new-classes": "Take classes that the dataset does not have; they come after its own.",
         "--dedupe": "Leave out and list images that are there already (exit code 3).",
-        "--label-from folder|name=folder": "Take labels from folders (cat/1.jpg) or from names "
-        "(cat.1.jpg).",
-        "--on-bad skip|fail=skip": "Leave out bad images and list them (exit code 3), or stop.",
         "--workers N": "How many processes or threads at most.  [default: the cores]",
         "--resume": "Resume an interrupted job.",
         "--overwrite": "Replace what tfrtool wrote in the new version's place before.",
