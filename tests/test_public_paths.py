@@ -127,7 +127,35 @@ def _bench(world: World, form: Callable[[Path], Any]) -> object:
         return str(error)
 
 
+def _job(verb: str, **options: Any) -> Call:
+    """Return a call that makes a folder of another; its result is what that has."""
+
+    def call(world: World, form: Callable[[Path], Any]) -> Any:
+        getattr(tfrtool, verb)(form(world.pets), form(world.out / "made"), **options)
+        return sorted(
+            (path.name, path.read_bytes())
+            for path in (world.out / "made").iterdir()
+            if path.suffix != ".json"
+        )
+
+    return call
+
+
+def _append(world: World, form: Callable[[Path], Any]) -> Any:
+    out = world.out / "pets" / "2.0.0"
+    tfrtool.append(form(world.pets), form(world.shard), out=form(out), split="train")
+    return sorted((path.name, path.stat().st_size) for path in out.glob("*.tfrecord*"))
+
+
 CALLS: dict[str, Call] = {
+    "append": _append,
+    "convert": _job("convert", to="jsonl"),
+    "croissant": lambda w, f: tfrtool.croissant(f(w.pets)),
+    "diff": lambda w, f: tfrtool.diff(f(w.pets), f(w.shard)),
+    "edit": _job("edit", drop=["label"]),
+    "filter": _job("filter", sample=2),
+    "reshard": _job("reshard", shards=1),
+    "stats": lambda w, f: [tfrtool.stats(one) for one in (f(w.pets), [f(w.shard)])],
     "Records": lambda w, f: [list(tfrtool.Records(one)) for one in (f(w.shard), [f(w.shard)])],
     "Shard": lambda w, f: tfrtool.Shard.at(f(w.shard)),
     "bench": _bench,
