@@ -211,6 +211,31 @@ def test_select_and_rename(pets: Path, tmp_path: Path) -> None:
         tfrtool.convert(pets, tmp_path / "other", to="csv", select=["lable"])
 
 
+def test_the_card_has_types_of_hugging_face(pets: Path, tmp_path: Path) -> None:
+    """The card of a folder says images, class names and types of values as ``datasets`` does."""
+    tfrtool.convert(pets, tmp_path / "pets", to="hf")
+    card = (tmp_path / "pets" / "README.md").read_text()
+    assert "| image | Image |\n| image/filename | Value(binary) |\n" in card
+    assert "| label | ClassLabel: cat, dog |\n" in card
+    assert "| score | List(Value(float32)) |\n" in card
+
+
+@pytest.mark.parametrize("to", ["jsonl", "parquet"])
+def test_other_class_names_are_refused(pets: Path, to: str, tmp_path: Path) -> None:
+    """Sources that name classes in another order would give labels another meaning."""
+    for name, order in (("a", "cat\ndog\n"), ("b", "dog\ncat\n")):
+        (tmp_path / name).mkdir()
+        shard = pets / "pets-train.tfrecord-00001-of-00002"
+        (tmp_path / name / shard.name).write_bytes(shard.read_bytes())
+        (tmp_path / name / "label.labels.txt").write_text(order)
+        tfrtool.convert(tmp_path / name, tmp_path / f"{name}.parquet")
+    sources = [tmp_path / "a", tmp_path / "b"]
+    if to == "parquet":
+        sources = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    with pytest.raises(tfrtool.TfrtoolError, match="other class names"):
+        tfrtool.convert(sources, tmp_path / "new", to="tfrecord")
+
+
 def test_a_single_file(pets: Path, tmp_path: Path) -> None:
     """A target with an ending is one file, with its schema beside it, and is not overwritten."""
     shard = pets / "pets-train.tfrecord-00001-of-00002"

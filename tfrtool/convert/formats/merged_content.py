@@ -5,9 +5,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tfrtool.convert.formats.registry import Content, Format, Scan, format_of
+from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.columns import Column, Columns, Form
@@ -15,8 +15,6 @@ from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
-from tfrtool.examples.tfds_metadata import FEATURES, read_class_names
-from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.progress import OnProgress, Progress
 
 _SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
@@ -66,14 +64,14 @@ def content_of(
     content = Content(
         columns=columns.select(select) if select else columns,
         exact=(exact or kept) and not select,
-        class_names={name: names for one in known for name, names in one.class_names.items()},
+        class_names=_class_names(scans),
         tfds=known[0].tfds if known and not select else None,
         declared=all(one.declared for one in known),
     )
     if columns.kind is not PayloadKind.EXAMPLE:
         return content
     if not known:
-        content = _described(content, scans[0].path.parent, whole=not select)
+        content = _described(content, [scan.path.parent for scan in scans], whole=not select)
     return replace(content, images=_images(form, scans, content))
 
 
@@ -141,16 +139,25 @@ def _merged(form: Format, scans: Sequence[Scan], select: Sequence[str]) -> Colum
     return Columns(next(iter(kinds), PayloadKind.EXAMPLE), tuple(columns_))
 
 
-def _described(content: Content, folder: Path, *, whole: bool) -> Content:
-    """Add what TFDS' files say in a folder of shards."""
+def _class_names(scans: Sequence[Scan]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for scan in scans:
+        for name, names in scan.content.class_names.items() if scan.content else ():
+            if found.setdefault(name, names) != names:
+                what = f"has other class names for {name!r} than the files before"
+                raise SchemaError(what, path=scan.path)
+    return found
+
+
+def _described(content: Content, folders: Sequence[Path], *, whole: bool) -> Content:
+    """Add what TFDS' files say in folders of shards."""
+    carried = CarriedMetadata(list(dict.fromkeys(folders)))
     found = {}
     for name, one in zip(content.columns.names, content.columns.columns, strict=True):
-        if one.dtype is DType.INT64 and (names := read_class_names(folder, name)):
-            found[name] = names
-    tfds: Any = None
-    with suppress(FileNotFoundError), reading_metadata(folder / FEATURES, "TFDS"):
-        tfds = dict(read_json(folder / FEATURES))
-    return replace(content, class_names=found, tfds=tfds if whole else None)
+        text = carried.labels.get(f"{name.replace('/', '_')}.labels.txt", "")
+        if one.dtype is DType.INT64 and text:
+            found[name] = tuple(line.strip() for line in text.split("\n") if line.strip())
+    return replace(content, class_names=found, tfds=carried.features if whole else None)
 
 
 def _images(form: Format, scans: Sequence[Scan], content: Content) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from tfrtool.convert.formats.registry import (
     Put,
     Scan,
 )
-from tfrtool.errors import SchemaError, SourceError
+from tfrtool.errors import SourceError
 from tfrtool.examples.arrow.columns import EXACT, Columns, Form
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
@@ -42,6 +42,9 @@ _NOTHING = pa.field("_record", pa.int64())
 
 _UNFOLDED_BYTES = 512 * 1024 * 1024
 """Of a batch, if all its rows had the longest value of a dictionary."""
+
+_NAMES_SHOWN = 20
+"""Of classes, in the dataset card."""
 
 _PATHS = ("{}/filename", "image/filename", "filename")
 """Of the column that has an image's path, where one of them is there."""
@@ -130,13 +133,32 @@ class HuggingFaceFormat(ParquetFormat):
 
     def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
         """Return the card."""
-        names = [split.name for split in info.splits]
-        files = "".join(f"  - split: {name}\n    path: {name}-*.parquet\n" for name in names)
+        files = "".join(
+            f"  - split: {one.name}\n    path: {one.name}-*.parquet\n" for one in info.splits
+        )
         head = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
         counts = "".join(f"| {split.name} | {split.records:,} |\n" for split in info.splits)
-        columns = "".join(f"| `{one.name}` | {one.type} |\n" for one in content.schema)
+        types = {one.name: _type_text(one.type) for one in content.schema}
+        for name, one in _features(content).items():
+            shown = [*one.get("names", ())[:_NAMES_SHOWN], "..."][: len(one.get("names", ()))]
+            types[name] = one["_type"] + (f": {', '.join(shown)}" if shown else "")
+        cells = [" | ".join(map(_cell, pair)) for pair in types.items()]
+        columns = "".join(f"| {row} |\n" for row in cells)
         tables = f"\n| split | rows |\n|---|---|\n{counts}\n| column | type |\n|---|---|\n{columns}"
         return {"README.md": f"{head}\n# {info.name}\n{tables}"}
+
+
+def _type_text(kind: pa.DataType) -> str:
+    """Return a type as ``datasets`` calls it."""
+    if pa.types.is_list(kind):
+        return f"List({_type_text(kind.value_type)})"
+    if pa.types.is_struct(kind):
+        return f"{{{', '.join(f'{one.name}: {_type_text(one.type)}' for one in kind)}}}"
+    return f"Value({'float32' if pa.types.is_floating(kind) else kind})"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _features(content: Content) -> dict[str, Any]:
@@ -190,7 +212,11 @@ def _conformed(batch: pa.RecordBatch, own: Columns, content: Content, first: int
     """Return rows of a file, of which the first has this number in it."""
     if not content.schema.names:
         return decode_batch([b""] * batch.num_rows, content.columns)
-    rows = conform(_without_structs(batch, first), own, first)
+    for one in batch.schema:
+        path = _PATHS[0].format(one.name)
+        if _is_image(one.type) and path not in batch.schema.names:
+            batch = batch.append_column(path, pc.struct_field(batch.column(one.name), "path"))
+    rows = conform(batch, own, first)
     if own == content.columns:
         return rows
     return decode_batch(encode_batch(rows, own), content.columns, exact=content.exact)
@@ -198,23 +224,6 @@ def _conformed(batch: pa.RecordBatch, own: Columns, content: Content, first: int
 
 def _is_image(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind) and {one.name for one in kind} == {"bytes", "path"}
-
-
-def _without_structs(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-    """Return a batch with the bytes of images, and their paths beside them, in place of structs."""
-    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
-    for name in [one.name for one in batch.schema if _is_image(one.type)]:
-        image = arrays[name]
-        held = dict(zip([one.name for one in image.type], image.flatten(), strict=True))
-        lost = pc.and_(held["bytes"].is_null(), held["path"].is_valid())
-        if (row := pc.index(lost, True).as_py()) >= 0:
-            what = f"column {name!r}, row {first + row}: the path of an image without its bytes"
-            raise SchemaError(what)
-        arrays[name] = held["bytes"]
-        arrays.setdefault(_PATHS[0].format(name), held["path"])
-    return pa.RecordBatch.from_arrays(
-        list(arrays.values()), names=list(arrays), metadata=batch.schema.metadata
-    )
 
 
 def _content(parquet: pq.ParquetFile) -> tuple[Content, Columns, tuple[str, ...]]:
