@@ -36,7 +36,7 @@ def test_killed_conversions_are_resumed(tmp_path: Path) -> None:
     """After a kill nothing is visible; --resume keeps what was whole, and ends with equal bytes."""
     source = tmp_path / "some-train.tfrecord-00000-of-00001"
     rows = ({"n": number, "data": os.urandom(4000)} for number in range(6000))
-    source.write_bytes(shard_of(map(tfrtool.encode_example, rows)))
+    source.write_bytes(shard_of([tfrtool.encode_example(row) for row in rows]))
     assert _start(source, tmp_path / "whole").wait() == 0
     target = tmp_path / "killed"
     staging = target / ".tfrtool-incomplete"
