@@ -81,6 +81,22 @@ def test_printing_records_is_light(shard: Path) -> None:
     assert loaded_by(where, ["duckdb", "tensorflow"]) == (0, ["duckdb"])
 
 
+def test_batches_are_light(shard: Path) -> None:
+    """Records as record batches, with their places and payloads, don't wait for pandas."""
+    program = """
+import sys
+from pathlib import Path
+from tfrtool.inspection.rows.batches import infer_columns, read_batches
+paths = [Path(sys.argv[1])]
+columns = infer_columns(paths)
+batches = read_batches(paths, columns, exact=True, places=True, on_fault=print)
+print(sum(batch.table.num_rows for batch in batches), "pandas" in sys.modules)
+"""
+    command = [sys.executable, "-c", program, str(shard)]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert done.stdout.split() == ["3", "False"]
+
+
 def test_working_on_shards_is_light(shard: Path, tmp_path: Path) -> None:
     """So does what goes over all records, or writes them again."""
     words = [[name, str(shard)] for name in ("count", "verify", "index")]

@@ -1,9 +1,11 @@
 """Payloads as record batches."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tfrtool.examples.arrow.columns import CONTEXT, FEATURE, TYPES, Column, Columns, Form
 from tfrtool.examples.arrow.map_keys import MapKeys
@@ -62,8 +64,11 @@ def decode_batch(
     if len(total) and total[-1] > _MOST_BYTES:
         index = int(np.searchsorted(total, _MOST_BYTES, "right"))
         raise MisfitError({index: "a batch that ends with it is larger than 2 GiB"})
-    own = [pa.array(payloads, pa.binary())] if exact or not columns.parsed else []
-    parts = []
+    own, parts = [], []
+    if exact or not columns.parsed:
+        ends = pa.py_buffer(np.concatenate([[0], total]).astype(np.int32))
+        buffers = [None, ends, pa.py_buffer(b"".join(payloads))]
+        own.append(pa.Array.from_buffers(pa.binary(), len(payloads), buffers))
     if columns.parsed:
         maps = [MapKeys([one.key for one in some]) for some in (columns.context, columns.lists)]
         for start in range(0, len(payloads) or 1, _CHUNK):
@@ -152,7 +157,8 @@ class _Table:
             elif lists:
                 arrays.append(_struct(field.type, self.rows, self.scan.sequence, lists))
             else:
-                arrays.append(pa.array([one or None for one in self.scan.sequence.tolist()]))
+                bits = pa.py_buffer(np.packbits(self.scan.sequence, bitorder="little"))
+                arrays.append(pa.Array.from_buffers(pa.bool_(), self.rows, [bits, bits]))
         return arrays
 
     def _steps(self, column: Column, rows: Ints, start: Ints, end: Ints) -> pa.Array:
@@ -214,10 +220,10 @@ class _Table:
         if dtype is DType.INT64:
             values, counts, odd = scan.integers(start, end)
             scan.odd[rows[odd]] = True
-            return pa.array(values), counts
+            return numbers_array(values), counts
         if dtype is DType.FLOAT32:
             size = end - start
-            return pa.array(scan.gather(start, size).view("<f4")), size >> 2
+            return numbers_array(scan.gather(start, size).view("<f4")), size >> 2
         first, stop, counts, odd = scan.children(start, end)
         scan.odd[rows[odd]] = True
         size = stop - first
@@ -225,6 +231,12 @@ class _Table:
         np.cumsum(size, out=offsets[1:])
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(scan.gather(first, size))]
         return pa.Array.from_buffers(pa.binary(), len(size), buffers), counts
+
+
+def numbers_array(values: NDArray[Any]) -> pa.Array:
+    """Return numbers as an array; `pa.array` would import pandas, which takes half a second."""
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _mask(size: int, places: Ints) -> Bools:

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from tfrtool.engines.processes import map_shards
 from tfrtool.examples.arrow.columns import PLACES, Columns
-from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
+from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch, numbers_array
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.payload_check import unparseable
@@ -14,9 +17,6 @@ from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of
 from tfrtool.storage.progress import OnProgress, Progress, silent
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BATCH_BYTES = 16 * 1024 * 1024
 """Of the payloads of a batch: many images, and little beside what Arrow and DuckDB hold."""
@@ -34,7 +34,7 @@ some hundred bytes take ten times as long."""
 class Batch(NamedTuple):
     """A part of a shard: a table with a row a record, and the records."""
 
-    table: "pa.RecordBatch"
+    table: pa.RecordBatch
     path: Path
     records: list[Record]
 
@@ -153,24 +153,22 @@ def decode_records(
 
 def with_places(batch: Batch) -> Batch:
     """Return a batch with the columns of `PLACES`, too."""
-    import pyarrow as pa
-
     table, path, records = batch
-    shard = pa.DictionaryArray.from_arrays(pa.array([0] * len(records), pa.int32()), [str(path)])
-    places: list[pa.Array] = [
-        shard,
-        pa.array([record.index for record in records], pa.int64()),
-        pa.array([record.offset for record in records], pa.int64()),
-        pa.array([len(record.payload) for record in records], pa.int64()),
+    name = str(path).encode("utf-8", "backslashreplace")
+    ends = [None, pa.py_buffer(np.array([0, len(name)], np.int32)), pa.py_buffer(name)]
+    which = numbers_array(np.zeros(len(records), np.int32))
+    parts = [[record.index, record.offset, len(record.payload)] for record in records]
+    numbers = np.array(parts, np.int64).reshape(-1, 3).T.copy()
+    places = [
+        pa.DictionaryArray.from_arrays(which, pa.Array.from_buffers(pa.string(), 1, ends)),
+        *map(numbers_array, numbers),
     ]
     names = [*PLACES, *table.schema.names]
     return batch._replace(table=pa.RecordBatch.from_arrays([*places, *table.columns], names=names))
 
 
-def table_schema(columns: Columns) -> "pa.Schema":
+def table_schema(columns: Columns) -> pa.Schema:
     """Return the schema of batches with their places, which stand first."""
-    import pyarrow as pa
-
     types = (pa.dictionary(pa.int32(), pa.string()), pa.int64(), pa.int64(), pa.int64())
     places = [pa.field(name, kind) for name, kind in zip(PLACES, types, strict=True)]
     return pa.schema([*places, *columns.to_arrow()])

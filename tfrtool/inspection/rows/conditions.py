@@ -1,17 +1,17 @@
 """Conditions on records: an SQL expression, checked, and asked of batches of rows."""
 
+import re
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from tfrtool.errors import UsageError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.inspection.rows.batches import narrowed, table_schema
-from tfrtool.inspection.rows.sandbox import RowSource, Sandbox, check_select, tokens
+from tfrtool.inspection.rows.sandbox import Sandbox, check_select
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_DRAWN = frozenset({"random", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "nextval"})
+_DRAWN = re.compile(r"\b(random|(?:gen_random_)?uuid(?:v[47])?|nextval)\s*\(", re.IGNORECASE)
 """Functions that say something else each time: a filter would not be reproducible."""
 
 
@@ -32,13 +32,11 @@ class Condition:
         Raises:
             UsageError: it is not one condition, or names what isn't there, or DuckDB is missing.
         """
-        self.sql, self._all = sql, columns
         check_condition(sql)
-        held: list[pa.RecordBatch] = []
-        self._held = held
+        self.sql, self._all = sql, columns
+        self._held: list[pa.RecordBatch] = []
         view = f"v{secrets.token_hex(8)}"
-        source_rows = RowSource(table_schema(columns), lambda _: iter(held))
-        self._sandbox = Sandbox(source_rows, view=view, words=sql)
+        self._sandbox = Sandbox(table_schema(columns), lambda _: iter(self._held), view=view)
         source = f'FROM "{view}" AS records'
         # WHERE takes no aggregates and no windows. The line break ends a comment.
         self._sandbox.check(f"SELECT 1 {source} WHERE (\n{sql}\n)")
@@ -48,33 +46,34 @@ class Condition:
     def __reduce__(self) -> tuple[Any, ...]:
         return Condition, (self.sql, self._all)
 
-    def keep(self, table: "pa.RecordBatch") -> Any:
+    def keep(self, table: pa.RecordBatch) -> Any:
         """Return for each row of a table whether the condition holds: an array of bool.
 
         The table has the columns that are named, at least; see `read_batches`.
         """
-        self._held[:] = [table]
+        self._held = [table]
         try:
             found = self._sandbox.read(self._query).read_all()
         except Exception as error:
-            raise self._sandbox.as_error(error, self.sql) from error
+            raise self._sandbox.as_error(error) from error
         finally:
-            self._held.clear()
+            self._held = []
         return found.column("keep").to_numpy()
 
 
 def check_condition(sql: str) -> None:
     """Check that a text can't be anything else than an expression once it stands in brackets."""
-    depth = 0
-    words = [word for word in tokens(sql) if word]
-    for number, word in enumerate(words):
-        if word.casefold() in _DRAWN and "".join(words[number + 1 : number + 2])[:1] == "(":
-            raise UsageError(f"a condition has no {word}()", hint="--sample draws records")
-        # What follows a bracket may be a comment, which older tokenizers take no notice of.
-        depth = -1 if word[0] == ";" else depth + (word[0] == "(") - (word[0] == ")")
-        if depth < 0:
-            break
-    if depth or not words:
-        what = "one SQL expression, such as: label = 1 AND height > 64"
-        raise UsageError("not a condition", expected=what, found=repr(sql)[:100])
-    check_select(f"SELECT (\n{sql}\n)")
+    drawn = _DRAWN.search(sql)
+    if drawn is not None:
+        raise UsageError(f"a condition has no {drawn[1]}()", hint="--sample draws records")
+    # What closes a bracket that it has not opened fails in the other sort of brackets.
+    for form in ("SELECT coalesce(\n{}\n, false)", "SELECT [\n{}\n]"):
+        try:
+            check_select(form.format(sql))
+        except UsageError as error:
+            if error.hint is not None:  # DuckDB is missing
+                raise
+            what = "one SQL expression, such as: label = 1 AND height > 64"
+            raise UsageError(
+                f"not a condition: {error}", expected=what, found=repr(sql)[:100]
+            ) from error

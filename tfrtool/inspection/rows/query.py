@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tfrtool.errors import UsageError
 from tfrtool.inspection.rows.batches import infer_columns, narrowed, read_batches, table_schema
-from tfrtool.inspection.rows.sandbox import RowSource, Sandbox, check_select
+from tfrtool.inspection.rows.sandbox import Sandbox, check_select
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.progress import OnProgress, Progress, silent
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def query(
     workers: int | None = None,
     on_fault: Callable[[LocatedFault], None],
     on_progress: OnProgress = silent,
-) -> "Iterator[pa.RecordBatchReader]":
+) -> Iterator[pa.RecordBatchReader]:
     """Run a query over ``records``, and give its rows as they come.
 
     The shards are read once for the types of the columns, and then once for each time that the
@@ -46,10 +46,10 @@ def query(
     columns = infer_columns(shards, workers=workers, on_progress=on_progress)
     scans = 0
 
-    def scan(names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
+    def scan(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         nonlocal scans
         scans += 1
-        tell = on_fault if scans == 1 else _ignore
+        tell = on_fault if scans == 1 else lambda _: None  # what was told already
         wanted = narrowed(columns, names)
         done = 0
         for batch in read_batches(shards, wanted, places=True, on_fault=tell):
@@ -57,7 +57,7 @@ def query(
             on_progress(Progress(what="reading", done=done, total=None, unit="records"))
             yield batch.table
 
-    with closing(Sandbox(RowSource(table_schema(columns), scan))) as sandbox:
+    with closing(Sandbox(table_schema(columns), scan)) as sandbox:
         sandbox.check(sql)
         try:
             reader = sandbox.read(sql)
@@ -67,17 +67,11 @@ def query(
                     raise UsageError(f"{count} columns are called {name!r}", hint=hint)
             yield reader
         except Exception as error:
-            raise sandbox.as_error(error, sql) from error
+            raise sandbox.as_error(error) from error
 
 
-def _ignore(_: LocatedFault) -> None:
-    """Take damage that was told already."""
-
-
-def write_parquet(reader: "pa.RecordBatchReader", file: BinaryIO) -> None:
+def write_parquet(reader: pa.RecordBatchReader, file: BinaryIO) -> None:
     """Write rows to a Parquet file as they come."""
-    import pyarrow.parquet as pq
-
     with pq.ParquetWriter(file, reader.schema, compression="zstd") as writer:
         for batch in reader:
             writer.write_batch(batch)
