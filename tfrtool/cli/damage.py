@@ -1,19 +1,14 @@
 """What commands do about damage that is left out."""
 
-import click
-
 from tfrtool.cli.output import Outcome, warn
+from tfrtool.cli.parameters import options
 from tfrtool.errors import human_count, printable
 from tfrtool.records.framing import LocatedFault
 
 _NAMED = 10
 
-on_corrupt_option = click.option(
-    "--on-corrupt",
-    type=click.Choice(["skip", "stop"]),
-    default="skip",
-    show_default=True,
-    help="What to do at a damaged record: leave it out and go on, or stop.",
+on_corrupt_option = options(
+    {"--on-corrupt skip|stop=skip": "At a damaged record: leave it out and go on, or stop."}
 )
 
 

@@ -21,41 +21,35 @@ _AT_ONCE = 1024
 """Rows that are Python's objects at a time."""
 
 
-class CsvLines:
-    """Rows as CSV; the first one's names are the head.
+class RecordCsv:
+    """Records as CSV, with the features that were selected, or those of the first record.
 
     Attributes:
-        left_out: the names of other rows' values that have no column.
+        left_out: the names of other records' features that have no column.
     """
 
-    def __init__(self) -> None:
-        """Begin without a head."""
-        self._names: list[str] | None = None
+    def __init__(self, select: Sequence[str] | None) -> None:
+        """Begin; the head of a selection is `head`, else the first record has it."""
+        self._names = select and ["shard", "record", *select]
+        self.head = csv_line(self._names) if self._names else None
         self.left_out: set[str] = set()
 
-    def head(self, names: Iterable[str]) -> str:
-        """Return the head, which is told once."""
-        self._names = list(names)
-        return _csv(self._names)
-
-    def lines(self, row: Mapping[str, Any]) -> str:
-        """Return a row, and before the first one a head, if there was none."""
-        head = "" if self._names is not None else f"{self.head(row)}\n"
-        names = self._names or []
-        self.left_out.update(row.keys() - set(names))
-        return head + _csv([_cell(row.get(name)) for name in names])
+    def line(self, row: Mapping[str, Any]) -> str:
+        """Return a record."""
+        flat, head = flattened(row), ""
+        if not self._names:
+            self._names = list(flat)
+            head = f"{csv_line(self._names)}\n"
+        self.left_out.update(flat.keys() - set(self._names))
+        return head + csv_line(map(flat.get, self._names))
 
 
-def _csv(cells: Iterable[str]) -> str:
+def csv_line(cells: Iterable[Any]) -> str:
+    """Return a row of CSV: texts as they are, nothing for null, and else JSON."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(cells)
+    texts = (one or "" if one is None or isinstance(one, str) else json.dumps(one) for one in cells)
+    csv.writer(text, lineterminator="").writerow(texts)
     return text.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    return json.dumps(value)
 
 
 def flattened(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,9 +34,10 @@ class Condition:
         """
         check_condition(sql)
         self.sql, self._all = sql, columns
-        self._held: list[pa.RecordBatch] = []
+        held: list[pa.RecordBatch] = []  # and not self, for DuckDB's objects in a cycle leak
+        self._held = held
         view = f"v{secrets.token_hex(8)}"
-        self._sandbox = Sandbox(table_schema(columns), lambda _: iter(self._held), view=view)
+        self._sandbox = Sandbox(table_schema(columns), lambda _: iter(held), view=view)
         source = f'FROM "{view}" AS records'
         # WHERE takes no aggregates and no windows. The line break ends a comment.
         self._sandbox.check(f"SELECT 1 {source} WHERE (\n{sql}\n)")
@@ -51,13 +52,13 @@ class Condition:
 
         The table has the columns that are named, at least; see `read_batches`.
         """
-        self._held = [table]
+        self._held[:] = [table]
         try:
             found = self._sandbox.read(self._query).read_all()
         except Exception as error:
             raise self._sandbox.as_error(error) from error
         finally:
-            self._held = []
+            self._held.clear()
         return found.column("keep").to_numpy()
 
 

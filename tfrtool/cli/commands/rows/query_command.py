@@ -1,7 +1,7 @@
 """``tfrtool query``."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -10,16 +10,18 @@ from typing import Any, BinaryIO
 import click
 
 from tfrtool.cli.damage import Damage, on_corrupt_option
-from tfrtool.cli.output import Outcome, emit, emit_page, note
+from tfrtool.cli.output import Outcome, emit, note
 from tfrtool.cli.parameters import (
     INPUT,
     OUTPUT,
     debug_option,
     json_option,
+    options,
     shards_of,
     workers_option,
 )
 from tfrtool.cli.process import nobody_reads
+from tfrtool.cli.render.page import Page, plain
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 
 _FORMATS = ("table", "jsonl", "csv", "parquet")
@@ -35,14 +37,15 @@ _SHOWN = 1000
 )
 @click.argument("shards", nargs=-1, required=True, type=INPUT)
 @click.argument("sql")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(_FORMATS),
-    help="How rows are printed or written.  [default: by the suffix of FILE; else a table]",
+@options(
+    {
+        "--format table|jsonl|csv|parquet": "How rows are printed or written.  [default: by the "
+        "suffix of FILE; else a table]",
+        "--out FILE": "Write the rows to a file.",
+        "--overwrite": "Replace an existing FILE.",
+    },
+    {"FILE": OUTPUT},
 )
-@click.option("--out", type=OUTPUT, metavar="FILE", help="Write the rows to a file.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing FILE.")
 @on_corrupt_option
 @workers_option
 @json_option
@@ -50,12 +53,12 @@ _SHOWN = 1000
 def query_command(
     shards: tuple[str, ...],
     sql: str,
-    form: str | None,
     out: str | None,
     overwrite: bool,
     on_corrupt: str,
     workers: int | None,
     as_json: bool,
+    **form_option: str | None,
 ) -> Outcome:
     """Ask records by SQL: one SELECT statement of DuckDB's over the table records.
 
@@ -66,7 +69,8 @@ def query_command(
     from tfrtool.cli.bars import Bars
     from tfrtool.inspection.rows.query import query, write_parquet
 
-    damage, form = Damage(on_corrupt), _chosen(form, out, overwrite, as_json)
+    damage = Damage(on_corrupt)
+    form = _chosen(form_option["format"], out, overwrite, as_json)
     with (
         Bars() as bars,
         _target(out, overwrite) as file,
@@ -107,27 +111,24 @@ def _target(out: str | None, overwrite: bool) -> Iterator[BinaryIO | None]:
 
 
 def _print(reader: Any, form: str, file: BinaryIO | None) -> None:
-    from tfrtool.cli.render.page import plain
-    from tfrtool.cli.render.rows_text import CsvLines, rows_of, rows_table
+    from tfrtool.cli.render.rows_text import csv_line, rows_of, rows_table
 
     rows, names = rows_of(reader), reader.schema.names
+    lines: Iterable[str | Page]
     if form == "table":
         page = rows_table(islice(rows, _SHOWN), names)
-        if file is None:
-            emit_page(page)
-        else:
-            file.write(f"{plain(page)}\n".encode())
-        with suppress(StopIteration):
-            next(rows)
-            note(f"there are more than these {_SHOWN} rows; --format jsonl prints all")
-        return
-    table = CsvLines()
-    lines = json.dumps if form == "jsonl" else table.lines
-    head = () if form == "jsonl" else (table.head(names),)
-    for line in chain(head, map(lines, rows)):
+        lines = [page if file is None else plain(page)]
+    elif form == "csv":
+        lines = map(csv_line, chain([names], (row.values() for row in rows)))
+    else:
+        lines = map(json.dumps, rows)
+    for line in lines:
         if file is not None:
             file.write(f"{line}\n".encode())
-            continue
-        emit(line)
-        if nobody_reads():
-            return
+        else:
+            emit(line)
+            if nobody_reads():
+                return
+    with suppress(StopIteration):
+        next(rows)
+        note(f"there are more than these {_SHOWN} rows; --format jsonl prints all")
