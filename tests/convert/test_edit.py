@@ -126,7 +126,6 @@ def test_damage_is_listed_or_stops_the_work(tmp_path: Path) -> None:
         ({"cast": {"text": "int32"}}, "string, int64, float32"),
         ({"encode": "raw", "drop": ["text"]}, "keep, jpeg or png"),
         ({"resize": 8}, "hold images"),
-        ({"quality": 9}, "quality"),
         ({"on_bad": "keep"}, "one of"),
         ({"on_corrupt": "keep"}, "one of"),
         ({"add": {"x": 2**70}}, "no feature"),

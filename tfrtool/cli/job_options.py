@@ -12,6 +12,19 @@ from tfrtool.errors import UsageError
 if TYPE_CHECKING:
     from tfrtool.convert.pipeline.job_report import JobReport
 
+RUN_OPTIONS = {
+    "--workers N": "How many processes or threads at most.  [default: the cores]",
+    "--resume": "Resume an interrupted job.",
+    "--overwrite": "Replace what tfrtool wrote there before.",
+    "--dry-run": "Show the shards as they would be; write nothing.",
+}
+TARGET_OPTIONS = {
+    "--name TEXT": "Dataset name; the default is made from DST's path.",
+    "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
+    "--on-corrupt skip|stop=skip": "Leave out damaged records and name them (exit code 3), or "
+    "stop at the first.",
+    **RUN_OPTIONS,
+}
 job_options = options(
     {
         "--shards N": "Number of shards of each split.",
@@ -19,14 +32,7 @@ job_options = options(
         "beside --shards. The default is 128MiB.",
         "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed "
         "ones only.",
-        "--name TEXT": "Dataset name; the default is made from DST's path.",
-        "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
-        "--on-corrupt skip|stop=skip": "Leave out damaged records and name them (exit code 3), or "
-        "stop at the first.",
-        "--workers N": "How many processes at most.  [default: the cores]",
-        "--resume": "Resume an interrupted job.",
-        "--overwrite": "Replace what tfrtool wrote to DST before.",
-        "--dry-run": "Show the shards as they would be; write nothing.",
+        **TARGET_OPTIONS,
     },
     {"--shards": click.IntRange(1, 99_999)},
 )

@@ -81,7 +81,7 @@ def append(
         existing: "refuse", "overwrite" or "resume": what becomes of the new version if it is there.
         dry_run: only tell what would be written.
         on_progress: called now and then.
-        starting: gives a context in which TensorFlow is loaded, once there are images to write.
+        starting: gives a context in which TensorFlow is loaded, where it reads the images.
 
     Raises:
         UsageError: the new version has no place, or its split or classes are not clear.
@@ -148,7 +148,7 @@ def append(
                 raise DatasetError(f"no {LABELS} tells the numbers of its classes", path=root)
             audit = audit_new_images(options, scratch, labels, shards, on_progress, starting)
             _take_classes(carried, audit.source.labels, labels, options.source, allowed=new_classes)
-            added = plan_new_images(audit, options, before.splits, split, starting)
+            added = plan_new_images(audit, options, before.splits, split)
             rejected = rejected_images(audit)
             fold = ColumnsFold()
             fold.add([first_payload(audit)])

@@ -61,15 +61,13 @@ class Changes:
 
     def check(self, known: Collection[str]) -> None:
         """Raise a `UsageError` if a name is unknown, or what is asked for contradicts itself."""
-        used = {"cast": self.cast, "rename": self.rename}
-        for option, names in {"select": self.select or (), "drop": self.drop, **used}.items():
-            for name in names:
-                if name not in known:
-                    near = difflib.get_close_matches(name, known, 1, 0.5) or sorted(known)
-                    what = f"no record has such a feature to {option}"
-                    raise UsageError(what, expected=", ".join(map(repr, near)), found=repr(name))
-                if option in used and not self.keeps(name):
-                    raise UsageError(f"feature {name!r} is left out, so it can't be {option} too")
+        for name in sorted(self.names - {*known}):
+            near = difflib.get_close_matches(name, known, 1, 0.5) or sorted(known)
+            expected = ", ".join(map(repr, near))
+            raise UsageError("no record has such a feature", expected=expected, found=repr(name))
+        for name in (*self.cast, *self.rename):
+            if not self.keeps(name):
+                raise UsageError(f"feature {name!r} is left out, so it can't be changed, too")
         if self.recipe is not None and self.image is None:
             raise UsageError("no feature of the first record is known to hold images")
         if self.image is not None and not self.keeps(self.image):
@@ -83,10 +81,19 @@ class Changes:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is changed, for a report."""
-        added = decode_example(self.add).features
-        facts = plain(self) | {"add": {name: _shown(one.values) for name, one in added.items()}}
-        return {name: fact for name, fact in facts.items() if fact}
+        """Return what is changed, for a report; floats are texts, for NaN is no JSON."""
+        added = {
+            name: [
+                feature_name(one)
+                if isinstance(one, bytes)
+                else one
+                if type(one) is int
+                else f"{one}"
+                for one in feature.values
+            ]
+            for name, feature in decode_example(self.add).features.items()
+        }
+        return {name: fact for name, fact in (plain(self) | {"add": added}).items() if fact}
 
     def apply(self, payload: bytes) -> bytes:
         """Return a payload with the changes; the same bytes where there is nothing to change.
@@ -171,18 +178,6 @@ class Changes:
                 found, png = held.bytes_list.value[0].lower(), image.data.startswith(_PNG)
                 if (found in (b"jpg", b"jpeg")) is png or (found == b"png") is not png:
                     held.bytes_list.value[0] = b"png" if png else b"jpeg"
-
-
-def _shown(values: Iterable[Value]) -> list[Any]:
-    """Return values as JSON has them, floats as text."""
-    return [
-        feature_name(value)
-        if isinstance(value, bytes)
-        else value
-        if type(value) is int
-        else f"{value}"
-        for value in values
-    ]
 
 
 def _steps(entry: Any) -> Iterable[Any]:

@@ -48,7 +48,6 @@ def edit(
     add: Mapping[str, Any] | None = None,
     encode: str | None = None,
     resize: int | tuple[int, int] | None = None,
-    quality: int | None = None,
     on_bad: str = "fail",
     on_corrupt: str = "skip",
     name: str | None = None,
@@ -76,7 +75,6 @@ def edit(
         encode: "jpeg", "png", or "keep": how images are encoded anew; "keep" converts only what is
             no good JPEG. None leaves them alone, or, where they are resized, keeps PNGs as PNGs.
         resize: the shorter side in pixels, or width and height.
-        quality: of the JPEGs that are made, 1 to 100; 95.
         on_bad: "fail" stops at a record that can't be changed so; "skip" leaves it out, and lists
             it among the faults.
         on_corrupt: "skip" leaves damaged records out and lists them; "stop" stops at the first.
@@ -100,7 +98,7 @@ def edit(
     name, version = dataset_identity(folder, name, version)
     check_dataset_name(name)
     check_version(version)
-    recipe = _recipe(encode, resize, quality)
+    recipe = _recipe(encode, resize)
     changes = Changes(
         image=_image_feature(shards, found.folders[0]) if recipe else None,
         recipe=recipe,
@@ -169,20 +167,16 @@ def _image_feature(shards: Sequence[Path], folder: Path) -> str | None:
     return None
 
 
-def _recipe(
-    encode: str | None, resize: int | tuple[int, int] | None, quality: int | None
-) -> ImageRecipe | None:
+def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRecipe | None:
     """Return how images are encoded anew; None if they are not."""
     if encode is None and resize is None:
-        if quality is not None:
-            raise UsageError("a quality, and no images that are encoded anew", found=quality)
         return None
     if encode not in (None, "keep", "jpeg", "png"):
         raise UsageError("no such encoding", expected="keep, jpeg or png", found=repr(encode))
     size = Resize(shorter=resize) if isinstance(resize, int) else None
     if isinstance(resize, tuple):
         size = Resize(width=resize[0], height=resize[1])
-    return ImageRecipe(encode=Encode(encode or "keep"), resize=size, quality=quality or 95)
+    return ImageRecipe(encode=Encode(encode or "keep"), resize=size)
 
 
 def _encoded(values: Mapping[str, Any]) -> bytes:

@@ -9,11 +9,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from tfrtool.convert.edit.shard_tasks import tally_of
 from tfrtool.convert.pipeline.job import FileTask
 from tfrtool.convert.pipeline.job_report import Written
+from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.engines.processes import map_shards
+from tfrtool.engines.threads import run_in_order
 from tfrtool.errors import UsageError
 from tfrtool.examples.example import decode_example
 from tfrtool.examples.tfds_metadata import REPORT
@@ -22,7 +23,6 @@ from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import ImageRecipe, Resize
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
-from tfrtool.records.shard_sets import ShardName
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import LeftOut, Starting
 from tfrtool.sources.open_source import open_source
@@ -31,7 +31,7 @@ from tfrtool.storage.progress import OnProgress
 from tfrtool.storage.words import as_size
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.record_sizes import record_sizes
-from tfrtool.writing.shard_writer import payload_of, write_shards
+from tfrtool.writing.shard_writer import payload_of
 from tfrtool.writing.write import check_images
 from tfrtool.writing.write_options import Existing, WriteOptions
 from tfrtool.writing.write_plan import PlannedShard, plan_shards, splitter
@@ -41,11 +41,10 @@ _THERE = "an exact copy of an image that is there already"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewImagesTask(FileTask):
-    """A shard of images; ``starting`` gives the context in which TensorFlow is loaded."""
+    """A shard of images."""
 
     shard: PlannedShard
     workers: int
-    starting: Starting
 
     @property
     def fingerprint(self) -> str:
@@ -53,15 +52,12 @@ class NewImagesTask(FileTask):
         return self.shard.fingerprint
 
     def write(self, path: Path) -> Written:
-        """Write the shard with TFRecordWriter, and read it back."""
-        name = ShardName.parse(path.name) or self.shard.name
-        shard = replace(self.shard, name=name)
-        list(write_shards([shard], path.parent, self.workers, _unheard, self.starting))
-        return Written(tally=tally_of(path), read=Tally())
-
-
-def _unheard(_: int) -> None:
-    """Take no notice of progress within a shard."""
+        """Write the shard."""
+        audit, positions = self.shard.audit, self.shard.positions
+        make = partial(payload_of, audit, labels=_numbers(audit))
+        with quiet_pillow(), ShardSink(path, self.shard.compression) as sink:
+            sink.write(run_in_order(make, positions, self.workers, computes=False))
+        return Written(tally=sink.tally, read=Tally())
 
 
 def options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
@@ -164,11 +160,7 @@ def unclear_split(source: str | os.PathLike[str], before: Collection[str]) -> Us
 
 
 def plan_new_images(
-    audit: Audit,
-    options: WriteOptions,
-    before: Collection[str],
-    split: str | None,
-    starting: Starting,
+    audit: Audit, options: WriteOptions, before: Collection[str], split: str | None
 ) -> list[FileTask]:
     """Give each image a split, and plan the shards.
 
@@ -195,7 +187,6 @@ def plan_new_images(
             size=sum(items[position].bytes for position in shard.positions),
             shard=shard,
             workers=options.workers,
-            starting=starting,
         )
         for shard in plan_shards(audit, options, sizes)
     ]

@@ -58,7 +58,9 @@ class LinkTask(ShardTask):
             if not linked(self.source, path):
                 with open_regular(self.source) as old, path.open("xb") as new:
                     shutil.copyfileobj(old, new, 1024 * 1024)
-        tally = tally_of(path, self.source)
+        tally = Tally()
+        for _ in _counted(self.source, tally, Faults(stop=True)):
+            pass
         self.check_stamp()
         return Written(tally=tally, read=tally)
 
@@ -111,9 +113,7 @@ class EditTask(ShardTask):
                 yield payload
 
 
-def _counted(
-    path: Path, tally: Tally, faults: Faults, name: Path | None = None
-) -> Iterator[Record]:
+def _counted(path: Path, tally: Tally, faults: Faults) -> Iterator[Record]:
     """Yield the records of a shard, and count them; an empty shard has none."""
     keys: list[int] = []
     for item in read_shard(path):
@@ -124,19 +124,8 @@ def _counted(
                 keys.clear()
             yield item
         elif item.kind is not FaultKind.EMPTY:
-            faults.add(LocatedFault(path=name or path, fault=item))
+            faults.add(LocatedFault(path=path, fault=item))
     tally.add_keys(keys)
-
-
-def tally_of(path: Path, name: Path | None = None) -> Tally:
-    """Read all records of a shard, and count them.
-
-    `CorruptShardError` if it is damaged; ``name`` is how it is called there.
-    """
-    tally = Tally()
-    for _ in _counted(path, tally, Faults(stop=True), name):
-        pass
-    return tally
 
 
 def one_to_one(splits: Mapping[str, Sequence[Path]]) -> Iterator[dict[str, Any]]:

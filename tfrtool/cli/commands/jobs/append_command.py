@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.job_options import existing_of, show_job
+from tfrtool.cli.job_options import RUN_OPTIONS, existing_of, show_job
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options
 from tfrtool.cli.process import starting_tensorflow
@@ -28,10 +28,7 @@ from tfrtool.cli.process import starting_tensorflow
         "drawn as the dataset was split.",
         "--new-classes": "Take classes that the dataset does not have; they come after its own.",
         "--dedupe": "Leave out and list images that are there already (exit code 3).",
-        "--workers N": "How many processes or threads at most.  [default: the cores]",
-        "--resume": "Resume an interrupted job.",
-        "--overwrite": "Replace what tfrtool wrote in the new version's place before.",
-        "--dry-run": "Show the shards as they would be; write nothing.",
+        **RUN_OPTIONS,
     },
     {"DIR": OUTPUT},
 )

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.job_options import existing_of, show_job
+from tfrtool.cli.job_options import TARGET_OPTIONS, existing_of, show_job
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import (
     INPUT,
@@ -49,19 +49,10 @@ from tfrtool.errors import UsageError
     {
         "--encode jpeg|png|keep": "Encode images anew; keep: those that are no good JPEGs alone.",
         "--resize N|WxH": "Scale the shorter side to N, or the image to exactly W x H.",
-        "--quality Q": "Quality of the JPEGs that are made.  [default: 95]",
         "--on-bad fail|skip=fail": "Stop at a record that can't be changed so, or leave it out and "
         "list it (exit code 3).",
-        "--on-corrupt skip|stop=skip": "Leave out damaged records and name them (exit code 3), or "
-        "stop at the first.",
-        "--name TEXT": "Dataset name; the default is made from DST's path.",
-        "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
-        "--workers N": "How many processes at most.  [default: the cores]",
-        "--resume": "Resume an interrupted job.",
-        "--overwrite": "Replace what tfrtool wrote to DST before.",
-        "--dry-run": "Show the shards as they would be; write nothing.",
-    },
-    {"--quality": click.IntRange(1, 100), "--resize": str},
+        **TARGET_OPTIONS,
+    }
 )
 @json_option
 @debug_option
