@@ -28,7 +28,7 @@ def validated(directory: Path, content: dict[str, Any]) -> Any:
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_dataset_with_metadata(tmp_path: Path, capsys: Capture) -> None:
-    """Shards with their digests, features with their types, splits, class names and licence."""
+    """Shards with their digests, features with their types, splits and class names."""
     pets = tmp_path / "pets"
     pets.mkdir()
     for split, count in (("train", 6), ("validation", 4)):
@@ -37,12 +37,11 @@ def test_a_dataset_with_metadata(tmp_path: Path, capsys: Capture) -> None:
             name = f"pets-{split}.tfrecord-{shard:05d}-of-00002"
             (pets / name).write_bytes(b"".join(map(frame, records)))
     (pets / "label.labels.txt").write_text("cat\ndog\n")
-    words = ["inspect", "dataset", str(pets), "--emit", "croissant", "--license", "CC0-1.0"]
+    words = ["inspect", "dataset", str(pets), "--emit", "croissant"]
     assert main(words) == 0
     content = json.loads(capsys.readouterr().out)
     made = validated(pets, content)
     assert made.name == "pets"
-    assert made.license == ["CC0-1.0"]
     files = {one.id: one.sha256 for one in made.file_objects}
     shards = tfrtool.find_shards(pets)
     assert files == {
@@ -53,7 +52,7 @@ def test_a_dataset_with_metadata(tmp_path: Path, capsys: Capture) -> None:
     assert [row["splits/name"] for row in sets["splits"].data] == ["train", "validation"]
     assert [row["labels/name"] for row in sets["labels"].data] == ["cat", "dog"]
     types = {one.name: str(one.data_types[0]).rpartition("/")[2] for one in sets["records"].fields}
-    assert types == {"image": "ImageObject", "label": "Int64", "split": "Text"}
+    assert types == {"image": "ImageObject", "label": "Int64"}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -71,7 +70,7 @@ def test_a_plain_directory(tmp_path: Path) -> None:
     folder = write_foreign(tmp_path / "some shards", [[record], [record]])
     made = tfrtool.croissant(folder)
     assert made.whole
-    assert not {"license", "url", "version"} & set(made.content)
+    assert "version" not in made.content
     fields = {one.name: one for one in validated(folder, made.content).record_sets[0].fields}
     assert set(fields) == {"größe m", "caf\\udce9", "a%20b", "split", "u"}
     assert fields["größe m"].repeated
@@ -90,4 +89,3 @@ def test_damage(tmp_path: Path, capsys: Capture) -> None:
     assert "payload-crc" in err
     validated(folder, json.loads(out))
     assert main(["inspect", "dataset", str(folder), "--emit", "croissant", "--json"]) == 2
-    assert main(["inspect", "dataset", str(folder), "--url", "http://x"]) == 2

@@ -16,15 +16,13 @@ from tfrtool.errors import UsageError
     "  tfrtool inspect dataset shards/pets\n"
     "  tfrtool inspect dataset ~/tensorflow_datasets/mnist --json\n"
     "  tfrtool inspect dataset pipeline/examples --label species\n"
-    "  tfrtool inspect dataset shards/pets --emit croissant --license CC0-1.0 > croissant.json",
+    "  tfrtool inspect dataset shards/pets --emit croissant > croissant.json",
 )
 @click.argument("dataset", type=INPUT)
 @options(
     {
         "--label NAME": "The feature that is the label, int64 or string; by default the one that "
         "the metadata says, or that has a name in common use, or the only one of its sort.",
-        "--license URL": "The licence that --emit croissant names.",
-        "--url URL": "The home page that it names.",
     }
 )
 @click.option(
@@ -42,8 +40,6 @@ def inspect_dataset_command(
     dataset: str,
     label: str | None,
     form: str,
-    license: str | None,  # noqa: A002
-    url: str | None,
     workers: int | None,
     as_json: bool,
 ) -> Outcome:
@@ -57,8 +53,6 @@ def inspect_dataset_command(
     """
     if as_json and form == "croissant":
         raise UsageError("--json and --emit exclude each other", hint="--emit croissant is JSON")
-    if form == "page" and (license or url):
-        raise UsageError("a licence and a URL are for --emit croissant")
     from tfrtool.cli.render.dataset_text import dataset_page, fault_text
     from tfrtool.inspection.dataset.croissant import croissant
     from tfrtool.inspection.dataset.dataset_summary import inspect_dataset
@@ -69,7 +63,7 @@ def inspect_dataset_command(
             summary = inspect_dataset(dataset, label=label, workers=workers, on_progress=bars)
         else:
             summary, content, whole = croissant(
-                dataset, label=label, license=license, url=url, workers=workers, on_progress=bars
+                dataset, label=label, workers=workers, on_progress=bars
             )
     if form == "page":
         emit(plain(summary) if as_json else dataset_page(summary))

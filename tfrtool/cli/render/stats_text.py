@@ -9,9 +9,6 @@ from tfrtool.examples.feature_text import name_text
 from tfrtool.inspection.stats.stats import StatsReport
 
 _BARS = " ▁▂▃▄▅▆▇█"
-_FEW = 100
-"""Distinct integers that may be classes, whose commonest are shown."""
-
 _SHOWN = 3
 _TEXT = 24
 
@@ -33,15 +30,13 @@ def stats_page(report: StatsReport, threshold: float | None) -> Page:
             head = (title, "present", "mean", "std", "min", "median", "max", "zeros", "histogram")
             page.append(Table(head=head, rows=rows, right=frozenset(range(1, 8))))
     if rows := [
-        (*_titles(one, records), _distinct(one), _commonest(one))
+        (*_titles(one, records), *_commonest(one))
         for one in features
-        if "images" not in one and _has_classes(one)
+        if "images" not in one and (one.get("common") or "bytes" in one)
     ]:
         page.append(Table(head=("values", "present", "distinct", "commonest"), rows=rows))
-    if images := [
-        (name_text(one["name"]), *_image(one["images"])) for one in features if "images" in one
-    ]:
-        page.append(Table(head=("images", "formats", "channels", "width", "height"), rows=images))
+    if rows := [(name_text(one["name"]), *_image(one)) for one in features if "images" in one]:
+        page.append(Table(head=("images", "formats", "channels", "width", "height"), rows=rows))
     if notes := _notes(report):
         page += [Heading("To note"), Lines(notes)]
     if report.against is not None:
@@ -72,18 +67,7 @@ def _number(value: float) -> str:
     return f"{value + 0.0:.4g}"  # no negative zero
 
 
-def _has_classes(feature: Feature) -> bool:
-    common = feature.get("common", ())
-    if "bytes" in feature or any("name" in one for one in common):
-        return True
-    return bool(common) and feature["distinct"] <= _FEW
-
-
-def _distinct(feature: Feature) -> str:
-    return f"{'' if feature['distinct_exact'] else 'about '}{feature['distinct']:,}"
-
-
-def _commonest(feature: Feature) -> str:
+def _commonest(feature: Feature) -> tuple[str, str]:
     held = feature.get("values") or feature["bytes"]
     parts = []
     for one in feature["common"][:_SHOWN]:
@@ -93,10 +77,12 @@ def _commonest(feature: Feature) -> str:
         text = printable(str(value))
         text = text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}..."
         parts.append(f"{text} {one['count'] / held['count']:.1%}")
-    return ", ".join(parts)
+    about = "" if feature["distinct_exact"] else "about "
+    return f"{about}{feature['distinct']:,}", ", ".join(parts)
 
 
-def _image(images: Feature) -> tuple[str, ...]:
+def _image(feature: Feature) -> tuple[str, ...]:
+    images = feature["images"]
     formats = (f"{name.partition('/')[2]} {n:,}" for name, n in images["formats"].items())
     sides = []
     for side in (images["width"], images["height"]):

@@ -3,25 +3,21 @@
 https://docs.mlcommons.org/croissant/docs/croissant-spec-1.0.html
 """
 
-import contextlib
-import hashlib
 import os
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from tfrtool.errors import DatasetError, printable
+from tfrtool.errors import printable
 from tfrtool.examples.example import DType, feature_key
 from tfrtool.examples.roles import LabelNames
 from tfrtool.examples.statistics import FeatureStatistics
-from tfrtool.examples.tfds_metadata import Json, WrittenShard, read_written_shards
+from tfrtool.examples.tfds_metadata import Json
 from tfrtool.inspection.dataset.dataset_summary import UNSPLIT, DatasetSummary, inspect_dataset
 from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
 from tfrtool.records.compression import Compression
 from tfrtool.records.shards import Shard
-from tfrtool.storage.opening import open_regular
+from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import OnProgress, silent
 
 _TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"
@@ -61,21 +57,16 @@ def croissant(
     dataset: str | os.PathLike[str],
     *,
     label: str | None = None,
-    license: str | None = None,  # noqa: A002
-    url: str | None = None,
     workers: int | None = None,
     on_progress: OnProgress = silent,
 ) -> Croissant:
     """Describe a dataset to those who look for one, and to ``mlcroissant``.
 
-    All shards are read: for their records and faults, for the features, and for their SHA-256,
-    where no report of a write has it.
+    All shards are read: for their records and faults, for the features, and for their SHA-256.
 
     Args:
         dataset: the dataset's directory, as in `inspect_dataset`.
         label: the name of the label feature; None finds it out.
-        license: its licence, by URL or by its name in SPDX' list; left out where it isn't given.
-        url: its home page; likewise.
         workers: processes to read shards with; None takes the cores.
         on_progress: called after each shard.
 
@@ -84,74 +75,41 @@ def croissant(
         ShardError: a shard can't be read, or none of them holds Examples or SequenceExamples.
     """
     summary = inspect_dataset(dataset, label=label, workers=workers, on_progress=on_progress)
-    root = summary.dataset
     shards = [one.shard for split in summary.splits.values() for one in split.shards]
     paths = [shard.path for shard in shards]
     inferred = infer_schema(paths, workers=workers, on_progress=on_progress)
-    written: Mapping[str, WrittenShard] = {}
-    with contextlib.suppress(DatasetError):  # it is among the faults
-        written = read_written_shards(root)
-    names = {path: path.relative_to(root).as_posix() for path in paths}
+    names = [path.relative_to(summary.dataset).as_posix() for path in paths]
     files = _named("cr:FileSet", "shards", "shards") | {"encodingFormat": _TFRECORD}
-    content = {
+    content: Json = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": summary.name,
-        "version": summary.version,
-        "license": license,
-        "url": url,
-        "distribution": [
-            *(_file(shard, names[shard.path], written.get(names[shard.path])) for shard in shards),
-            {**files, "includes": list(names.values())},
-        ],
-        "recordSet": _record_sets(summary, inferred, names),
+        **({} if summary.version is None else {"version": summary.version}),
+        "distribution": [*map(_file, shards, names), {**files, "includes": names}],
+        "recordSet": _record_sets(summary, inferred),
     }
-    kept = {name: value for name, value in content.items() if value is not None}
     whole = not (summary.faults or inferred.losses or inferred.left_out)
-    return Croissant(summary, kept, whole)
+    return Croissant(summary, content, whole)
 
 
-def _file(shard: Shard, name: str, written: WrittenShard | None) -> Json:
-    # Reading the dataset held the shard against the report.
-    digest = None if written is None or written.bytes != shard.bytes else written.sha256
+def _file(shard: Shard, name: str) -> Json:
     packed = shard.compression
     plain = packed is Compression.NONE
     return _named("cr:FileObject", name, name) | {
         "contentUrl": quote(feature_key(name)),
         "contentSize": f"{shard.bytes} B",
         "encodingFormat": _TFRECORD if plain else [f"application/{packed.value}", _TFRECORD],
-        "sha256": digest or _sha256(shard.path),
+        "sha256": file_sha256(shard.path),
     }
 
 
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open_regular(path) as file:
-        while part := file.read(1 << 20):
-            digest.update(part)
-    return digest.hexdigest()
-
-
-def _record_sets(
-    summary: DatasetSummary, inferred: InferredSchema, names: Mapping[Path, str]
-) -> list[Json]:
+def _record_sets(summary: DatasetSummary, inferred: InferredSchema) -> list[Json]:
     splits = [name for name in summary.splits if name != UNSPLIT]
-    pattern = f"({'|'.join(map(re.escape, sorted(splits, key=len, reverse=True)))})"
     sets = [_names("splits", "cr:Split", splits)] if splits else []
     classes = LabelNames.beside(summary.dataset, summary.label).names
     sets += [_names("labels", "sc:Enumeration", classes)] if classes else []
     fields = [_field(feature, inferred.records) for feature in inferred.features]
-    told = all(
-        (found := re.search(pattern, names[one.shard.path])) and found[1] == split
-        for split in splits
-        for one in summary.splits[split].shards
-    )
-    if splits and told and "split" not in {feature.name for feature in inferred.features}:
-        field = _named("cr:Field", "records/split", "split") | {"dataType": "sc:Text"}
-        source = {"extract": {"fileProperty": "fullpath"}, "transform": {"regex": pattern}}
-        field["source"] = {"fileSet": {"@id": "shards"}, **source}
-        fields.append(field | {"references": {"field": {"@id": "splits/name"}}})
     return [*sets, _named("cr:RecordSet", "records", "records") | {"field": fields}]
 
 
