@@ -55,7 +55,8 @@ def test_it_says_what_it_did(shards: Path, tmp_path: Path, capsys: Capture) -> N
     """Losses on stderr, results on stdout; and the same as JSON."""
     assert run("convert", shards, tmp_path / "out", "--to", "csv", "--workers", "1") == 0
     out, err = capsys.readouterr()
-    assert "8 records, tfrecord to csv" in out
+    assert "8 records in, 8 out" in out
+    assert "tfrecord to csv" in out
     assert "train: 4 records, 1 file" in out
     assert err == "tfrtool: lists are JSON in a cell: 'xs'\n"
     code, report = run_json(capsys, "convert", shards, tmp_path / "other", "--to", "parquet")

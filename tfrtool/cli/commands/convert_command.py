@@ -4,9 +4,10 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.output import Outcome, emit_json, emit_page, note
+from tfrtool.cli.job_options import existing_of
+from tfrtool.cli.output import Outcome, emit, note
 from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, printable
 
 _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
 
@@ -56,8 +57,6 @@ def convert_command(
     target: str,
     select: str | None,
     rename: tuple[str, ...],
-    resume: bool,
-    overwrite: bool,
     as_json: bool,
     **words: Any,
 ) -> Outcome:
@@ -68,12 +67,11 @@ def convert_command(
     can't keep is said before anything is written. Exit code 3 means that records were left out.
     """
     from tfrtool.cli.bars import Bars
-    from tfrtool.cli.render.convert_text import convert_page
+    from tfrtool.cli.render.job_text import job_page
+    from tfrtool.cli.render.page import Lines
     from tfrtool.convert.formats.conversion import convert
 
-    if resume and overwrite:
-        raise UsageError("--resume and --overwrite exclude each other")
-    pairs = [pair.partition("=") for pair in rename]
+    existing, pairs = existing_of(words), [pair.partition("=") for pair in rename]
     for pair in pairs:
         if not all(pair):
             raise UsageError("not a new name", expected="OLD=NEW", found=repr("".join(pair)))
@@ -84,13 +82,14 @@ def convert_command(
             from_format=words.pop("from"),
             select=(select or "").split(",") if select else (),
             rename={old: new for old, _, new in pairs},
-            existing="resume" if resume else "overwrite" if overwrite else "refuse",
+            existing=existing,
             on_progress=bars,
             on_note=(lambda _: None) if words["dry_run"] else note,
             **words,
         )
-    if as_json:
-        emit_json(report.to_json())
-    else:
-        emit_page(convert_page(report))
-    return Outcome.FINE if report.whole else Outcome.DAMAGE
+    told = [f"{report.source} to {report.target}"]
+    if report.job.dry_run:
+        told += [f"  {name}: {kind}" for name, kind in report.columns.items()]
+        told += [*(f"not kept: {text}" for text in report.losses), *report.notes]
+    emit(report.to_json() if as_json else [*job_page(report.job), Lines([*map(printable, told)])])
+    return Outcome.DAMAGE if report.job.corrupt else Outcome.FINE

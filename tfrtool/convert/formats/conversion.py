@@ -59,11 +59,6 @@ class ConvertReport:
     losses: Sequence[str]
     notes: Sequence[str]
 
-    @property
-    def whole(self) -> bool:
-        """Whether nothing was damaged and left out."""
-        return not self.job.corrupt
-
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
         return {
@@ -160,25 +155,25 @@ def convert(
     payloads = form.payloads and goal.payloads
     if proof is Prove.BYTES and not (after.exact or payloads):
         raise UsageError("only payloads can be proved byte for byte", hint="--exact keeps them")
-    # Payloads that stay payloads are copied as they are.
-    copied = Content(columns=Columns(PayloadKind.UNKNOWN))
-    copied_whole = payloads and not select and not rename
+    read, written, pattern = before, after, goal.file_name
+    if payloads and not select and not rename:  # they are copied as they are
+        read = written = Content(columns=Columns(PayloadKind.UNKNOWN))
+    if single:
+        pattern = folder.name.replace("{", "{{").replace("}", "}}")
     losses, notes = goal.losses(after), dict.fromkeys(one for scan in scans for one in scan.notes)
     for text in (*losses, *notes):
         on_note(text)
     tasks = [
         ConvertTask(
-            name=folder.name
-            if single
-            else goal.file_name.format(dataset=name, split=split, index=index, count=len(cuts)),
+            name=pattern.format(dataset=name, split=split, index=index, count=len(cuts)),
             split=split,
             records=sum(piece.rows for piece in pieces),
             size=sum(piece.path.stat().st_size for piece in pieces),
             source=form.name,
             target=goal.name,
             pieces=pieces,
-            before=copied if copied_whole else before,
-            after=copied if copied_whole else after,
+            before=read,
+            after=written,
             prove=proof,
         )
         for split, cuts in _files(scans, single, shards, as_size(shard_size or SHARD_SIZE)).items()

@@ -85,8 +85,6 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
         if unknown := value.keys() - {one.name for one in kind}:
             raise ValueError(f"no {min(unknown)!r} is known there")
         return {one.name: from_json(value.get(one.name), one.type) for one in kind}
-    if pa.types.is_boolean(kind) and isinstance(value, bool):
-        return value
     if pa.types.is_binary(kind):
         if isinstance(value, str):
             return value.encode()
