@@ -2,25 +2,25 @@
 
 import enum
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.copy_task import CopyTask
-from tfrtool.convert.pipeline.job import FileTask, JobPlan, run_job
+from tfrtool.convert.pipeline.job import JobPlan, run_job
 from tfrtool.convert.pipeline.job_report import Faults, JobReport
-from tfrtool.convert.pipeline.record_order import OrderedTask, RecordOrder, RecordPool
+from tfrtool.convert.pipeline.record_marks import Lens, Marks, mark_records
+from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder, RecordPool
 from tfrtool.convert.pipeline.record_sources import (
+    INDEX,
     RecordSources,
     SourceShard,
-    cut_shards,
     find_sources,
     scan_shards,
 )
@@ -31,12 +31,10 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import ShardName, check_dataset_name, check_version
 from tfrtool.storage.locations import as_path
-from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.storage.progress import OnProgress
 from tfrtool.storage.words import as_member, as_size
 from tfrtool.writing.dataset_folder import Target
 from tfrtool.writing.write_options import Existing, check_numbers, dataset_identity
-
-Part = TypeVar("Part")
 
 SHARD_SIZE = "128MiB"
 """Of a shard; see `tfrtool.write`."""
@@ -60,234 +58,178 @@ class Selection:
     """Which records go into which split, in the order of the sources.
 
     Attributes:
-        orders: those of each split.
+        splits: the names.
+        codes: of each record, 0 if it goes into none, else the split's place among them, from 1.
         read: all records that were read to tell.
         faults: damage that was met.
         left_out: how many records are in none, by the rule.
     """
 
-    orders: Mapping[str, RecordOrder]
-    read: Tally | None = None
-    faults: Faults = field(default_factory=Faults)
+    splits: Sequence[str]
+    codes: NDArray[np.uint16]
+    read: Tally
+    faults: Faults
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectionInput:
-    """What a selection is made of: the records, those of which splits, and a folder for files."""
-
-    pool: RecordPool
-    splits: Mapping[str, range]  # the numbers of the records of each of the sources' splits
-    scratch: Path
-    stop: bool
-    workers: int | None
-    on_progress: OnProgress
-
-    def order(self, split: str, mine: NDArray[np.bool_], first: int = 0) -> RecordOrder:
-        """Return the records from some number on that are a split's own."""
-        path, count = self.scratch / f"{split}.chosen", 0
-        with os_errors_as(WriteError, path, "can't be written"), path.open("wb") as file:
-            for start in range(0, len(mine), _CHUNK):
-                chosen = np.flatnonzero(mine[start : start + _CHUNK]) + (first + start)
-                chosen.astype(np.uint64).tofile(file)
-                count += len(chosen)
-        return RecordOrder(pool=self.pool, count=count, chosen=path)
-
-
-Select = Callable[[SelectionInput], Selection]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyJob:
-    """A job that copies records; the words are those of `tfrtool.reshard`.
+class Scanned:
+    """What a selection is made of.
 
     Attributes:
-        rules: the options that decide which records there are, in which order.
+        shards: those of all splits.
+        splits: the splits that the sources have, and how many records of each, in this order.
+        workers: how many processes at most.
+        mark: `mark_records` with a lens.
     """
 
-    command: str
-    sources: Any
-    dataset: str | os.PathLike[str]
-    name: str | None
-    version: str | None
-    shards: int | None
-    shard_size: int | str | None
-    compression: str
-    on_corrupt: str
+    shards: Sequence[SourceShard]
+    splits: Mapping[str, int]
     workers: int | None
-    existing: str
-    dry_run: bool
-    on_progress: OnProgress = silent
-    rules: Mapping[str, Any]
+    mark: Callable[[Lens], tuple[Marks, Tally, Faults]]
 
-    def run(self, select: Select | None = None, shuffle: int | None = None) -> JobReport:
-        """Copy the records that are selected, all by default, in their order or another one.
 
-        Raises:
-            UsageError: an option makes no sense, or the target may not be written to.
-            DatasetError: a source has no records; or class names of several differ.
-            ShardError: a source can't be read. Damage is no error, unless it is to stop the job.
-            WriteError: something can't be written.
-        """
-        dataset = as_path(self.dataset)
-        name, version = dataset_identity(dataset, self.name, self.version)
-        check_dataset_name(name)
-        check_version(version)
-        check_numbers(self.shards, self.workers, shuffle)
-        if self.shards is not None and self.shard_size is not None:
-            raise UsageError("shards and shard_size exclude each other")
-        stop = as_member(_OnCorrupt, self.on_corrupt, "on_corrupt") is _OnCorrupt.STOP
-        compression = as_member(Compression, self.compression, "compression")
-        size = as_size(self.shard_size or SHARD_SIZE)
-        found = find_sources(self.sources, dataset)
-        carried = CarriedMetadata(found.folders)
-        options = {
+def copy_records(
+    command: str,
+    sources: Any,
+    dataset: str | os.PathLike[str],
+    rules: Mapping[str, Any],
+    select: Callable[[Scanned], Selection] | None = None,
+    *,
+    shuffle: int | None = None,
+    shards: int | None,
+    shard_size: int | str | None,
+    compression: str,
+    name: str | None,
+    version: str | None,
+    on_corrupt: str,
+    workers: int | None,
+    existing: str,
+    dry_run: bool,
+    on_progress: OnProgress,
+) -> JobReport:
+    """Copy the records that ``select`` chooses, all by default, as a job of this ``command``.
+
+    The ``rules`` are the options that decide which records there are, in which splits; the other
+    words, and the errors, are those of `tfrtool.reshard`.
+    """
+    folder = as_path(dataset)
+    name, version = dataset_identity(folder, name, version)
+    check_dataset_name(name)
+    check_version(version)
+    check_numbers(shards, workers, shuffle)
+    if shards is not None and shard_size is not None:
+        raise UsageError("shards and shard_size exclude each other")
+    stop = as_member(_OnCorrupt, on_corrupt, "on_corrupt") is _OnCorrupt.STOP
+    packed = as_member(Compression, compression, "compression")
+    size = as_size(shard_size or SHARD_SIZE)
+    target = Target(
+        folder=folder,
+        name=name,
+        existing=as_member(Existing, existing, "existing"),
+        command=command,
+        options={
             "name": name,
             "version": version,
-            "shards": self.shards,
+            "shards": shards,
             "shard_bytes": size,
-            "compression": compression.value,
+            "compression": packed.value,
             "shuffle": shuffle,
-            **self.rules,
-        }
+            **rules,
+        },
+    )
+    found = find_sources(sources, folder)
+    carried = CarriedMetadata(found.folders)
 
-        def plan(scratch: Path) -> JobPlan:
-            return self._plan(found, scratch, name, size, compression, stop, select, shuffle)
-
-        report = run_job(
-            Target(
-                folder=dataset,
-                name=name,
-                existing=as_member(Existing, self.existing, "existing"),
-                command=self.command,
-                options=options,
-            ),
-            plan,
-            workers=self.workers,
-            on_progress=self.on_progress,
-            metadata=lambda splits: carried.texts(name, version, splits),
-            dry_run=self.dry_run,
-            worth=_WORTH[compression is Compression.NONE],
-        )
-        notes = (*found.notes, *carried.warnings, *report.warnings)
-        return replace(report, warnings=notes)
-
-    def _plan(
-        self,
-        found: RecordSources,
-        scratch: Path,
-        name: str,
-        size: int,
-        compression: Compression,
-        stop: bool,
-        select: Select | None,
-        shuffle: int | None,
-    ) -> JobPlan:
+    def plan(scratch: Path) -> JobPlan:
         paths = [path for some in found.splits.values() for path in some]
-        index = scratch / "index" if select is not None or shuffle is not None else None
-        scanned = scan_shards(
-            paths,
-            scratch,
-            workers=self.workers,
-            stop=stop,
-            index=index,
-            on_progress=self.on_progress,
-        )
+        common: dict[str, Any] = {"workers": workers, "stop": stop, "on_progress": on_progress}
+        scanned = scan_shards(paths, scratch, **common)
         faults = _faults(found, scanned, stop)
-        by_split: dict[str, list[SourceShard]] = {}
-        ranges, done, at = {}, 0, 0
-        for split, some in found.splits.items():
-            by_split[split] = scanned[at : at + len(some)]
-            records = sum(shard.records for shard in by_split[split])
-            ranges[split] = range(done, done + records)
-            at, done = at + len(some), done + records
-        if not done:
-            raise DatasetError("no record could be read", path=paths[0] if paths else None)
-        tasks: list[FileTask] = []
-        if index is None:
-            for split, shards in by_split.items():
-                records = len(ranges[split])
-                files = cut_shards(shards, self._count(split, records), size) if records else []
-                for name_of, segments in _named(name, split, files):
-                    tasks.append(
-                        CopyTask(
-                            name=name_of,
-                            split=split,
-                            records=sum(one.records for one in segments),
-                            size=sum(one.size for one in segments),
-                            segments=segments,
-                            compression=compression,
-                            stop=stop,
-                        )
-                    )
-            return JobPlan(tasks=tasks, faults=faults)
-        pool = RecordPool(shards=scanned, index=index)
-        orders = {
-            split: RecordOrder(pool=pool, count=len(some), first=some.start)
-            for split, some in ranges.items()
+        pool = RecordPool(shards=scanned, index=scratch / INDEX)
+        records = {shard.path: shard.records for shard in scanned}
+        counts = {
+            split: sum(records[path] for path in some) for split, some in found.splits.items()
         }
-        selected = Selection(orders=orders)
-        if select is not None:
-            selected = select(
-                SelectionInput(
-                    pool=pool,
-                    splits=ranges,
-                    scratch=scratch,
-                    stop=stop,
-                    workers=self.workers,
-                    on_progress=self.on_progress,
+        if not any(counts.values()):
+            raise DatasetError("no record could be read", path=paths[0] if paths else None)
+        planned = JobPlan(tasks=(), faults=faults)
+        orders = {}
+        if select is None:
+            first = 0
+            for split, count in counts.items():
+                orders[split] = RecordOrder(pool=pool, count=count, first=first, seed=shuffle)
+                first += count
+        else:
+            chosen = select(
+                Scanned(
+                    shards=scanned,
+                    splits=counts,
+                    workers=workers,
+                    mark=lambda lens: mark_records(scanned, lens, scratch, **common),
                 )
             )
-        faults.merge(selected.faults)
-        facts = (sorted(self.rules.items()), shuffle, [shard.identity for shard in scanned])
+            faults.merge(chosen.faults)
+            planned = replace(planned, read=chosen.read, left_out=chosen.left_out)
+            for code, split in enumerate(chosen.splits, start=1):
+                path = scratch / f"{split}.chosen"
+                count = _write_chosen(path, chosen.codes, code)
+                orders[split] = RecordOrder(pool=pool, count=count, chosen=path, seed=shuffle)
+        facts = (sorted(rules.items()), shuffle, [shard.identity for shard in scanned])
         recipe = blake2b(repr(facts).encode(), digest_size=16).hexdigest()
-        warnings: list[str] = []
-        for split, order in selected.orders.items():
-            order = replace(order, seed=shuffle)
-            if not order.count:
-                warnings.append(f"split {split!r} has no records, and is left out")
-                continue
-            bounds, total = order.cut(self._count(split, order.count), size)
-            for name_of, (start, end) in _named(name, split, list(pairwise(bounds))):
+        empty = [split for split, order in orders.items() if not order.count]
+        tasks = []
+        for split, order in orders.items():
+            if shards is not None and shards > order.count > 0:
+                raise UsageError(
+                    f"split {split!r} has too few records for its shards",
+                    expected=f"at most {order.count} shards",
+                    found=shards,
+                )
+            bounds, total = order.cut(shards, size) if order.count else ([], 0)
+            for index, (start, end) in enumerate(pairwise(bounds)):
+                file = ShardName(dataset=name, split=split, index=index, count=len(bounds) - 1)
                 tasks.append(
-                    OrderedTask(
-                        name=name_of,
+                    CopyTask(
+                        name=str(file),
                         split=split,
                         records=end - start,
                         size=total * (end - start) // order.count,
                         order=order,
                         start=start,
                         end=end,
-                        compression=compression,
+                        compression=packed,
                         stop=stop,
                         recipe=recipe,
                     )
                 )
-        return JobPlan(
-            tasks=tasks,
-            read=selected.read,
-            faults=faults,
-            left_out=selected.left_out,
-            warnings=warnings,
-        )
+        warnings = [f"split {split!r} has no records, and is left out" for split in empty]
+        return replace(planned, tasks=tasks, warnings=warnings)
 
-    def _count(self, split: str, records: int) -> int | None:
-        if self.shards is not None and self.shards > records:
-            raise UsageError(
-                f"split {split!r} has too few records for its shards",
-                expected=f"at most {records} shards",
-                found=self.shards,
-            )
-        return self.shards
+    report = run_job(
+        target,
+        plan,
+        workers=workers,
+        on_progress=on_progress,
+        metadata=lambda splits: carried.texts(name, version, splits),
+        dry_run=dry_run,
+        worth=_WORTH[packed is Compression.NONE],
+    )
+    return replace(report, warnings=(*found.notes, *carried.warnings, *report.warnings))
 
 
-def _named(dataset: str, split: str, parts: Sequence[Part]) -> Iterator[tuple[str, Part]]:
-    for index, part in enumerate(parts):
-        name = ShardName(dataset=dataset, split=split, index=index, count=len(parts))
-        yield str(name), part
+def _write_chosen(path: Path, codes: NDArray[np.uint16], code: int) -> int:
+    """Write the numbers of the records that have a code to a file; return how many there are."""
+    count = 0
+    with os_errors_as(WriteError, path, "can't be written"), path.open("wb") as file:
+        for start in range(0, len(codes), _CHUNK):
+            chosen = np.flatnonzero(codes[start : start + _CHUNK] == code) + start
+            chosen.astype(np.uint64).tofile(file)
+            count += len(chosen)
+    return count
 
 
-def _faults(found: RecordSources, scanned: Iterable[SourceShard], stop: bool) -> Faults:
+def _faults(found: RecordSources, scanned: Sequence[SourceShard], stop: bool) -> Faults:
     """Return all damage that has been met by now."""
     faults = Faults(stop=stop)
     for missing in found.faults:

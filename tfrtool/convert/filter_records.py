@@ -1,8 +1,10 @@
 """The verb: some of the records of a dataset; they are copied unparsed."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -10,17 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.copying import CopyJob, Selection, SelectionInput
-from tfrtool.convert.pipeline.job_report import Faults, JobReport
-from tfrtool.convert.pipeline.record_marks import KEPT, Decoding, Marks, mark_records, with_columns
+from tfrtool.convert.copying import Scanned, Selection, copy_records
+from tfrtool.convert.pipeline.job_report import JobReport
+from tfrtool.convert.pipeline.record_marks import KEPT, UNPARSED, Marks, values_of
 from tfrtool.convert.pipeline.record_order import permuted
 from tfrtool.convert.pipeline.record_sources import SourceShard
-from tfrtool.convert.pipeline.segments import Frames, read_payloads
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.roles import find_roles
+from tfrtool.inspection.rows.batches import Batch, infer_columns
 from tfrtool.inspection.rows.conditions import Condition
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_shard
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.storage.progress import OnProgress, silent
@@ -104,121 +108,104 @@ def filter_records(
     if not rules:
         what = "one of where, keep, drop, dedupe and sample"
         raise UsageError("nothing says which records to keep", expected=what)
-    return CopyJob(
-        command="filter",
-        sources=source,
-        dataset=dataset,
-        name=name,
-        version=version,
+    select = partial(_select, where=where, lists=lists, dedupe=dedupe, sample=sample, seed=seed)
+    return copy_records(
+        "filter",
+        source,
+        dataset,
+        rules,
+        select,
         shards=shards,
         shard_size=shard_size,
         compression=compression,
+        name=name,
+        version=version,
         on_corrupt=on_corrupt,
         workers=workers,
         existing=existing,
         dry_run=dry_run,
         on_progress=on_progress,
-        rules=rules,
-    ).run(_Filter(where=where, lists=lists, dedupe=dedupe, sample=sample, seed=seed))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FilterLens:
     """Asks a condition of records, and makes 128-bit digests that tell copies."""
 
+    columns: Columns
     condition: Condition | None
-    certain: bool
     digests: bool
-    image: Columns | None
+    image: str | None
 
     @property
     def dtype(self) -> "np.dtype[Any]":
         """Of a row."""
         return np.dtype([("mark", "u1")] + [("high", "u8"), ("low", "u8")] * self.digests)
 
-    def look(self, shard: SourceShard, frames: Frames, faults: Faults) -> Marks:
+    def look(self, batch: Batch) -> Marks:
         """Return a row for each record."""
-        rows = np.zeros(len(frames.keys), self.dtype)
+        rows = np.zeros(len(batch.records), self.dtype)
         rows["mark"] = KEPT
         if self.condition is not None:
-            rows["mark"] = 0  # of those that have no such features
-            asked = Decoding(columns=self.condition.columns, certain=self.certain)
-            for places, table in asked.rows(shard, frames, faults):
-                kept = self.condition.keep(table)
-                rows["mark"][places] = np.where(kept, KEPT, _RULES["where"])
+            rows["mark"][~self.condition.keep(batch.table)] = _RULES["where"]
         if self.digests:
-            contents: list[bytes] = frames.payloads
+            contents = [record.payload for record in batch.records]
             if self.image is not None:
-                pictured = Decoding(columns=self.image, certain=True)
-                for places, table in pictured.rows(shard, frames, Faults()):
-                    for place, value in zip(places, pictured.values(table), strict=True):
-                        contents[place] = value if isinstance(value, bytes) else contents[place]
+                for at, values in enumerate(values_of(batch.table, self.columns, self.image)):
+                    if values and len(values) == 1 and isinstance(values[0], bytes):
+                        contents[at] = values[0]
             digests = b"".join(blake2b(one, digest_size=16).digest() for one in contents)
             words = np.frombuffer(digests, "<u8").reshape(-1, 2)
             rows["high"], rows["low"] = words[:, 0], words[:, 1]
         return rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Filter:
-    """Keeps the records that pass all rules."""
-
-    where: str | None
-    lists: Mapping[str, Path]
-    dedupe: bool
-    sample: int | None
-    seed: int
-
-    def __call__(self, given: SelectionInput) -> Selection:
-        """Return the records of each split that are kept."""
-        shards = given.pool.shards
-        listed = {rule: _listed(path, shards) for rule, path in self.lists.items()}
-
-        def mark(columns: Columns | None, certain: bool) -> Any:
-            condition, image = None, None
-            if columns is not None:
-                condition = None if self.where is None else Condition(self.where, columns)
-                name = _image_feature(shards) if self.dedupe else None
-                image = columns.select([name]) if name in columns.names else None
-            lens = _FilterLens(
-                condition=condition, certain=certain, digests=self.dedupe, image=image
-            )
-            return mark_records(
-                shards,
-                lens,
-                given.scratch,
-                workers=given.workers,
-                stop=given.stop,
-                on_progress=given.on_progress,
-            )
-
-        if self.where is None and not self.dedupe:
-            marks, read, faults = mark(None, certain=True)
-        else:
-            marks, read, faults = with_columns(shards, given.workers, mark)
-        codes = np.array(marks["mark"])
-        for rule, those in listed.items():
-            codes[(codes != 0) & (those == (rule == "drop"))] = _RULES[rule]
-        if self.dedupe:
-            codes[_copies(marks, np.flatnonzero(codes == KEPT))] = _RULES["dedupe"]
-        if self.sample is not None:
-            kept = np.flatnonzero(codes == KEPT)
-            if len(kept) > self.sample:
-                drawn = permuted(np.arange(self.sample, dtype=np.uint64), len(kept), self.seed)
-                codes[np.delete(kept, drawn.astype(np.int64))] = _RULES["sample"]
-        counts = np.bincount(codes, minlength=max(_RULES.values()) + 1)
-        if not counts[KEPT]:
-            what = f"none of the {human_count(read.records, 'record')} is left"
-            raise WriteError(what, path=shards[0].path.parent)
-        return Selection(
-            orders={
-                split: given.order(split, codes[some.start : some.stop] == KEPT, some.start)
-                for split, some in given.splits.items()
-            },
-            read=read,
-            faults=faults,
-            left_out={rule: int(counts[code]) for rule, code in _RULES.items() if counts[code]},
-        )
+def _select(
+    scanned: Scanned,
+    where: str | None,
+    lists: Mapping[str, Path],
+    dedupe: bool,
+    sample: int | None,
+    seed: int,
+) -> Selection:
+    """Keep the records that pass all rules."""
+    shards = scanned.shards
+    listed = {rule: _listed(path, shards) for rule, path in lists.items()}
+    columns, condition, image = UNPARSED, None, None
+    if where is not None or dedupe:
+        found = infer_columns([shard.place for shard in shards], workers=scanned.workers)
+        condition = None if where is None else Condition(where, found)
+        image = _image_feature(shards) if dedupe else None
+        image = image if image in found.names else None
+        names = () if condition is None else condition.columns.names
+        if condition is not None or image is not None:
+            columns = found.select([*names, *([] if image is None else [image])])
+    marks, read, faults = scanned.mark(
+        _FilterLens(columns=columns, condition=condition, digests=dedupe, image=image)
+    )
+    codes = np.array(marks["mark"])
+    for rule, those in listed.items():
+        codes[(codes != 0) & (those == (rule == "drop"))] = _RULES[rule]
+    if dedupe:
+        codes[_copies(marks, np.flatnonzero(codes == KEPT))] = _RULES["dedupe"]
+    if sample is not None:
+        kept = np.flatnonzero(codes == KEPT)
+        if len(kept) > sample:
+            drawn = permuted(np.arange(sample, dtype=np.uint64), len(kept), seed)
+            codes[np.delete(kept, drawn.astype(np.int64))] = _RULES["sample"]
+    counts = np.bincount(codes, minlength=max(_RULES.values()) + 1)
+    if not counts[KEPT]:
+        what = f"none of the {human_count(read.records, 'record')} is left"
+        raise WriteError(what, path=shards[0].path.parent)
+    numbers = np.arange(1, len(scanned.splits) + 1, dtype=np.uint16)
+    splits = np.repeat(numbers, list(scanned.splits.values()))
+    return Selection(
+        splits=list(scanned.splits),
+        codes=np.where(codes == KEPT, splits, np.uint16(0)),
+        read=read,
+        faults=faults,
+        left_out={rule: int(counts[code]) for rule, code in _RULES.items() if counts[code]},
+    )
 
 
 def _copies(marks: Marks, kept: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -231,12 +218,12 @@ def _copies(marks: Marks, kept: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _image_feature(shards: Sequence[SourceShard]) -> str | None:
     """Return the feature of the first record that is its image."""
-    for shard in shards:
-        for payloads in read_payloads(shard.head, Faults().add) if shard.records else ():
-            try:
-                return find_roles(decode_example(payloads[0], PayloadKind.EXAMPLE).features).image
-            except ValueError:
-                return None
+    for record in (item for shard in shards for item in read_shard(shard.place)):
+        if isinstance(record, Record):
+            with contextlib.suppress(ValueError):
+                example = decode_example(record.payload, PayloadKind.EXAMPLE)
+                return find_roles(example.features).image
+            return None
     return None
 
 
@@ -254,12 +241,12 @@ def _listed(path: Path, shards: Sequence[SourceShard]) -> NDArray[np.bool_]:
             what = "names no shard of the source" if not known else "names several shards"
             raise UsageError(f"line {number} {what}", path=path, found=repr(name))
         shard = shards[known[0]]
-        at = shard.in_copy(index)
+        at = shard.row(index)
         if at is not None and at >= shard.records:
             raise UsageError(
                 f"line {number} names a record that is not there",
                 path=path,
-                expected=f"below {shard.original(shard.records - 1) + 1} in {name}",
+                expected=f"below {shard.records + len(shard.lost)} in {name}",
                 found=index,
             )
         if at is not None:  # else it is damaged, and left out anyway

@@ -3,20 +3,21 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tfrtool.convert.copying import CopyJob, Selection, SelectionInput
-from tfrtool.convert.pipeline.job_report import Faults, JobReport
-from tfrtool.convert.pipeline.record_marks import KEPT, Decoding, Marks, mark_records, with_columns
-from tfrtool.convert.pipeline.record_sources import SourceShard
-from tfrtool.convert.pipeline.segments import Frames
-from tfrtool.convert.pipeline.tally import seed_word, splitmix64
+from tfrtool.convert.copying import Scanned, Selection, copy_records
+from tfrtool.convert.pipeline.job_report import JobReport
+from tfrtool.convert.pipeline.record_marks import KEPT, UNPARSED, Marks, values_of
+from tfrtool.convert.pipeline.tally import payload_key, seed_word, splitmix64
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.examples.arrow.columns import Columns
+from tfrtool.inspection.rows.batches import Batch, infer_columns
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.writing.write_options import check_numbers, check_splits
 
@@ -86,125 +87,95 @@ def reshard(
         check_splits(splits, "records")
         shares = [f"{split}={share!r}" for split, share in splits.items()]
         rules = {"splits": shares, "stratify": stratify, "group_by": group_by, "seed": seed}
-        select = _Splitter(splits=splits, stratify=stratify, group_by=group_by, seed=seed)
+        select = partial(_split, splits=splits, stratify=stratify, group_by=group_by, seed=seed)
     elif stratify is not None or group_by is not None:
         raise UsageError(
             "stratify and group_by say how records are split",
             hint="--split says which there are to be",
         )
-    return CopyJob(
-        command="reshard",
-        sources=sources,
-        dataset=dataset,
-        name=name,
-        version=version,
+    return copy_records(
+        "reshard",
+        sources,
+        dataset,
+        rules,
+        select,
+        shuffle=shuffle,
         shards=shards,
         shard_size=shard_size,
         compression=compression,
+        name=name,
+        version=version,
         on_corrupt=on_corrupt,
         workers=workers,
         existing=existing,
         dry_run=dry_run,
         on_progress=on_progress,
-        rules=rules,
-    ).run(select, shuffle)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SplitLens:
     """Draws a number for each record; and one for its label, where splits are stratified."""
 
+    columns: Columns
+    stratify: str | None
+    group_by: str | None
     seed: int
-    decoding: Decoding | None = None
-    grouped: bool = False
 
     @property
     def dtype(self) -> "np.dtype[Any]":
         """Of a row."""
         return np.dtype([("mark", "u1"), ("draw", "u8"), ("stratum", "u8")])
 
-    def look(self, shard: SourceShard, frames: Frames, faults: Faults) -> Marks:
+    def look(self, batch: Batch) -> Marks:
         """Return a row for each record."""
-        rows = np.zeros(len(frames.keys), self.dtype)
+        rows = np.zeros(len(batch.records), self.dtype)
         rows["mark"] = KEPT
-        rows["draw"] = splitmix64(np.array(frames.keys, np.uint64) ^ seed_word(self.seed))
-        if self.decoding is None:
-            return rows
-        rows["mark"] = 0
-        for places, table in self.decoding.rows(shard, frames, faults):
-            values = self.decoding.values(table)
-            words = [_word(value, self.seed) for value in values]
-            rows["mark"][places] = KEPT
-            if not self.grouped:
-                rows["stratum"][places] = words
-                continue
-            for place, word, value in zip(places, words, values, strict=True):
-                if value is not None:  # else the record is a group of its own
-                    rows["draw"][place] = word
+        keys = [payload_key(one.payload_crc, len(one.payload)) for one in batch.records]
+        rows["draw"] = splitmix64(np.array(keys, np.uint64) ^ seed_word(self.seed))
+        feature = self.stratify or self.group_by
+        if feature is not None:
+            key = self.seed.to_bytes(8, "little", signed=True)
+            for row, value in zip(rows, values_of(batch.table, self.columns, feature), strict=True):
+                digest = blake2b(repr(value).encode(), digest_size=8, key=key).digest()
+                if self.stratify or value is not None:  # else the record is a group of its own
+                    row["stratum" if self.stratify else "draw"] = int.from_bytes(digest, "little")
         return rows
 
 
-def _word(value: object, seed: int) -> int:
-    """Return 64 bits that stand for a value of a feature, however the table holds it."""
-    if isinstance(value, dict):
-        value = next((some for some in value.values() if some is not None), None)
-    told = value if isinstance(value, list) or value is None else [value]
-    key = seed.to_bytes(8, "little", signed=True)
-    return int.from_bytes(blake2b(repr(told).encode(), digest_size=8, key=key).digest(), "little")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Splitter:
-    """Draws splits."""
-
-    splits: Mapping[str, float]
-    stratify: str | None
-    group_by: str | None
-    seed: int
-
-    def __call__(self, given: SelectionInput) -> Selection:
-        """Return the records of each split."""
-        feature = self.stratify if self.group_by is None else self.group_by
-
-        def mark(decoding: Decoding | None) -> Any:
-            lens = _SplitLens(seed=self.seed, decoding=decoding, grouped=self.group_by is not None)
-            return mark_records(
-                given.pool.shards,
-                lens,
-                given.scratch,
-                workers=given.workers,
-                stop=given.stop,
-                on_progress=given.on_progress,
+def _split(
+    scanned: Scanned,
+    splits: Mapping[str, float],
+    stratify: str | None,
+    group_by: str | None,
+    seed: int,
+) -> Selection:
+    """Draw the split of each record."""
+    columns, feature = UNPARSED, stratify or group_by
+    if feature is not None:
+        found = infer_columns([one.place for one in scanned.shards], workers=scanned.workers)
+        columns = found.select([feature])
+    marks, read, faults = scanned.mark(
+        _SplitLens(columns=columns, stratify=stratify, group_by=group_by, seed=seed)
+    )
+    ends = list(accumulate(list(splits.values())[:-1]))
+    if stratify is None:
+        bounds = np.array([round(end * 2**64) for end in ends], np.uint64)
+        codes = np.searchsorted(bounds, marks["draw"], side="right").astype(np.uint16)
+    else:
+        codes = _stratified(marks, ends)
+    codes += 1
+    codes[marks["mark"] != KEPT] = 0
+    for split, count in zip(splits, np.bincount(codes, minlength=len(splits) + 1)[1:], strict=True):
+        if not count:
+            raise WriteError(
+                f"split {split!r} would get none of the records",
+                hint="give it a larger fraction, or another seed",
             )
-
-        def decode(columns: Columns, certain: bool) -> Any:
-            return mark(Decoding(columns=columns.select([feature or ""]), certain=certain))
-
-        if feature is None:
-            marks, read, faults = mark(None)
-        else:
-            marks, read, faults = with_columns(given.pool.shards, given.workers, decode)
-        ends = list(accumulate(list(self.splits.values())[:-1]))
-        codes = np.zeros(len(marks), np.uint8)
-        if self.stratify is None:
-            bounds = np.array([round(end * 2**64) for end in ends], np.uint64)
-            codes[:] = np.searchsorted(bounds, marks["draw"], side="right")
-        else:
-            codes[:] = _stratified(marks, ends)
-        orders = {}
-        for code, split in enumerate(self.splits):
-            mine = codes == code
-            mine &= marks["mark"] == KEPT
-            orders[split] = given.order(split, mine)
-            if not orders[split].count:
-                raise WriteError(
-                    f"split {split!r} would get none of the records",
-                    hint="give it a larger fraction, or another seed",
-                )
-        return Selection(orders=orders, read=read, faults=faults)
+    return Selection(splits=list(splits), codes=codes, read=read, faults=faults)
 
 
-def _stratified(marks: Marks, ends: list[float]) -> Marks:
+def _stratified(marks: Marks, ends: list[float]) -> NDArray[np.uint16]:
     """Return the number of the split of each record: of each stratum, those of the lowest draws.
 
     Copies of a record, which have the same draw, stay together.
@@ -212,7 +183,7 @@ def _stratified(marks: Marks, ends: list[float]) -> Marks:
     draws, strata = np.array(marks["draw"]), np.array(marks["stratum"])
     order = np.lexsort((draws, strata))
     draws, strata = draws[order], strata[order]
-    codes = np.zeros(len(order), np.uint8)
+    codes = np.zeros(len(order), np.uint16)
     starts = np.flatnonzero(np.concatenate([[True], strata[1:] != strata[:-1]])).tolist()
     for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
         for end in ends:
@@ -220,6 +191,6 @@ def _stratified(marks: Marks, ends: list[float]) -> Marks:
             if start < at < stop:
                 at = start + int(np.searchsorted(draws[start:stop], draws[at - 1], side="right"))
             codes[at:stop] += 1
-    found = np.zeros(len(order), np.uint8)
+    found = np.zeros(len(order), np.uint16)
     found[order] = codes
     return found

@@ -12,12 +12,12 @@ import pytest
 
 from tfrtool.convert.pipeline.job import FileTask, run_job
 from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
-from tfrtool.convert.pipeline.segments import Segment, read_payloads
+from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder, RecordPool
+from tfrtool.convert.pipeline.record_sources import INDEX, scan_shards
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import ShardError, UsageError, WriteError
 from tfrtool.records.compression import Compression
-from tfrtool.records.framing import LocatedFault
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.words import as_member
 from tfrtool.writing.dataset_folder import Target
@@ -47,10 +47,6 @@ class NumbersTask(FileTask):
             if self.fate:
                 raise OSError(28, "No space left on device")
         return sink.written(Faults())
-
-
-def _no_fault(fault: LocatedFault) -> None:
-    raise AssertionError(fault)
 
 
 def _tasks(fate: str = "", count: int = 3) -> list[NumbersTask]:
@@ -118,22 +114,35 @@ def test_a_sink_writes_records(tmp_path: Path, compression: str) -> None:
     assert task.records == 900
 
 
-def test_a_segment_is_read_and_checked(tmp_path: Path) -> None:
-    """A segment gives its records, tells damage, and a change of its file."""
+@pytest.mark.parametrize("seed", [None, 1])
+def test_a_source_that_changes_is_an_error(tmp_path: Path, seed: int | None) -> None:
+    """Records are copied as long as their file is what it was; damage in it is left out."""
     path = tmp_path / "s"
     NumbersTask(name="", split="", numbers=range(10)).write(path)
     status = path.stat()
-    segment = Segment(
-        path=path, start=17 * 3, record=3, records=5, size=17 * 5,
-        stamp=(status.st_size, status.st_mtime_ns),
+    (shard,) = scan_shards([path], tmp_path)
+    order = RecordOrder(
+        pool=RecordPool(shards=[shard], index=tmp_path / INDEX), count=5, first=3, seed=seed
+    )
+    task = CopyTask(
+        name="", split="", order=order, start=0, end=5, compression=Compression.NONE, stop=False,
+        recipe="",
     )  # fmt: skip
-    assert list(read_payloads(segment, _no_fault)) == [[b"3", b"4", b"5", b"6", b"7"]]
+    task.write(tmp_path / "whole")
+    found = [getattr(item, "payload", b"") for item in read_shard(tmp_path / "whole")]
+    assert sorted(found) == [b"3", b"4", b"5", b"6", b"7"]
+    assert (found == sorted(found)) == (seed is None)
     data = bytearray(path.read_bytes())
     data[17 * 4 + 12] ^= 1
     path.write_bytes(data)
     with pytest.raises(ShardError, match="was changed"):
-        list(read_payloads(segment, _no_fault))
+        task.write(tmp_path / "changed")
     os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
-    faults: list[LocatedFault] = []
-    assert list(read_payloads(segment, faults.append)) == [[b"3"], [b"5", b"6", b"7"]]
-    assert [(one.fault.record, one.fault.offset) for one in faults] == [(4, 68)]
+    written = task.write(tmp_path / "damaged")
+    assert written.tally.records == 4
+    assert [(one.fault.record, one.fault.offset) for one in written.faults.kept] == [(4, 68)]
+    data[17 * 4] ^= 1  # a header
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    with pytest.raises(ShardError, match="was changed"):
+        task.write(tmp_path / "header")

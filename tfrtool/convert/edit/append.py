@@ -17,10 +17,15 @@ from tfrtool.convert.edit.new_images import (
 )
 from tfrtool.convert.edit.shard_tasks import LinkTask, numbered, one_to_one
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.copy_task import CopyTask
 from tfrtool.convert.pipeline.job import FileTask, JobPlan, run_job
 from tfrtool.convert.pipeline.job_report import Faults, JobReport
-from tfrtool.convert.pipeline.record_sources import RecordSources, find_sources, scan_shards
+from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder, RecordPool
+from tfrtool.convert.pipeline.record_sources import (
+    INDEX,
+    RecordSources,
+    find_sources,
+    scan_shards,
+)
 from tfrtool.engines.processes import cores
 from tfrtool.errors import DatasetError, SchemaError, ShardError, UsageError
 from tfrtool.examples.arrow.columns import Columns, Form
@@ -216,7 +221,9 @@ def _copied(
     tasks, faults = list[FileTask](), Faults()
     for fault in found.faults:
         faults.add(fault)
-    for shard in scan_shards([*split_of], scratch, workers=workers):
+    shards = scan_shards([*split_of], scratch, workers=workers)
+    pool = RecordPool(shards=shards, index=scratch / INDEX)
+    for shard, first in zip(shards, pool.firsts.tolist(), strict=False):
         faults.merge(shard.faults)
         tasks.append(
             CopyTask(
@@ -224,7 +231,10 @@ def _copied(
                 split=split_of[shard.path],
                 records=shard.records,
                 size=shard.size,
-                segments=[shard.whole] if shard.records else [],
+                order=RecordOrder(pool=pool, count=shard.records, first=first),
+                start=0,
+                end=shard.records,
+                recipe=shard.identity,
                 compression=compression,
                 stop=False,
             )

@@ -9,7 +9,7 @@ from typing import Any
 from tfrtool.convert.edit.changes import Changes, UneditableError
 from tfrtool.convert.pipeline.job import FileTask
 from tfrtool.convert.pipeline.job_report import Faults, Written
-from tfrtool.convert.pipeline.segments import changed, stamp_of
+from tfrtool.convert.pipeline.record_sources import changed, stamp_of
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as

@@ -1,24 +1,23 @@
-"""The shards that a job reads: found, gone through once, and cut into stretches."""
+"""The shards that a job reads: found, and gone through once."""
 
 import os
 import shutil
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 from tfrtool.convert.pipeline.job_report import Faults
-from tfrtool.convert.pipeline.segments import Segment, changed, stamp_of
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import ShardError, UsageError, WriteError, os_errors_as
 from tfrtool.examples.roles import info_beside
 from tfrtool.inspection.dataset.dataset_summary import find_splits
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import hop
-from tfrtool.records.framing import CRC, Fault, FaultKind, LocatedFault, header
+from tfrtool.records.framing import Fault, FaultKind, LocatedFault, frame
 from tfrtool.records.reader import read_records
 from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import find_folders, locate_shards
@@ -29,8 +28,11 @@ from tfrtool.storage.progress import OnProgress, Progress, silent
 UNSPLIT = "train"
 """The split of records whose files say none: TFDS reads none without a name."""
 
-_STEP = 4 * 1024 * 1024
-"""Bytes between the records whose places are kept."""
+INDEX = "index"
+"""The scratch file with the place of each record, and of each shard's end: 8 bytes each."""
+
+_STEP = 64 * 1024 * 1024
+"""Bytes that are gone through at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ def find_sources(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceShard:
-    """A shard that has been gone through: its records, and the places of some of them.
+    """A shard that has been gone through.
 
     Attributes:
         path: the file.
@@ -118,21 +120,17 @@ class SourceShard:
         records: how many whole records it has; payload CRCs may not hold.
         size: what they take, uncompressed, in bytes.
         copy: all whole records uncompressed, if the file is compressed, or its framing damaged.
-        numbers: the indices of some records, in order, and the number of records.
-        offsets: where their headers start, and the end.
+        lost: the indices in the file of those that the copy does not have.
         faults: the damage that was met.
-        shifts: from which index of the copy on the index in the shard is by how many higher.
     """
 
     path: Path
     stamp: tuple[int, int]
     records: int
     size: int
-    copy: Path | None
-    numbers: "array[int]"
-    offsets: "array[int]"
+    copy: Path | None = None
+    lost: Sequence[int] = ()
     faults: Faults = field(default_factory=Faults)
-    shifts: Sequence[tuple[int, int]] = ()
 
     @property
     def place(self) -> Path:
@@ -144,44 +142,26 @@ class SourceShard:
         """What its records are told by, in a fingerprint."""
         return repr((str(self.path.absolute()), self.stamp))
 
-    @property
-    def whole(self) -> Segment:
-        """All of its records."""
-        return _between([self], (0, 0, 0), (1, 0, 0))[0]
+    def row(self, index: int) -> int | None:
+        """Return the place among its whole records of the one of an index; None if it is lost."""
+        before = bisect_left(self.lost, index)
+        return None if index in self.lost[before : before + 1] else index - before
 
-    @property
-    def head(self) -> Segment:
-        """About a megabyte of its first records."""
-        return _between([self], (0, 0, 0), (0, self.numbers[1], self.offsets[1]))[0]
-
-    def original(self, index: int) -> int:
-        """Return the index in the shard of a record of its copy."""
-        at = bisect_right(self.shifts, (index, self.records + 2**32)) - 1
-        return index + (self.shifts[at][1] if at >= 0 else 0)
-
-    def in_copy(self, index: int) -> int | None:
-        """Return the index in the copy of a record of the shard; None if it was damaged."""
-        at = bisect_right([start + shift for start, shift in self.shifts], index) - 1
-        found = index - (self.shifts[at][1] if at >= 0 else 0)
-        following = self.shifts[at + 1][0] if at + 1 < len(self.shifts) else found + 1
-        return found if found < following else None
-
-    def cut(self, *, record: int | None = None, offset: int = 0) -> tuple[int, int]:
-        """Return the index and the place of a record: by its index, or the one nearest to a place.
-
-        `ShardError` if the file was changed since.
-        """
-        known, wanted = (self.offsets, offset) if record is None else (self.numbers, record)
-        at = min(bisect_right(known, wanted), len(known) - 1) - 1
-        ends = array("Q", (self.offsets[at],))
-        with os_errors_as(ShardError, self.place), open_shard(self.place) as file:
-            hop(file, self.offsets[at + 1], ends, self.offsets[at])
-        if len(ends) - 1 != self.numbers[at + 1] - self.numbers[at]:
+    def check_stamp(self, file: BinaryIO) -> None:
+        """Raise a `ShardError` if the shard, which is open, is not any more what it was."""
+        if stamp_of(file) != self.stamp:
             raise changed(self.path)
-        index = min(range(len(ends)), key=lambda i: abs(ends[i] - offset))
-        if record is not None:
-            index = record - self.numbers[at]
-        return self.numbers[at] + index, ends[index]
+
+
+def stamp_of(file: BinaryIO) -> tuple[int, int]:
+    """Return what changes when a file is written to: its size and its time of change."""
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def changed(path: Path) -> ShardError:
+    """Return the error of a source that is not any more what was planned for."""
+    return ShardError("was changed while it was read", path=path)
 
 
 def scan_shards(
@@ -190,150 +170,73 @@ def scan_shards(
     *,
     workers: int | None = None,
     stop: bool = False,
-    index: Path | None = None,
     on_progress: OnProgress = silent,
 ) -> list[SourceShard]:
     """Go through shards from header to header, on several workers.
 
     What is compressed, or damaged so that records can't be told by their headers, is copied to the
-    scratch folder uncompressed, whole records only. `CorruptShardError` at the first damage if the
-    job is to ``stop``. The places of all records are written to ``index``: 8 bytes each, shard by
-    shard, with the end of each shard.
+    scratch folder uncompressed, whole records only; where all of them are is written to `INDEX`
+    there. `CorruptShardError` at the first damage if the job is to ``stop``.
     """
-    scan = partial(_scan_shard, scratch=scratch, stop=stop, indexed=index is not None)
-    found = []
+    found: list[SourceShard] = []
+    scan = partial(_scan_shard, scratch=scratch, stop=stop)
     size = sum(path.stat().st_size for path in paths)
-    for shard in map_shards(scan, list(enumerate(paths)), workers, size=size):
-        found.append(shard)
-        if index is not None:
-            append_file(scratch / f"{len(found) - 1}.index", index)
-        on_progress(Progress(what="scanning", done=len(found), total=len(paths), unit="shards"))
+    with (
+        os_errors_as(WriteError, scratch, "can't be written to"),
+        (scratch / INDEX).open("wb") as index,
+    ):
+        for shard in map_shards(scan, list(enumerate(paths)), workers, size=size):
+            part = scratch / f"{len(found)}.{INDEX}"
+            with part.open("rb") as file:
+                shutil.copyfileobj(file, index)
+            part.unlink()
+            found.append(shard)
+            on_progress(Progress(what="scanning", done=len(found), total=len(paths), unit="shards"))
     return found
 
 
-def append_file(part: Path, whole: Path) -> None:
-    """Move the bytes of a scratch file to the end of another one."""
-    with (
-        os_errors_as(WriteError, whole, "can't be written"),
-        part.open("rb") as read,
-        whole.open("ab") as file,
-    ):
-        shutil.copyfileobj(read, file)
-        part.unlink()
-
-
-def _scan_shard(
-    numbered: tuple[int, Path], scratch: Path, stop: bool, indexed: bool
-) -> SourceShard:
+def _scan_shard(numbered: tuple[int, Path], scratch: Path, stop: bool) -> SourceShard:
     number, path = numbered
-    faults, copy = Faults(stop=stop), None
-    index = scratch / f"{number}.index" if indexed else None
-    shifts: list[tuple[int, int]] = []
+    index = scratch / f"{number}.{INDEX}"
     with open_shard(path) as file:
         stamp = stamp_of(file)
-        places = None
         if detect_compression(file) is Compression.NONE:
-            places = _places(path, stamp[0], index)
-        if places is None:
-            copy = scratch / f"{number}.records"
-            records = 0
-            with os_errors_as(WriteError, copy, "can't be written"), copy.open("xb") as out:
-                for item in read_records(file):
-                    if isinstance(item, Fault):
-                        faults.add(LocatedFault(path=path, fault=item))
-                    else:
-                        if item.index - records != (shifts[-1][1] if shifts else 0):
-                            shifts.append((records, item.index - records))
-                        records += 1
-                        out.write(header(len(item.payload)))
-                        out.write(item.payload)
-                        out.write(CRC.pack(item.payload_crc))
-            places = _places(copy, copy.stat().st_size, index)
-    if places is None:
+            records, end = _index_records(path, stamp[0], index)
+            if end == stamp[0]:
+                return SourceShard(path=path, stamp=stamp, records=records, size=end)
+        copy, faults = scratch / f"{number}.records", Faults(stop=stop)
+        records, lost = 0, array("Q")
+        with os_errors_as(WriteError, copy, "can't be written"), copy.open("xb") as out:
+            for item in read_records(file):
+                if isinstance(item, Fault):
+                    faults.add(LocatedFault(path=path, fault=item))
+                else:
+                    lost.extend(range(records + len(lost), item.index))
+                    records += 1
+                    out.write(frame(item.payload))
+    size = copy.stat().st_size
+    if _index_records(copy, size, index) != (records, size):
         raise changed(path)
-    numbers, offsets = places
     return SourceShard(
-        path=path,
-        stamp=stamp,
-        records=numbers[-1],
-        size=offsets[-1],
-        copy=copy,
-        numbers=numbers,
-        offsets=offsets,
-        faults=faults,
-        shifts=shifts,
+        path=path, stamp=stamp, records=records, size=size, copy=copy, lost=lost, faults=faults
     )
 
 
-def _places(path: Path, size: int, index: Path | None) -> "tuple[array[int], array[int]] | None":
-    """Return the numbers and places of some records, and of the end; None where headers don't hold.
-
-    They are so far apart that there are few of them, and a record between two is soon found. All
-    places go to a file, if one is given.
-    """
-    numbers, offsets = array("Q", (0,)), array("Q", (0,))
-    with open_shard(path) as file, Path(index or os.devnull).open("wb") as out:
-        offsets.tofile(out)
+def _index_records(path: Path, size: int, index: Path) -> tuple[int, int]:
+    """Write where records start, and where they end; return how many there are, and the end."""
+    total = end = 0
+    with (
+        open_shard(path) as file,
+        os_errors_as(WriteError, index, "can't be written"),
+        index.open("wb") as out,
+    ):
+        array("Q", (0,)).tofile(out)
         step = _STEP
-        while offsets[-1] < size:
+        while end < size:
             ends = array("Q")
-            records, end = hop(file, min(size, offsets[-1] + step), ends, offsets[-1])
+            records, end = hop(file, min(size, end + step), ends, end)
             ends.tofile(out)
-            if records:
-                numbers.append(numbers[-1] + records)
-                offsets.append(end)
-                step = _STEP
-            elif offsets[-1] + step >= size:
-                return None
-            else:
-                step *= 4  # one long record
-    return numbers, offsets
-
-
-def cut_shards(
-    shards: Sequence[SourceShard], count: int | None, shard_bytes: int
-) -> list[list[Segment]]:
-    """Cut the records of shards, taken in a row, into files: so many, or by their bytes.
-
-    By number, files have as many records each; by size, as many bytes, to within a record.
-    """
-    firsts = list(accumulate((shard.records for shard in shards), initial=0))
-    starts = list(accumulate((shard.size for shard in shards), initial=0))
-    files = count or max(1, -(-starts[-1] // shard_bytes))
-    cuts = [(0, 0, 0)]  # a shard, and a record in it with its place
-    for number in range(1, files):
-        if count:
-            wanted = round(firsts[-1] * number / count)
-            at = min(bisect_right(firsts, wanted), len(shards)) - 1
-            cut = shards[at].cut(record=wanted - firsts[at])
-        else:
-            wanted = starts[-1] * number // files
-            at = min(bisect_right(starts, wanted), len(shards)) - 1
-            cut = shards[at].cut(offset=wanted - starts[at])
-        if (at, *cut) > cuts[-1]:
-            cuts.append((at, *cut))
-    cuts.append((len(shards), 0, 0))
-    return [_between(shards, start, end) for start, end in pairwise(cuts)]
-
-
-def _between(
-    shards: Sequence[SourceShard], start: tuple[int, int, int], end: tuple[int, int, int]
-) -> list[Segment]:
-    segments = []
-    for at in range(start[0], min(end[0] + 1, len(shards))):
-        shard = shards[at]
-        record, offset = start[1:] if at == start[0] else (0, 0)
-        until, stop = end[1:] if at == end[0] else (shard.records, shard.size)
-        if until > record:
-            segments.append(
-                Segment(
-                    path=shard.path,
-                    start=offset,
-                    record=record,
-                    records=until - record,
-                    size=stop - offset,
-                    stamp=shard.stamp,
-                    copy=shard.copy,
-                )
-            )
-    return segments
+            if not records and end + step >= size:
+                break  # damage
+            total, step = total + records, _STEP if records else step * 4  # or one long record
+    return total, end

@@ -13,7 +13,7 @@ from tfrtool.convert.pipeline.job_report import Faults, Written
 from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.records.compression import WBITS, Compression
 from tfrtool.records.crc import extend_crc32c, masked_crc32c
-from tfrtool.records.framing import CRC, FOOTER_SIZE, FRAME_SIZE, header
+from tfrtool.records.framing import CRC, FRAME_SIZE, header
 
 _MEMORY_LEVEL = 9
 """Of deflate, as TensorFlow's ZlibCompressionOptions has it; the level is zlib's default."""
@@ -75,16 +75,6 @@ class ShardSink:
                 self.write_frames(b"".join(parts), keys)
                 parts, keys, size = [], [], 0
         self.write_frames(b"".join(parts), keys)
-
-    def write_whole(self, frames: Sequence[bytes]) -> None:
-        """Append records that are in their frames, and checked."""
-        keys = [
-            payload_key(
-                CRC.unpack_from(frame, len(frame) - FOOTER_SIZE)[0], len(frame) - FRAME_SIZE
-            )
-            for frame in frames
-        ]
-        self.write_frames(b"".join(frames), keys)
 
     def write_frames(self, frames: bytes | memoryview, keys: Sequence[int]) -> None:
         """Append whole records as they are, which hold the payloads of these `payload_key`.
