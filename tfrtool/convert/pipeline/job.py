@@ -3,29 +3,25 @@
 import abc
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from tfrtool.convert.pipeline.job_report import (
-    TOLD,
-    Faults,
-    FileResult,
-    JobReport,
-    Written,
-    job_report,
-)
-from tfrtool.convert.pipeline.tally import Tally
+from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
+from tfrtool.convert.pipeline.tally import Tally, digest_text
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
+from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.appearing import new_file_by_name
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.opening import file_sha256
+from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.writing.dataset_folder import (
     Staging,
@@ -35,10 +31,20 @@ from tfrtool.writing.dataset_folder import (
     staging_folder,
 )
 from tfrtool.writing.write_options import Existing
-from tfrtool.writing.write_report import ShardReport, json_text
+from tfrtool.writing.write_report import ShardReport, SplitReport, json_text
 
 _WORTH_A_PROCESS = 128 * 1024 * 1024
 """Bytes that are copied in the time that a process takes to start."""
+
+_TOLD = ("records_in", "digest_in", "digest_out", "left_out", "corrupt", "metadata")
+"""What the report of a job tells of it when it is found complete."""
+
+_SHARD = tuple(one.name for one in fields(ShardReport))
+
+_TOLD = ("records_in", "digest_in", "digest_out", "left_out", "corrupt", "metadata")
+"""What the report of a job tells of it when it is found complete."""
+
+_SHARD = tuple(one.name for one in fields(ShardReport))
 
 MetadataOf = Callable[[Sequence[SplitInfo]], Mapping[str, str]]
 """Makes the texts of the metadata, by names in the order of their appearance, of the splits."""
@@ -130,7 +136,10 @@ def run_job(
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
             planned = planner(Path(scratch))
-            results = [_planned(task) for task in planned.tasks]
+            results = [
+                _result(task, records=task.records, bytes=task.size, read=task.records)
+                for task in planned.tasks
+            ]
             return _report(target, planned, results, start, dry_run=True)
     with staging_folder(target) as staging:
         scratch_folder = staging.folder / "scratch"  # swept away with the rest
@@ -162,25 +171,29 @@ def run_job(
     return report
 
 
-def _write_task(task: FileTask, staging: Staging) -> FileResult:
+def _result(task: FileTask, **facts: Any) -> dict[str, Any]:
+    """Return what is noted of a file that is whole, as JSON values; by default as if not read."""
+    unread: dict[str, Any] = {"read": 0, "read_digest": 0, "left_out": {}, "corrupt": 0}
+    shard: dict[str, Any] = {"payload_bytes": 0, "sha256": None, "crc32c": None, "digest": 0}
+    names = {"path": task.name, "split": task.split}
+    return dict(plain({**unread, **shard, "faults": [], **names, **facts}))
+
+
+def _write_task(task: FileTask, staging: Staging) -> dict[str, Any]:
     """Write a file, bring it to the disk, and note it."""
     path = staging.folder / task.name
     with os_errors_as(WriteError, path, "can't be written"):
         with new_file_by_name(path) as temporary:
             written = task.write(temporary)
-        result = FileResult(
-            path=task.name,
-            split=task.split,
-            records=written.tally.records,
+        result = _result(
+            task,
+            **asdict(written.tally),
             bytes=path.stat().st_size,
-            payload_bytes=written.tally.payload_bytes,
             sha256=None if written.crc32c else file_sha256(path, follow=False),
             crc32c=written.crc32c,
-            digest=written.tally.digest,
             read=written.read.records,
             read_digest=written.read.digest,
             left_out=written.left_out,
-            labels=written.labels,
             corrupt=written.faults.count,
             faults=written.faults.kept,
         )
@@ -194,16 +207,13 @@ def _run(
     workers: int | None,
     on_progress: OnProgress,
     worth: int,
-) -> tuple[list[FileResult], int]:
+) -> tuple[list[dict[str, Any]], int]:
     """Write the files that are not there yet; return what became of all, and how many were."""
-    results: dict[str, FileResult] = {}
-    for task in tasks:
-        note = staging.noted(task)
-        if note is not None:
-            results[task.name] = FileResult.of_note(note)
+    noted = {task.name: staging.noted(task) for task in tasks}
+    results = {name: dict(note) for name, note in noted.items() if note is not None}
     resumed = len(results)
     rest = [task for task in tasks if task.name not in results]
-    done, total = sum(one.records for one in results.values()), sum(t.records for t in tasks)
+    done, total = sum(one["records"] for one in results.values()), sum(t.records for t in tasks)
     for result in map_shards(
         partial(_write_task, staging=staging),
         rest,
@@ -211,8 +221,8 @@ def _run(
         worth if workers is None else 1,
         size=sum(task.size for task in rest) + len(rest),
     ):
-        results[result.path] = result
-        done += result.records
+        results[result["path"]] = result
+        done += result["records"]
         last = done if len(results) == len(tasks) else max(total, done)
         on_progress(Progress(what="writing", done=done, total=last, unit="records"))
     return [results[task.name] for task in tasks], resumed
@@ -225,42 +235,57 @@ def _complete(
     with os_errors_as(WriteError, target.folder / REPORT, "can't be read"):
         before = read_json(target.folder / REPORT)
     by_name = {shard.path: asdict(shard) for shard in done}
-    results = [
-        FileResult(**by_name[task.name], split=task.split, digest=0) for task in planned.tasks
-    ]
+    results = [_result(task, **by_name[task.name]) for task in planned.tasks]
     report = _report(target, planned, results, start, complete=True)
-    return replace(report, **{key: before[key] for key in TOLD if key in before})
+    return replace(report, **{key: before[key] for key in _TOLD if key in before})
 
 
 def _report(
-    target: Target, planned: JobPlan, results: Sequence[FileResult], start: float, **more: Any
+    target: Target,
+    planned: JobPlan,
+    results: Sequence[Mapping[str, Any]],
+    start: float,
+    **more: Any,
 ) -> JobReport:
-    seconds = round(time.perf_counter() - start, 3)
-    return job_report(
-        target,
-        results,
-        planned.read,
-        planned.faults,
-        planned.left_out,
+    """Return the report of a job, of its files and of what was met and left out before them."""
+    splits: dict[str, SplitReport] = {}
+    for split in dict.fromkeys(one["split"] for one in results):
+        own = [one for one in results if one["split"] == split]
+        splits[split] = SplitReport(
+            records=sum(one["records"] for one in own),
+            bytes=sum(one["bytes"] for one in own),
+            shards=tuple(ShardReport(**{key: one[key] for key in _SHARD}) for one in own),
+            labels={},
+        )
+    left_out, read = Counter(planned.left_out), Tally()
+    for one in results:
+        left_out.update(one["left_out"])
+        read.merge(Tally(records=one["read"], digest=one["read_digest"]))
+    read = planned.read or read
+    faults = [_fault(**fault) for one in results for fault in one["faults"]]
+    return JobReport(
+        command=target.command,
+        dataset=target.folder,
+        name=target.name,
+        splits=splits,
+        records_in=read.records,
+        records_out=sum(one["records"] for one in results),
+        digest_in=digest_text(read.digest),
+        digest_out=digest_text(sum(one["digest"] for one in results) % 2**64),
+        left_out=dict(left_out),
+        corrupt=planned.faults.count + sum(one["corrupt"] for one in results),
+        seconds=round(time.perf_counter() - start, 3),
         plan=_plan_digest(planned.tasks),
+        options=target.options,
+        faults=(*planned.faults.kept, *faults),
         rejected=tuple(planned.rejected),
         warnings=tuple(planned.warnings),
-        seconds=seconds,
         **more,
     )
 
 
-def _planned(task: FileTask) -> FileResult:
-    return FileResult(
-        path=task.name,
-        split=task.split,
-        records=task.records,
-        bytes=task.size,
-        payload_bytes=0,
-        sha256=None,
-        digest=0,
-        read=task.records,
-    )
+def _fault(path: str, kind: str, **facts: Any) -> LocatedFault:
+    return LocatedFault(path=Path(path), fault=Fault(kind=FaultKind(kind), **facts))
 
 
 def _plan_digest(tasks: Sequence[FileTask]) -> str:

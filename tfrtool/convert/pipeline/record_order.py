@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -181,13 +182,15 @@ class CopyTask(FileTask):
         return sink.written(faults)
 
 
+_header = lru_cache(_HEADERS_KNOWN)(header)
+
+
 class _PoolReader:
     """Reads records of a pool by their numbers; a context manager that closes the files."""
 
     def __init__(self, pool: RecordPool) -> None:
         self._pool, self._firsts = pool, pool.firsts
         self._files: dict[int, BinaryIO] = {}
-        self._headers: dict[int, bytes] = {}
 
     def __enter__(self) -> "_PoolReader":
         return self
@@ -220,8 +223,7 @@ class _PoolReader:
             for at in range(low, high):
                 first, stop = places[at] - base, stops[at] - base - FOOTER_SIZE
                 body, rank = first + HEADER_SIZE, order[at]
-                head = self._headers.get(stop - body) or self._header(stop - body)
-                if data[first:body] != head or stop + FOOTER_SIZE > len(data):
+                if data[first:body] != _header(stop - body) or stop + FOOTER_SIZE > len(data):
                     raise changed(shard.path)
                 # The library takes bytes, or an array, which is not copied.
                 payload: Any = array[body:stop] if stop - body > _WORTH_NO_COPY else data[body:stop]
@@ -249,11 +251,6 @@ class _PoolReader:
         return b"".join(whole), [
             key for key, frame in zip(keys, frames, strict=True) if frame is not None
         ]
-
-    def _header(self, length: int) -> bytes:
-        if len(self._headers) == _HEADERS_KNOWN:
-            self._headers.clear()
-        return self._headers.setdefault(length, header(max(length, 0)))
 
     def _read_at(self, number: int, size: int, offset: int) -> bytes:
         shard = self._pool.shards[number]
