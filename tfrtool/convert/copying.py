@@ -1,6 +1,5 @@
 """Jobs that copy records unparsed: what resharding and filtering have in common."""
 
-import enum
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.job import JobPlan, run_job
 from tfrtool.convert.pipeline.job_report import Faults, JobReport
-from tfrtool.convert.pipeline.record_marks import Lens, Marks, mark_records
+from tfrtool.convert.pipeline.record_marks import Scanned
 from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder, RecordPool
 from tfrtool.convert.pipeline.record_sources import (
     INDEX,
@@ -27,6 +26,7 @@ from tfrtool.convert.pipeline.record_sources import (
 from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import DATASET_INFO
+from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import ShardName, check_dataset_name, check_version
@@ -42,15 +42,6 @@ SHARD_SIZE = "128MiB"
 _CHUNK = 1_000_000
 _WORTH = {True: 1024**3, False: 64 * 1024**2}
 """Bytes that are copied, or else compressed, in the time that a process takes to start."""
-
-
-class _OnCorrupt(enum.Enum):
-    """What becomes of damaged records."""
-
-    SKIP = "skip"
-    """They are named and left out."""
-    STOP = "stop"
-    """The first one ends the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,23 +61,6 @@ class Selection:
     read: Tally
     faults: Faults
     left_out: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scanned:
-    """What a selection is made of.
-
-    Attributes:
-        shards: those of all splits.
-        splits: the splits that the sources have, and how many records of each, in this order.
-        workers: how many processes at most.
-        mark: `mark_records` with a lens.
-    """
-
-    shards: Sequence[SourceShard]
-    splits: Mapping[str, int]
-    workers: int | None
-    mark: Callable[[Lens], tuple[Marks, Tally, Faults]]
 
 
 def copy_records(
@@ -120,7 +94,7 @@ def copy_records(
     check_numbers(shards, workers, shuffle)
     if shards is not None and shard_size is not None:
         raise UsageError("shards and shard_size exclude each other")
-    stop = as_member(_OnCorrupt, on_corrupt, "on_corrupt") is _OnCorrupt.STOP
+    stop = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.STOP
     packed = as_member(Compression, compression, "compression")
     size = as_size(shard_size or SHARD_SIZE)
     target = Target(
@@ -161,14 +135,7 @@ def copy_records(
                 orders[split] = RecordOrder(pool=pool, count=count, first=first, seed=shuffle)
                 first += count
         else:
-            chosen = select(
-                Scanned(
-                    shards=scanned,
-                    splits=counts,
-                    workers=workers,
-                    mark=lambda lens: mark_records(scanned, lens, scratch, **common),
-                )
-            )
+            chosen = select(Scanned(shards=scanned, splits=counts, scratch=scratch, **common))
             faults.merge(chosen.faults)
             planned = replace(planned, read=chosen.read, left_out=chosen.left_out)
             for code, split in enumerate(chosen.splits, start=1):

@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -12,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.copying import Scanned, Selection, copy_records
+from tfrtool.convert.copying import Selection, copy_records
 from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.record_marks import KEPT, UNPARSED, Marks, values_of
+from tfrtool.convert.pipeline.record_marks import KEPT, UNPARSED, Marks, Scanned, values_of
 from tfrtool.convert.pipeline.record_order import permuted
 from tfrtool.convert.pipeline.record_sources import SourceShard
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.roles import find_roles
-from tfrtool.inspection.rows.batches import Batch, infer_columns
+from tfrtool.inspection.rows.batches import Batch
 from tfrtool.inspection.rows.conditions import Condition
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
@@ -33,6 +32,7 @@ from tfrtool.writing.write_options import check_numbers
 _RULES = {"keep": 2, "drop": 3, "where": 4, "dedupe": 5, "sample": 6}
 """What leaves records out, in this order, and the marks of those."""
 
+_ROW = [("mark", "u1"), ("high", "u8"), ("low", "u8")]
 _LONGEST_LINE = 8192
 
 
@@ -128,36 +128,24 @@ def filter_records(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FilterLens:
-    """Asks a condition of records, and makes 128-bit digests that tell copies."""
-
-    columns: Columns
-    condition: Condition | None
-    digests: bool
-    image: str | None
-
-    @property
-    def dtype(self) -> "np.dtype[Any]":
-        """Of a row."""
-        return np.dtype([("mark", "u1")] + [("high", "u8"), ("low", "u8")] * self.digests)
-
-    def look(self, batch: Batch) -> Marks:
-        """Return a row for each record."""
-        rows = np.zeros(len(batch.records), self.dtype)
-        rows["mark"] = KEPT
-        if self.condition is not None:
-            rows["mark"][~self.condition.keep(batch.table)] = _RULES["where"]
-        if self.digests:
-            contents = [record.payload for record in batch.records]
-            if self.image is not None:
-                for at, values in enumerate(values_of(batch.table, self.columns, self.image)):
-                    if values and len(values) == 1 and isinstance(values[0], bytes):
-                        contents[at] = values[0]
-            digests = b"".join(blake2b(one, digest_size=16).digest() for one in contents)
-            words = np.frombuffer(digests, "<u8").reshape(-1, 2)
-            rows["high"], rows["low"] = words[:, 0], words[:, 1]
-        return rows
+def _look(
+    batch: Batch, columns: Columns, condition: Condition | None, digests: bool, image: str | None
+) -> Marks:
+    """Ask a condition of records, and make 128-bit digests that tell copies."""
+    rows = np.zeros(len(batch.records), _ROW[: 3 if digests else 1])
+    rows["mark"] = KEPT
+    if condition is not None:
+        rows["mark"][~condition.keep(batch.table)] = _RULES["where"]
+    if digests:
+        contents = [record.payload for record in batch.records]
+        if image is not None:
+            for at, values in enumerate(values_of(batch.table, columns, image)):
+                if values and len(values) == 1 and isinstance(values[0], bytes):
+                    contents[at] = values[0]
+        told = b"".join(blake2b(one, digest_size=16).digest() for one in contents)
+        words = np.frombuffer(told, "<u8").reshape(-1, 2)
+        rows["high"], rows["low"] = words[:, 0], words[:, 1]
+    return rows
 
 
 def _select(
@@ -173,16 +161,15 @@ def _select(
     listed = {rule: _listed(path, shards) for rule, path in lists.items()}
     columns, condition, image = UNPARSED, None, None
     if where is not None or dedupe:
-        found = infer_columns([shard.place for shard in shards], workers=scanned.workers)
+        found = scanned.columns()
         condition = None if where is None else Condition(where, found)
         image = _image_feature(shards) if dedupe else None
         image = image if image in found.names else None
         names = () if condition is None else condition.columns.names
         if condition is not None or image is not None:
             columns = found.select([*names, *([] if image is None else [image])])
-    marks, read, faults = scanned.mark(
-        _FilterLens(columns=columns, condition=condition, digests=dedupe, image=image)
-    )
+    look = partial(_look, columns=columns, condition=condition, digests=dedupe, image=image)
+    marks, read, faults = scanned.mark(look, _ROW[: 3 if dedupe else 1], columns)
     codes = np.array(marks["mark"])
     for rule, those in listed.items():
         codes[(codes != 0) & (those == (rule == "drop"))] = _RULES[rule]

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import accumulate
@@ -11,15 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.copying import Scanned, Selection, copy_records
+from tfrtool.convert.copying import Selection, copy_records
 from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.record_marks import KEPT, UNPARSED, Marks, values_of
+from tfrtool.convert.pipeline.record_marks import KEPT, UNPARSED, Marks, Scanned, values_of
 from tfrtool.convert.pipeline.tally import payload_key, seed_word, splitmix64
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.examples.arrow.columns import Columns
-from tfrtool.inspection.rows.batches import Batch, infer_columns
+from tfrtool.inspection.rows.batches import Batch
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.writing.write_options import check_numbers, check_splits
+
+_ROW = [("mark", "u1"), ("draw", "u8"), ("stratum", "u8")]
 
 
 def reshard(
@@ -113,34 +114,22 @@ def reshard(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SplitLens:
-    """Draws a number for each record; and one for its label, where splits are stratified."""
-
-    columns: Columns
-    stratify: str | None
-    group_by: str | None
-    seed: int
-
-    @property
-    def dtype(self) -> "np.dtype[Any]":
-        """Of a row."""
-        return np.dtype([("mark", "u1"), ("draw", "u8"), ("stratum", "u8")])
-
-    def look(self, batch: Batch) -> Marks:
-        """Return a row for each record."""
-        rows = np.zeros(len(batch.records), self.dtype)
-        rows["mark"] = KEPT
-        keys = [payload_key(one.payload_crc, len(one.payload)) for one in batch.records]
-        rows["draw"] = splitmix64(np.array(keys, np.uint64) ^ seed_word(self.seed))
-        feature = self.stratify or self.group_by
-        if feature is not None:
-            key = self.seed.to_bytes(8, "little", signed=True)
-            for row, value in zip(rows, values_of(batch.table, self.columns, feature), strict=True):
-                digest = blake2b(repr(value).encode(), digest_size=8, key=key).digest()
-                if self.stratify or value is not None:  # else the record is a group of its own
-                    row["stratum" if self.stratify else "draw"] = int.from_bytes(digest, "little")
-        return rows
+def _draw(
+    batch: Batch, columns: Columns, stratify: str | None, group_by: str | None, seed: int
+) -> Marks:
+    """Draw a number for each record; and one for its label, where splits are stratified."""
+    rows = np.zeros(len(batch.records), _ROW)
+    rows["mark"] = KEPT
+    keys = [payload_key(one.payload_crc, len(one.payload)) for one in batch.records]
+    rows["draw"] = splitmix64(np.array(keys, np.uint64) ^ seed_word(seed))
+    feature = stratify or group_by
+    if feature is not None:
+        key = seed.to_bytes(8, "little", signed=True)
+        for row, value in zip(rows, values_of(batch.table, columns, feature), strict=True):
+            digest = blake2b(repr(value).encode(), digest_size=8, key=key).digest()
+            if stratify or value is not None:  # else the record is a group of its own
+                row["stratum" if stratify else "draw"] = int.from_bytes(digest, "little")
+    return rows
 
 
 def _split(
@@ -151,13 +140,10 @@ def _split(
     seed: int,
 ) -> Selection:
     """Draw the split of each record."""
-    columns, feature = UNPARSED, stratify or group_by
-    if feature is not None:
-        found = infer_columns([one.place for one in scanned.shards], workers=scanned.workers)
-        columns = found.select([feature])
-    marks, read, faults = scanned.mark(
-        _SplitLens(columns=columns, stratify=stratify, group_by=group_by, seed=seed)
-    )
+    feature = stratify or group_by
+    columns = UNPARSED if feature is None else scanned.columns().select([feature])
+    look = partial(_draw, columns=columns, stratify=stratify, group_by=group_by, seed=seed)
+    marks, read, faults = scanned.mark(look, _ROW, columns)
     ends = list(accumulate(list(splits.values())[:-1]))
     if stratify is None:
         bounds = np.array([round(end * 2**64) for end in ends], np.uint64)

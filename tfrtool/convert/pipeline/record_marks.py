@@ -1,10 +1,12 @@
 """What is to be known of each record before it is known where it goes: a row of numbers each."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +24,13 @@ from tfrtool.inspection.rows.batches import (
     Batch,
     decode_records,
     in_batches,
+    infer_columns,
     with_places,
 )
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,26 +39,14 @@ KEPT = 1
 """The mark of a record that is kept. 0 is that of a damaged one, others are of rules."""
 
 UNPARSED = Columns(PayloadKind.UNKNOWN)
-"""The columns of a lens that asks no features."""
+"""The columns for those who ask no features."""
 
 _WORTH_A_PROCESS = 64 * 1024 * 1024
 
 Marks = NDArray[Any]
+"""Rows of numbers, of which ``mark`` is one."""
 
-
-class Lens(Protocol):
-    """Looks at records; it can be pickled."""
-
-    @property
-    def columns(self) -> Columns:
-        """What is decoded: `UNPARSED`, or some of those that the records have."""
-
-    @property
-    def dtype(self) -> "np.dtype[Any]":
-        """Of a row: first a byte ``mark``."""
-
-    def look(self, batch: Batch) -> Marks:
-        """Return a row for each record; the table has `PLACES`, too."""
+Look = Callable[[Batch], Marks]
 
 
 def values_of(table: "pa.RecordBatch", columns: Columns, name: str) -> list[list[Any] | None]:
@@ -78,39 +69,69 @@ def values_of(table: "pa.RecordBatch", columns: Columns, name: str) -> list[list
     return found
 
 
-def mark_records(
-    shards: Sequence[SourceShard],
-    lens: Lens,
-    scratch: Path,
-    *,
-    workers: int | None = None,
-    stop: bool = False,
-    on_progress: OnProgress = silent,
-) -> tuple[Marks, Tally, Faults]:
-    """Read all records, on several workers; return a row for each, what was read, and the damage.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """Shards that have been gone through, and whose records are to be looked at.
 
-    The rows are in a file, and in memory only as far as they are used. Damaged records have zeros.
+    Attributes:
+        shards: those of all splits.
+        splits: the splits that they have, and how many records of each, in this order.
+        scratch: the folder that `scan_shards` had.
+        workers: how many processes at most.
+        stop: whether the first damage ends the work.
+        on_progress: called after each shard.
     """
-    tally, faults, marks = Tally(), Faults(), scratch / "marks"
-    firsts = np.cumsum([0, *(shard.records for shard in shards)]).tolist()
-    with os_errors_as(WriteError, marks, "can't be written"):
-        marks.touch()
-        os.truncate(marks, firsts[-1] * lens.dtype.itemsize)
-    mark = partial(_mark_shard, lens=lens, scratch=scratch, stop=stop)
-    worth = _WORTH_A_PROCESS if workers is None else 1
-    jobs = list(zip(firsts, range(len(shards)), shards, strict=False))
-    for one in map_shards(mark, jobs, workers, worth, sum(shard.size for shard in shards)):
-        tally.merge(one[0])
-        faults.merge(one[1])
-        done = tally.records + faults.count
-        on_progress(Progress(what="looking", done=done, total=firsts[-1], unit="records"))
-    if not firsts[-1]:
-        return np.zeros(0, lens.dtype), tally, faults
-    return np.memmap(marks, lens.dtype, "r"), tally, faults
+
+    shards: Sequence[SourceShard]
+    splits: Mapping[str, int]
+    scratch: Path
+    workers: int | None
+    stop: bool
+    on_progress: OnProgress
+
+    def columns(self) -> Columns:
+        """Return the columns that all records fit."""
+        return infer_columns([shard.place for shard in self.shards], workers=self.workers)
+
+    def mark(self, look: Look, dtype: Any, columns: Columns) -> tuple[Marks, Tally, Faults]:
+        """Read all records; return a row for each, what was read, and the damage.
+
+        The rows are in a file, and in memory only as far as they are used. Damaged records have
+        zeros. What looks at batches of some columns can be pickled; they have `PLACES`, too.
+        """
+        tally, faults, marks = Tally(), Faults(), self.scratch / "marks"
+        dtype = np.dtype(dtype)
+        total = sum(self.splits.values())
+        with os_errors_as(WriteError, marks, "can't be written"):
+            marks.touch()
+            os.truncate(marks, total * dtype.itemsize)
+        mark = partial(
+            _mark_shard,
+            look=look,
+            dtype=dtype,
+            columns=columns,
+            scratch=self.scratch,
+            stop=self.stop,
+        )
+        firsts = accumulate((shard.records for shard in self.shards), initial=0)
+        jobs = list(zip(firsts, range(len(self.shards)), self.shards, strict=False))
+        worth = _WORTH_A_PROCESS if self.workers is None else 1
+        size = sum(shard.size for shard in self.shards)
+        for one in map_shards(mark, jobs, self.workers, worth, size):
+            tally.merge(one[0])
+            faults.merge(one[1])
+            done = tally.records + faults.count
+            self.on_progress(Progress(what="looking", done=done, total=total, unit="records"))
+        return np.memmap(marks, dtype, "r"), tally, faults
 
 
 def _mark_shard(
-    job: tuple[int, int, SourceShard], lens: Lens, scratch: Path, stop: bool
+    job: tuple[int, int, SourceShard],
+    look: Look,
+    dtype: "np.dtype[Any]",
+    columns: Columns,
+    scratch: Path,
+    stop: bool,
 ) -> tuple[Tally, Faults]:
     first, number, shard = job
     tally, faults, marks = Tally(), Faults(stop=stop), scratch / "marks"
@@ -123,7 +144,7 @@ def _mark_shard(
         if shard.copy is None and shard.records:  # else it was told by the scan
             tell(fault)
 
-    count = min(BATCH_RECORDS, lens.columns.batch_records)
+    count = min(BATCH_RECORDS, columns.batch_records)
     with (
         open_shard(shard.path) as file,
         os_errors_as(WriteError, marks, "can't be written"),
@@ -147,11 +168,11 @@ def _mark_shard(
                 continue
             tally.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in records])
             start = rows[records[0].index]
-            made = np.zeros(rows[records[-1].index] + 1 - start, lens.dtype)
-            for batch in decode_records(shard.path, records, lens.columns, tell):
+            made = np.zeros(rows[records[-1].index] + 1 - start, dtype)
+            for batch in decode_records(shard.path, records, columns, tell):
                 own = [rows[record.index] - start for record in batch.records]
-                made[own] = lens.look(with_places(batch))
-            out.seek((first + start) * lens.dtype.itemsize)
+                made[own] = look(with_places(batch))
+            out.seek((first + start) * dtype.itemsize)
             made.tofile(out)
         shard.check_stamp(file)
     return tally, faults

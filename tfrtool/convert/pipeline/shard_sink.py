@@ -19,7 +19,6 @@ _MEMORY_LEVEL = 9
 """Of deflate, as TensorFlow's ZlibCompressionOptions has it; the level is zlib's default."""
 
 _PART = 1024 * 1024
-_TO_DISK = 16 * 1024 * 1024
 
 
 class ShardSink:
@@ -32,7 +31,7 @@ class ShardSink:
     def __init__(self, path: Path, compression: Compression = Compression.NONE) -> None:
         """Begin a file, which is not there yet; `OSError` if that can't be."""
         self.tally = Tally()
-        self._crc = self._size = self._begun = 0
+        self._crc = 0
         self._writer = ThreadPoolExecutor(1, "tfrtool-write")
         self._writing: Future[None] = Future()
         self._writing.set_result(None)
@@ -95,9 +94,3 @@ class ShardSink:
         left = memoryview(data)
         while left:
             left = left[os.write(self._file.fileno(), left) :]
-        self._size += len(data)
-        if self._size - self._begun > _TO_DISK and hasattr(os, "posix_fadvise"):
-            # The system begins to bring it to the disk, and does not wait for the end to do so.
-            length = self._size - self._begun
-            os.posix_fadvise(self._file.fileno(), self._begun, length, os.POSIX_FADV_DONTNEED)
-            self._begun = self._size
