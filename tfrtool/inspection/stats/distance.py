@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.inspection.stats.number_fold import Histogram, NumberFold
+from tfrtool.inspection.stats.number_fold import NumberFold
 
 
 def l_infinity(some: Mapping[Any, int], others: Mapping[Any, int]) -> float | None:
@@ -30,8 +30,7 @@ def jensen_shannon(some: NumberFold, others: NumberFold) -> float | None:
     of the other side, so that data with NaN is far from itself.
     """
     first, second = some.histogram(), others.histogram()
-    held = [one.edges for one in (first, second) if one is not None]
-    edges = np.unique([edge for one in held for edge in one])
+    edges = np.unique([edge for one in (first, second) if one for edge in one["edges"]])
     parts = []
     for fold, histogram in ((some, first), (others, second)):
         odd = [fold.nan, fold.infinite]
@@ -44,15 +43,18 @@ def jensen_shannon(some: NumberFold, others: NumberFold) -> float | None:
     return float(min(max((_divergence(p, middle) + _divergence(q, middle)) / 2, 0.0), 1.0))
 
 
-def _spread(histogram: Histogram | None, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+def _spread(
+    histogram: Mapping[str, list[Any]] | None, edges: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return how many numbers are between edges, and then how many are a point at each."""
     points = np.zeros(len(edges))
     between = np.zeros(max(len(edges) - 1, 0))
-    if histogram is not None and histogram.edges[0] == histogram.edges[-1]:
-        points[np.searchsorted(edges, histogram.edges[0])] = histogram.counts[0]
-    elif histogram is not None:
-        below = np.append(0, np.cumsum(histogram.counts))
-        between = np.diff(np.interp(edges, histogram.edges, below))
+    if histogram is not None:
+        held, counts = histogram["edges"], histogram["counts"]
+        if held[0] == held[-1]:
+            points[np.searchsorted(edges, held[0])] = counts[0]
+        else:
+            between = np.diff(np.interp(edges, held, np.append(0, np.cumsum(counts))))
     return np.append(between, points)
 
 

@@ -29,13 +29,9 @@ class FeatureKey(NamedTuple):
     dtype: DType | None  # None where no kind is set
 
 
-class FeaturePart(NamedTuple):
-    """What a column has of one type."""
-
-    dtype: DType | None
-    present: int
-    numbers: dict[str, NDArray[Any]]
-    values: Any  # an Arrow array without nulls
+FeaturePart = tuple[DType | None, int, dict[str, NDArray[Any]], Any]
+"""Of a column its values of one type: in how many records, their ``lengths`` and ``steps``, and
+themselves as an Arrow array without nulls."""
 
 
 class FeatureFold:
@@ -62,15 +58,16 @@ class FeatureFold:
         """Take in a part of a column."""
         import pyarrow.compute as pc
 
-        self.present += part.present
-        name, values = "values", part.values
-        if part.dtype is DType.STRING:
+        dtype, present, numbers, values = part
+        self.present += present
+        name = "values"
+        if dtype is DType.STRING:
             self.strings.add(values)
             self._add_images(values, room)
             name, values = "bytes", pc.binary_length(values).cast("int64")
-        numbers = {**part.numbers, name: values.to_numpy(zero_copy_only=False)}
-        for name, found in numbers.items():
-            self.numbers[name].add(found, room)
+        numbers[name] = values.to_numpy(zero_copy_only=False)
+        for of, found in numbers.items():
+            self.numbers[of].add(found, room)
 
     def _add_images(self, values: "pa.Array", room: int) -> None:
         import pyarrow as pa
@@ -111,7 +108,7 @@ def column_parts(column: Column, array: "pa.Array") -> Iterator[FeaturePart]:
     present, numbers = len(array) - array.null_count, {}
     if column.form is Form.SCALAR:
         ones = np.ones(present, np.int64)
-        yield FeaturePart(column.dtype, present, {"lengths": ones}, array)
+        yield column.dtype, present, {"lengths": ones}, array
         return
     if column.is_list:
         held = array.drop_null()
@@ -125,4 +122,4 @@ def column_parts(column: Column, array: "pa.Array") -> Iterator[FeaturePart]:
     for dtype, lists in [part for part in parts if len(part[1])] or [(column.dtype, parts[0][1])]:
         lengths = pc.list_value_length(lists).to_numpy()
         count = present if column.is_list else len(lists)
-        yield FeaturePart(dtype, count, {**numbers, "lengths": lengths}, lists.flatten())
+        yield dtype, count, {**numbers, "lengths": lengths}, lists.flatten()

@@ -29,16 +29,15 @@ def feature_stats(key: FeatureKey, fold: FeatureFold, records: int, labels: Labe
     }
     if key.is_list:
         data |= {"list": True, "steps": numbers["steps"].to_json()}
-    held = fold.strings.held()
-    counts: dict[Any, int] = dict(held.counts)
+    counts: dict[Any, int]
+    counts, distinct, short = fold.strings.held()
     if key.dtype is DType.STRING:
-        data |= {"bytes": numbers["bytes"].to_json(), "distinct": held.distinct}
-        data |= {"distinct_exact": not held.short, "common_error": held.short}
+        data |= {"bytes": numbers["bytes"].to_json(), "distinct": distinct}
+        data |= {"distinct_exact": not short, "common_error": short}
     elif key.dtype is not None:
-        values = data["values"] = numbers["values"].to_json()
-        exact = values["distinct"] is not None
-        data |= {"distinct": values["distinct"], "distinct_exact": exact, "common_error": 0}
-        counts = numbers["values"].distinct()
+        values, counts = numbers["values"], numbers["values"].distinct()
+        data |= {"values": values.to_json(), "distinct": None if values.error else len(counts)}
+        data |= {"distinct_exact": not values.error, "common_error": 0}
     if key.dtype in (DType.STRING, DType.INT64):
         data["common"] = common = []
         for value in sorted(counts, key=lambda value: (-counts[value], value))[:COMMONEST]:
@@ -76,8 +75,9 @@ def feature_distances(
     numbers, known = list(_NUMBERS), [fold.numbers["values"] for fold in (some, others)]
     if key.dtype is DType.STRING:
         if not some.formats and not others.formats:
-            counts = some.strings.held().counts, others.strings.held().counts
-            apart["values", "l_infinity"] = l_infinity(*counts)
+            apart["values", "l_infinity"] = l_infinity(
+                some.strings.held()[0], others.strings.held()[0]
+            )
     elif _is_label(key, labels) and not any(one.error for one in known):
         apart["values", "l_infinity"] = l_infinity(*(one.distinct() for one in known))
     else:

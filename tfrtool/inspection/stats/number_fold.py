@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,6 @@ _PIECE = 2**18
 
 _LEVELS = 8
 """Numbers of one weight that a sample holds are this part of its room; more halve the error."""
-
-
-class Histogram(NamedTuple):
-    """Buckets; each has its lower edge in it, and the last one the upper one, too."""
-
-    edges: list[float]
-    counts: list[int]
 
 
 @dataclass(slots=True)
@@ -94,8 +87,11 @@ class NumberFold:
                 self.values, self.counts = self.values[kept], self.counts[kept]
             bit += 1
 
-    def histogram(self) -> Histogram | None:
-        """Return it; None without a number."""
+    def histogram(self) -> dict[str, list[Any]] | None:
+        """Return the ``edges`` of its buckets and their ``counts``; None without a number.
+
+        Each bucket has its lower edge in it, and the last one the upper one, too.
+        """
         if not self.count:
             return None
         low, high = float(self.minimum), float(self.maximum)
@@ -104,7 +100,7 @@ class NumberFold:
             edges = np.unique(np.linspace(low, high, BUCKETS + 1))
         below = np.searchsorted(self.values.astype(np.float64), edges[1:-1])
         sums = np.append(np.append(0, np.cumsum(self.counts))[below], self.count)
-        return Histogram(edges.tolist(), np.diff(sums, prepend=0).tolist())
+        return {"edges": edges.tolist(), "counts": np.diff(sums, prepend=0).tolist()}
 
     def distinct(self) -> dict[Any, int]:
         """Return how often each number comes; nothing if they are too many to hold."""
@@ -117,7 +113,6 @@ class NumberFold:
         ranks = np.searchsorted(np.cumsum(self.counts), [rank * self.count for rank in _RANKS])
         found = zip(_RANKS, ranks, strict=True) if self.count else ()
         last = len(self.values) - 1
-        histogram = self.histogram()
         return {
             "count": self.count,
             "mean": self.mean if self.count else None,
@@ -130,7 +125,7 @@ class NumberFold:
             "infinite": self.infinite,
             "distinct": None if self.error else len(self.values),
             "rank_error": self.error / max(self.count, 1),
-            "histogram": histogram and histogram._asdict(),
+            "histogram": self.histogram(),
         }
 
 

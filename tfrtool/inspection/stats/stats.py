@@ -87,7 +87,7 @@ class StatsFold:
         for column, array in zip((*columns.context, *columns.lists), arrays, strict=True):
             for part in column_parts(column, array):
                 room = self._room(len(arrays))
-                fold = self._find(FeatureKey(column.key, column.is_list, part.dtype), room)
+                fold = self._find(FeatureKey(column.key, column.is_list, part[0]), room)
                 if fold is not None:
                     fold.add(part, room)
 

@@ -1,7 +1,6 @@
 """How often each string comes, in bounded memory."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import UsageError
 from tfrtool.examples.content import describe_bytes
@@ -17,14 +16,6 @@ LONGEST = 256
 
 _HEAD = 48
 _LEAST, _DISTINCT = 13, 14  # base 2 logarithms of the sizes of sketches: 6,144 strings, 16 KiB
-
-
-class HeldStrings(NamedTuple):
-    """Strings by their keys, and how often each comes, at least."""
-
-    counts: Mapping[str, int]
-    distinct: int
-    short: int  # by how much a count may be too low; 0 while all strings are held
 
 
 def load_datasketches() -> Any:
@@ -75,13 +66,16 @@ class StringFold:
         self._frequent.merge(other._frequent)
         self._distinct.update(other._distinct.get_result())
 
-    def held(self) -> HeldStrings:
-        """Return what is known of each string."""
+    def held(self) -> tuple[dict[str, int], int, int]:
+        """Return how often each string comes, how many there are, and how far counts are too low.
+
+        That is 0 while all strings are held.
+        """
         every = load_datasketches().frequent_items_error_type.NO_FALSE_NEGATIVES
         counts = {key: low for key, _, low, _ in self._frequent.get_frequent_items(every, 0)}
         short = self._frequent.get_upper_bound("")  # of a key that there is not
         distinct = round(self._distinct.get_estimate()) if short else len(counts)
-        return HeldStrings(counts, distinct, short)
+        return counts, distinct, short
 
 
 def _key(value: bytes) -> bytes:
