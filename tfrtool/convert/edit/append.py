@@ -2,17 +2,13 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from tfrtool.convert.edit.new_images import (
-    audit_new_images,
-    first_payload,
     options_of_write,
     plan_new_images,
-    rejected_images,
     unclear_split,
 )
 from tfrtool.convert.edit.shard_tasks import LinkTask, numbered, one_to_one
@@ -28,14 +24,13 @@ from tfrtool.convert.pipeline.record_sources import (
 )
 from tfrtool.engines.processes import cores
 from tfrtool.errors import DatasetError, SchemaError, ShardError, UsageError
-from tfrtool.examples.arrow.columns import Columns, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.roles import info_beside
 from tfrtool.examples.tfds_metadata import FEATURES, LABELS, REPORT, read_class_names
-from tfrtool.inspection.rows.batches import infer_columns
+from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.compression import Compression, detect_compression, starts_record
-from tfrtool.records.shard_sets import check_split_name, check_version, is_shard_name
+from tfrtool.records.shard_sets import VERSION, check_split_name, check_version, is_shard_name
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.sources.items import LeftOut, Starting
 from tfrtool.storage.appearing import linked
@@ -45,9 +40,8 @@ from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import as_member
 from tfrtool.writing.dataset_folder import Target
+from tfrtool.writing.shard_writer import payload_of
 from tfrtool.writing.write_options import Existing, dataset_identity
-
-_SHOWN = 10
 
 
 def append(
@@ -98,8 +92,15 @@ def append(
     root = find_folders(dataset).root
     info = info_beside(root)
     name, old_version = (info.name, info.version) if info else dataset_identity(root)
-    version = check_version(version or _next(old_version))
-    folder = _place(root, version, out)
+    major, minor, _ = check_version(old_version).split(".")
+    version = check_version(version or f"{major}.{int(minor) + 1}.0")  # as TFDS counts more data
+    if out is None and not VERSION.fullmatch(root.absolute().name):
+        raise UsageError(
+            "the directory is not called after a version, so that a new one has no place beside it",
+            path=root,
+            hint="--out DIR gives it one",
+        )
+    folder = root.parent / version if out is None else as_path(out)
     if split is not None:
         check_split_name(split)
     before = find_sources(root, folder)
@@ -120,8 +121,8 @@ def append(
             notes.append(f"hard links can't be made in {folder}: shards that stay are copied there")
         with open_regular(shards[0]) as first:
             compression = detect_compression(first)  # readers take one for all
-        added: Sequence[FileTask]
-        rejected: Sequence[LeftOut] = ()
+        added, faults, come = list[FileTask](), Faults(), ColumnsFold()
+        rejected = list[LeftOut]()
         if records:
             found = find_sources(source, folder)
             if not split and not set(found.splits) <= set(before.splits):
@@ -129,7 +130,7 @@ def append(
             CarriedMetadata([root, *found.folders])  # an error where class names are others
             added, faults = _copied(found, scratch, split, compression, workers)
             paths = [path for some in found.splits.values() for path in some]
-            come = infer_columns(paths, workers=workers)
+            come = fold_columns(paths, workers=workers)
         else:
             if "image" in said:  # as edit tells it
                 raise DatasetError(
@@ -137,6 +138,9 @@ def append(
                     path=root,
                     expected="records to append",
                 )
+            classes = read_class_names(root, "label")
+            if classes is None:
+                raise DatasetError(f"no {LABELS} tells the numbers of its classes", path=root)
             options = options_of_write(
                 said,
                 source=os.fspath(source),
@@ -147,18 +151,29 @@ def append(
                 dedupe=dedupe,
                 workers=cores() if workers is None else workers,
             )
-            faults = Faults()
-            labels = read_class_names(root, "label")
-            if labels is None:
-                raise DatasetError(f"no {LABELS} tells the numbers of its classes", path=root)
-            audit = audit_new_images(options, scratch, labels, shards, on_progress, starting)
-            _take_classes(carried, audit.source.labels, labels, options.source, allowed=new_classes)
-            added = plan_new_images(audit, options, before.splits, split)
-            rejected = rejected_images(audit)
-            fold = ColumnsFold()
-            fold.add([first_payload(audit)])
-            come = fold.columns()
-        _check_columns(come, infer_columns(shards, workers=workers), source)
+            audit, added = plan_new_images(
+                options,
+                scratch,
+                classes,
+                before.splits,
+                split,
+                new_classes=new_classes,
+                on_progress=on_progress,
+                starting=starting,
+            )
+            labels, problems = audit.source.labels, audit.problems.items()
+            rejected = [LeftOut(key=audit.source.items[at].key, reason=why) for at, why in problems]
+            rejected += audit.source.rejected
+            come.add(
+                [payload_of(audit, audit.good[0], {name: at for at, name in enumerate(labels)})]
+            )
+            if len(labels) > len(classes):
+                carried.labels[LABELS] = "".join(f"{name}\n" for name in labels)
+                if carried.features is not None:
+                    with reading_metadata(root / FEATURES, "TFDS"):
+                        described = carried.features["featuresDict"]["features"]["label"]
+                        described["classLabel"]["numClasses"] = str(len(labels))
+        _check_columns(come, fold_columns(shards, workers=workers), source)
         tasks = numbered([*kept, *added], name)
         return JobPlan(tasks=tasks, faults=faults, rejected=rejected, warnings=notes)
 
@@ -176,27 +191,6 @@ def append(
         metadata=lambda splits: carried.texts(name, version, splits),
         dry_run=dry_run,
     )
-
-
-def _next(version: str) -> str:
-    """Return the version whose data are more, as TFDS counts them."""
-    major, minor, _ = check_version(version).split(".")
-    return f"{major}.{int(minor) + 1}.0"
-
-
-def _place(root: Path, version: str, out: str | os.PathLike[str] | None) -> Path:
-    """Return the directory of the new version."""
-    if out is not None:
-        return as_path(out)
-    try:
-        check_version(root.absolute().name)
-    except UsageError:
-        raise UsageError(
-            "the directory is not called after a version, so that a new one has no place beside it",
-            path=root,
-            hint="--out DIR gives it one",
-        ) from None
-    return root.parent / version
 
 
 def _holds_records(source: str | os.PathLike[str]) -> bool:
@@ -242,50 +236,16 @@ def _copied(
     return tasks, faults
 
 
-def _check_columns(come: Columns, held: Columns, source: str | os.PathLike[str]) -> None:
-    """Raise a `SchemaError` if new records have other features than those that are there."""
-    theirs, ours = ({(one.key, one.is_list): one for one in side.columns} for side in (come, held))
-    wrong = {
-        key
-        for key, one in theirs.items()
-        if key not in ours or ours[key].dtype not in (one.dtype, None)
-    }
-    wrong |= {
-        key
-        for key, one in ours.items()
-        if one.form is Form.SCALAR and (key not in theirs or theirs[key].form is not Form.SCALAR)
-    }
-    if wrong or (come.parsed is not held.parsed and come.kind is not PayloadKind.EMPTY):
+def _check_columns(come: ColumnsFold, held: ColumnsFold, source: str | os.PathLike[str]) -> None:
+    """Raise a `SchemaError` if the features of a dataset change by the records that come."""
+    before, new = held.columns(), come.columns()
+    held.merge(come)
+    after = held.columns()
+    if after != before or (not new.parsed and new.kind not in (before.kind, PayloadKind.EMPTY)):
+        differ = {feature_name(one.key) for one in {*before.columns} ^ {*after.columns}}
         raise SchemaError(
             "has other features than the dataset",
             path=source,
-            expected=", ".join(held.names),
-            found=f"{', '.join(come.names)}; they differ in "
-            + ", ".join(sorted(feature_name(key) for key, _ in wrong)),
+            expected=", ".join(before.names),
+            found=f"{', '.join(new.names)}; they differ in {', '.join(sorted(differ))}",
         )
-
-
-def _take_classes(
-    carried: CarriedMetadata,
-    names: Sequence[str],
-    old: Sequence[str],
-    source: str,
-    *,
-    allowed: bool,
-) -> None:
-    """Note the classes of a dataset, the old ones first; `UsageError` for new ones if unwanted."""
-    if len(names) == len(old):
-        return
-    if not allowed:
-        raise UsageError(
-            "holds classes that the dataset does not have",
-            path=source,
-            expected=", ".join(old[:_SHOWN]),
-            found=", ".join(names[len(old) :][:_SHOWN]),
-            hint="--new-classes appends them to its list",
-        )
-    carried.labels[LABELS] = "".join(f"{name}\n" for name in names)
-    if carried.features is not None:
-        with reading_metadata(FEATURES, "TFDS"):
-            described = carried.features["featuresDict"]["features"]["label"]
-            described["classLabel"]["numClasses"] = str(len(names))

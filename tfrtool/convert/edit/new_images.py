@@ -24,7 +24,7 @@ from tfrtool.images.recipe import ImageRecipe, Resize
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.sources.folders.class_layout import LabelFrom
-from tfrtool.sources.items import LeftOut, Starting
+from tfrtool.sources.items import Starting
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.json_files import reading_metadata, whole_number
 from tfrtool.storage.progress import OnProgress
@@ -36,6 +36,7 @@ from tfrtool.writing.write import check_images
 from tfrtool.writing.write_options import Existing, WriteOptions
 from tfrtool.writing.write_plan import PlannedShard, plan_shards, splitter
 
+_SHOWN = 10
 _THERE = "an exact copy of an image that is there already"
 
 
@@ -54,7 +55,8 @@ class NewImagesTask(FileTask):
     def write(self, path: Path) -> Written:
         """Write the shard."""
         audit, positions = self.shard.audit, self.shard.positions
-        make = partial(payload_of, audit, labels=_numbers(audit))
+        labels = {label: number for number, label in enumerate(audit.source.labels)}
+        make = partial(payload_of, audit, labels=labels)
         with quiet_pillow(), ShardSink(path, self.shard.compression) as sink:
             sink.write(run_in_order(make, positions, self.workers, computes=False))
         return Written(tally=sink.tally, read=Tally())
@@ -85,52 +87,84 @@ def options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
         )
 
 
-def audit_new_images(
+def unclear_split(source: str | os.PathLike[str], before: Collection[str]) -> UsageError:
+    """Return the error for what could go into several splits."""
+    return UsageError(
+        "nothing tells which split this is for",
+        path=source,
+        expected="--split NAME",
+        found=f"the splits {', '.join(before)}",
+    )
+
+
+def plan_new_images(
     options: WriteOptions,
     scratch: Path,
     labels: Sequence[str],
-    shards: Sequence[Path],
+    before: Mapping[str, Sequence[Path]],
+    split: str | None,
+    *,
+    new_classes: bool,
     on_progress: OnProgress,
     starting: Starting,
-) -> Audit:
-    """List and look at the images of a source; classes have the numbers that a dataset gives them.
+) -> tuple[Audit, list[FileTask]]:
+    """List and look at the images of a source, give each a split, and plan the shards.
 
-    New classes come after those. Copies are problems, if they are to be left out: images whose
-    bytes, as they would be written, are in a shard already; and all but one of the same new ones.
+    It is the split that was named; or that of the source; or the one that `write` would draw; or
+    the only one of the dataset, whose shards are those of ``before``. Else it is a `UsageError`.
+    Classes have the numbers of the dataset's ``labels``, behind which come those that it hasn't, if
+    they are wanted.
     """
     source = open_source(options.source, options.label_from, scratch, options.root, starting)
     new = [label for label in source.labels if label not in labels]
+    if new and not new_classes:
+        raise UsageError(
+            "holds classes that the dataset does not have",
+            path=options.source,
+            expected=", ".join(labels[:_SHOWN]),
+            found=", ".join(new[:_SHOWN]),
+            hint="--new-classes appends them to its list",
+        )
+    if not (split or source.splits or len(options.splits) > 1 or len(before) == 1):
+        raise unclear_split(options.source, before)
     audit = Audit(replace(source, labels=(*labels, *new)), options.recipe)
-    audit.look_at_all(options.workers, on_progress)
     if options.dedupe:
-        places: dict[bytes, list[int]] = {}
-        numbers = _numbers(audit)
-        with quiet_pillow():
-            for at in audit.good:
-                for digest in _images(payload_of(audit, at, numbers)):
-                    places.setdefault(digest, []).append(at)
-        wanted = frozenset(places)
-        known = map_shards(partial(_known_images, wanted=wanted), shards, options.workers)
-        for digest in {digest for found in known for digest in found}:
-            audit.notable.update(dict.fromkeys(places[digest], ImageVerdict(problem=_THERE)))
+        audit.look_at_all(options.workers, on_progress)
+        _leave_out_known(audit, [path for some in before.values() for path in some], options)
     check_images(audit, options, on_progress)
-    return audit
+    fractions = options.splits if len(options.splits) > 1 else {next(iter(before)): 1.0}
+    draw, items, leaders = splitter(fractions, options.seed), source.items, audit.leaders
+    placed = tuple(
+        replace(item, split=split or item.split or draw(items[leaders[at]].key))
+        for at, item in enumerate(items)
+    )
+    splits = tuple(sorted({str(item.split) for item in placed}))
+    audit.source = replace(audit.source, items=placed, splits=splits)
+    sizes = record_sizes(audit, options.workers).records
+    return audit, [
+        NewImagesTask(
+            name="",
+            split=shard.name.split,
+            records=len(shard.positions),
+            size=sum(items[position].bytes for position in shard.positions),
+            shard=shard,
+            workers=options.workers,
+        )
+        for shard in plan_shards(audit, options, sizes)
+    ]
 
 
-def rejected_images(audit: Audit) -> list[LeftOut]:
-    """Return the images that are left out."""
-    items = audit.source.items
-    bad = (LeftOut(key=items[at].key, reason=why) for at, why in audit.problems.items())
-    return [*audit.source.rejected, *bad]
-
-
-def first_payload(audit: Audit) -> bytes:
-    """Return the payload of the first image that is good."""
-    return payload_of(audit, audit.good[0], _numbers(audit))
-
-
-def _numbers(audit: Audit) -> Mapping[str, int]:
-    return {label: number for number, label in enumerate(audit.source.labels)}
+def _leave_out_known(audit: Audit, shards: Sequence[Path], options: WriteOptions) -> None:
+    """Call images problems whose bytes, as they would be written, are in a shard already."""
+    labels = {label: number for number, label in enumerate(audit.source.labels)}
+    places: dict[bytes, list[int]] = {}
+    with quiet_pillow():
+        for at in audit.good:
+            for digest in _images(payload_of(audit, at, labels)):
+                places.setdefault(digest, []).append(at)
+    known = map_shards(partial(_known_images, wanted=frozenset(places)), shards, options.workers)
+    for digest in {digest for found in known for digest in found}:
+        audit.notable.update(dict.fromkeys(places[digest], ImageVerdict(problem=_THERE)))
 
 
 def _known_images(path: Path, wanted: frozenset[bytes]) -> set[bytes]:
@@ -147,46 +181,3 @@ def _images(payload: bytes) -> list[bytes]:
     """Return digests of the images of a record."""
     values = decode_example(payload).values("image")
     return [blake2b(v, digest_size=16).digest() for v in values if isinstance(v, bytes)]
-
-
-def unclear_split(source: str | os.PathLike[str], before: Collection[str]) -> UsageError:
-    """Return the error for what could go into several splits."""
-    return UsageError(
-        "nothing tells which split this is for",
-        path=source,
-        expected="--split NAME",
-        found=f"the splits {', '.join(before)}",
-    )
-
-
-def plan_new_images(
-    audit: Audit, options: WriteOptions, before: Collection[str], split: str | None
-) -> list[FileTask]:
-    """Give each image a split, and plan the shards.
-
-    It is the split that was named; or that of the source; or the one that `write` would draw; or
-    the only one that the dataset has ``before``. Else it is a `UsageError`.
-    """
-    items, own = audit.source.items, bool(audit.source.splits)
-    if split is None and not own and len(options.splits) < 2 and len(before) > 1:
-        raise unclear_split(options.source, before)
-    fractions = options.splits if len(options.splits) > 1 else {next(iter(before)): 1.0}
-    draw, leaders = splitter(fractions, options.seed), audit.leaders
-    placed = tuple(
-        replace(item, split=split or item.split or draw(items[leaders[at]].key))
-        for at, item in enumerate(items)
-    )
-    splits = tuple(sorted({str(item.split) for item in placed}))
-    audit.source = replace(audit.source, items=placed, splits=splits)
-    sizes = record_sizes(audit, options.workers).records
-    return [
-        NewImagesTask(
-            name="",
-            split=shard.name.split,
-            records=len(shard.positions),
-            size=sum(items[position].bytes for position in shard.positions),
-            shard=shard,
-            workers=options.workers,
-        )
-        for shard in plan_shards(audit, options, sizes)
-    ]

@@ -52,12 +52,19 @@ def infer_columns(
     Raises:
         ShardError: a file can't be read.
     """
+    return fold_columns(shards, workers=workers, on_progress=on_progress).columns()
+
+
+def fold_columns(
+    shards: Sequence[Path], *, workers: int | None = None, on_progress: OnProgress = silent
+) -> ColumnsFold:
+    """Do what `infer_columns` does; return what more records can be added to."""
     total = ColumnsFold()
     folds = map_shards(_fold, shards, workers, _WORTH_A_PROCESS)
     for done, fold in enumerate(folds, start=1):
         total.merge(fold)
         on_progress(Progress(what="looking", done=done, total=len(shards), unit="shards"))
-    return total.columns()
+    return total
 
 
 def _fold(path: Path) -> ColumnsFold:
