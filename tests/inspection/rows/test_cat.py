@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.records.strategies import payload_lists, read, shard_of
 from tfrtool.errors import UsageError
-from tfrtool.inspection.rows.cat import cat, parse_ranges
+from tfrtool.inspection.rows.cat import END, cat, parse_ranges
 from tfrtool.records.count import hop
 from tfrtool.records.framing import LocatedFault, Record, frame, header
 from tfrtool.records.random_access import write_index
@@ -38,7 +38,7 @@ def numbers(
         ("5", ((5, 6),)),
         ("10:20", ((10, 20),)),
         ("7,0,9", ((0, 1), (7, 8), (9, 10))),
-        ("3:,5:7,1:3", ((1, None),)),
+        ("3:,5:7,1:3", ((1, END),)),
         (":4,2:6,9:9", ((0, 6),)),
     ],
 )
@@ -51,7 +51,7 @@ def test_ranges(text: str, ranges: object) -> None:
 def test_what_is_no_range(text: str) -> None:
     """What names no records is a usage error; a colon alone is all of them."""
     if text == ":":
-        assert parse_ranges(text) == ((0, None),)
+        assert parse_ranges(text) == ((0, END),)
         return
     with pytest.raises(UsageError, match="10:20"):
         parse_ranges(text)

@@ -85,7 +85,7 @@ def test_examples_for_a_loader(tmp_path: Path) -> None:
     assert [step.tolist() for step in second["steps"]] == [1, [2, 3]]
     for last in (2, -1):
         with pytest.raises(tfrtool.ShardError) as caught:
-            examples.__getitems__([0, last])
+            [examples[index] for index in (0, last)]
         assert (caught.value.path, caught.value.record) == (str(path), 2)
     with pytest.raises(IndexError):
         examples[3]

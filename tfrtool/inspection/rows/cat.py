@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, compress, groupby, islice
@@ -26,10 +27,10 @@ from tfrtool.records.stream import Stream, open_shard, path_of, size_of
 from tfrtool.storage.opening import read_bounded
 
 OnFault = Callable[[LocatedFault], None]
-Range = tuple[int, int | None]
-"""The first index, and the one behind the last; None to the end."""
+Range = tuple[int, int]
+"""The first index, and the one behind the last."""
 
-_WHOLE: tuple[Range, ...] = ((0, None),)
+END = sys.maxsize
 _BATCH = 4096
 """Records that a condition is asked of at once; a few that fit shall come out soon."""
 
@@ -42,24 +43,22 @@ def parse_ranges(text: str) -> tuple[Range, ...]:
     """
     found: list[Range] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,18})?(:)?(\d{1,18})?\s*", part, re.ASCII)
-        if match is None or not (match[1] or match[2]) or (match[3] and not match[2]):
+        match = re.fullmatch(r"\s*(?:(\d{1,18})|(\d{0,18}):(\d{0,18}))\s*", part, re.ASCII)
+        if match is None:
             what = "an index, a range or several: 5, 10:20, 0,7,9"
             raise UsageError("no records", expected=what, found=repr(text)[:100])
-        start = int(match[1] or 0)
-        found.append((start, (int(match[3]) if match[3] else None) if match[2] else start + 1))
+        start = int(match[1] or match[2] or 0)
+        found.append((start, start + 1 if match[1] else int(match[3] or END)))
     return _merged(found)
 
 
 def _merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
     merged: list[Range] = []
-    for start, stop in sorted(ranges, key=lambda one: one[0]):
-        if stop is not None and stop <= start:
-            continue
-        if merged and (merged[-1][1] is None or start <= merged[-1][1]):
-            first, last = merged.pop()
-            start, stop = first, None if last is None or stop is None else max(last, stop)
-        merged.append((start, stop))
+    for start, stop in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        elif start < stop:
+            merged.append((start, stop))
     return tuple(merged)
 
 
@@ -95,7 +94,7 @@ def cat(
         raise UsageError("records and a sample exclude each other")
     ranges: Mapping[Path | Stream, Sequence[Range]]
     if sample is None:
-        ranges = dict.fromkeys(shards, _WHOLE if records is None else parse_ranges(records))
+        ranges = dict.fromkeys(shards, parse_ranges(":" if records is None else records))
     else:
         ranges = _drawn(shards, sample, seed)
     found = _wanted(ranges, on_fault)
@@ -161,14 +160,14 @@ def _items(
                 yield item
                 size = 0
                 index = index if item.record is None else item.record + 1
-            elif stop is not None and item.index >= stop:  # a damaged one was wanted
+            elif item.index >= stop:  # a damaged one was wanted
                 items = chain([item], items)
                 break
             else:
                 index, offset = item.index + 1, item.offset + len(item.payload) + FRAME_SIZE
                 if item.index >= start:
                     yield item
-            if stop is not None and index >= stop:
+            if index >= stop:
                 break
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from tfrtool.errors import ShardError, UsageError
-from tfrtool.examples.example import PayloadKind, Value, classify_payload, decode_example
+from tfrtool.examples.example import Example, PayloadKind, Value, classify_payload, decode_example
 from tfrtool.examples.roles import find_roles, info_beside
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, LocatedFault, Record
@@ -186,18 +186,10 @@ class DecodedRecords(Sequence[Any]):
         try:
             return decode(record)
         except ValueError as error:
-            raise ShardError(
-                str(error),
-                path=self.records.shard_of(index),
-                record=record.index,
-                offset=record.offset,
-            ) from error
+            path, place = self.records.shard_of(index), (record.index, record.offset)
+            raise ShardError(str(error), path=path, record=place[0], offset=place[1]) from error
 
-    def __getitems__(self, indices: Iterable[int]) -> list[Any]:
-        """Read several records; PyTorch's DataLoader asks for a batch in this way."""
-        return [self[index] for index in indices]
-
-    def _example(self, record: Record) -> Any:
+    def _example(self, record: Record) -> Example:
         kind = classify_payload(record.payload)
         if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE, PayloadKind.EMPTY):
             raise ValueError("no tf.train.Example or SequenceExample")
@@ -208,8 +200,8 @@ class DecodedRecords(Sequence[Any]):
         if self._decode is Decode.IMAGE:
             return _pixels(example.values(self._image)), _number(example.values(self._label))
         found = {name: _arrays(one.values) for name, one in example.features.items() if one.dtype}
-        steps = example.feature_lists.items()
-        return found | {name: [_arrays(step.values) for step in some] for name, some in steps}
+        lists = example.feature_lists.items()
+        return found | {name: [_arrays(step.values) for step in steps] for name, steps in lists}
 
 
 def _arrays(values: Sequence[Value]) -> Any:

@@ -3,15 +3,17 @@
 import math
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfrtool.examples.content import decode_text, describe_bytes
-from tfrtool.examples.parsing import ParsedValue
-from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.storage.plain import plain
 
+if TYPE_CHECKING:
+    from tfrtool.examples.parsing import ParsedValue
+    from tfrtool.examples.statistics import FeatureStatistics
 
-def feature_json(feature: FeatureStatistics) -> dict[str, Any]:
+
+def feature_json(feature: "FeatureStatistics") -> dict[str, Any]:
     """Return what was seen of a feature, but for its values."""
     low, high = feature.lengths
     data: dict[str, Any] = {
@@ -31,7 +33,7 @@ def feature_json(feature: FeatureStatistics) -> dict[str, Any]:
     return data
 
 
-def values_json(feature: FeatureStatistics) -> dict[str, Any]:
+def values_json(feature: "FeatureStatistics") -> dict[str, Any]:
     """Return what a feature's values are; how often each comes, unless there are too many."""
     found, distinct = feature.range, feature.range.distinct
     data = {
@@ -48,7 +50,7 @@ def values_json(feature: FeatureStatistics) -> dict[str, Any]:
     return data
 
 
-def value_json(value: ParsedValue | None) -> Any:
+def value_json(value: "ParsedValue | None") -> Any:
     """Return a parsed value as JSON values: of bytes their number and content, and text as such.
 
     Floats are the shortest decimals of the same float32; "NaN", "Infinity" where JSON has none.

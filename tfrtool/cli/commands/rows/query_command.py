@@ -1,8 +1,8 @@
 """``tfrtool query``."""
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -68,12 +68,18 @@ def query_command(
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.inspection.rows.query import query, write_parquet
+    from tfrtool.storage.appearing import new_file
 
     damage = Damage(on_corrupt)
     form = _chosen(form_option["format"], out, overwrite, as_json)
+    # A file appears when it is whole.
+    target: AbstractContextManager[BinaryIO | None] = (
+        nullcontext() if out is None else new_file(Path(out), replace=overwrite)
+    )
     with (
         Bars() as bars,
-        _target(out, overwrite) as file,
+        os_errors_as(WriteError, out or "-", "can't be written"),
+        target as file,
         query(shards_of(shards), sql, workers=workers, on_fault=damage, on_progress=bars) as reader,
     ):
         if form == "parquet" and file is not None:
@@ -93,21 +99,6 @@ def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -
     if form == "parquet" and out is None:
         raise UsageError("--format parquet is for --out FILE")
     return form
-
-
-@contextmanager
-def _target(out: str | None, overwrite: bool) -> Iterator[BinaryIO | None]:
-    """Give a file that appears when it is whole; None for standard output."""
-    from tfrtool.storage.appearing import new_file
-
-    if out is None:
-        yield None
-        return
-    with (
-        os_errors_as(WriteError, out, "can't be written"),
-        new_file(Path(out), replace=overwrite) as file,
-    ):
-        yield file
 
 
 def _print(reader: Any, form: str, file: BinaryIO | None) -> None:
