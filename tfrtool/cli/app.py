@@ -2,43 +2,48 @@
 
 import signal
 import traceback
+from collections import UserDict
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 import click
 
 from tfrtool import __version__
-from tfrtool.cli.commands.bench_command import bench_command
-from tfrtool.cli.commands.convert_command import convert_command
-from tfrtool.cli.commands.count_command import count_command
-from tfrtool.cli.commands.extract_command import extract_command
-from tfrtool.cli.commands.index_command import index_command
-from tfrtool.cli.commands.inspect_dataset_command import inspect_dataset_command
-from tfrtool.cli.commands.inspect_images_command import inspect_images_command
-from tfrtool.cli.commands.inspect_schema_command import inspect_schema_command
-from tfrtool.cli.commands.inspect_shard_command import inspect_shard_command
-from tfrtool.cli.commands.inspect_stats_command import inspect_stats_command
-from tfrtool.cli.commands.jobs.append_command import append_command
-from tfrtool.cli.commands.jobs.diff_command import diff_command
-from tfrtool.cli.commands.jobs.edit_command import edit_command
-from tfrtool.cli.commands.jobs.filter_command import filter_command
-from tfrtool.cli.commands.jobs.reshard_command import reshard_command
-from tfrtool.cli.commands.predict_command import predict_command
-from tfrtool.cli.commands.repair_command import repair_command
-from tfrtool.cli.commands.rows.cat_command import cat_command
-from tfrtool.cli.commands.rows.query_command import query_command
-from tfrtool.cli.commands.train_command import train_command
-from tfrtool.cli.commands.verify_command import verify_command
-from tfrtool.cli.commands.write_command import write_command
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import DEBUG, debug_option
 from tfrtool.cli.process import Signals, report_interrupt
 from tfrtool.errors import TfrtoolError, os_reason, printable
 
 
+class _Commands(UserDict[str, Any]):
+    """Commands by their names, each imported when it is asked for: all take as long as click."""
+
+    def __init__(self, modules: str, group: str = "") -> None:
+        """Take modules of `tfrtool.cli.commands`, whose commands have their names."""
+        places = {place.rpartition(".")[2]: place for place in modules.split()}
+        names = (name.removeprefix(group).removesuffix("_command") for name in places)
+        super().__init__(zip(names, places.values(), strict=True))
+
+    def __getitem__(self, name: str) -> click.Command:
+        held = self.data[name]
+        if isinstance(held, str):
+            module = import_module(f"tfrtool.cli.commands.{held}")
+            self.data[name] = getattr(module, held.rpartition(".")[2])
+        command: click.Command = self.data[name]
+        return command
+
+
 @click.group(
     name="tfrtool",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="\b\nExample:\n  tfrtool inspect shard train.tfrecord",
+    commands=_Commands(
+        "write_command rows.cat_command rows.query_command jobs.reshard_command "
+        "jobs.filter_command jobs.diff_command count_command repair_command extract_command "
+        "convert_command index_command jobs.edit_command jobs.append_command verify_command "
+        "train_command predict_command bench_command"
+    ),
 )
 @click.version_option(__version__, prog_name="tfrtool")
 @debug_option
@@ -47,40 +52,16 @@ def cli() -> None:
 
 
 @cli.group(
-    name="inspect", epilog="\b\nExample:\n  tfrtool inspect shard 'data/*.tfrecord*' --limit 1"
+    name="inspect",
+    epilog="\b\nExample:\n  tfrtool inspect shard 'data/*.tfrecord*' --limit 1",
+    commands=_Commands(
+        "inspect_dataset_command inspect_images_command inspect_schema_command "
+        "inspect_shard_command inspect_stats_command",
+        "inspect_",
+    ),
 )
 def inspect_group() -> None:
     """Look into TFRecord files. TensorFlow is not needed, and not loaded."""
-
-
-for _command in (
-    write_command,
-    cat_command,
-    query_command,
-    reshard_command,
-    filter_command,
-    diff_command,
-    count_command,
-    repair_command,
-    extract_command,
-    convert_command,
-    index_command,
-    edit_command,
-    append_command,
-    verify_command,
-    train_command,
-    predict_command,
-    bench_command,
-):
-    cli.add_command(_command)
-for _command in (
-    inspect_dataset_command,
-    inspect_images_command,
-    inspect_schema_command,
-    inspect_shard_command,
-    inspect_stats_command,
-):
-    inspect_group.add_command(_command)
 
 
 def run(argv: Sequence[str], signals: Signals | None = None) -> int:
