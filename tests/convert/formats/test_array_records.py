@@ -38,7 +38,7 @@ def write_file(path: Path, payloads: Sequence[bytes]) -> Path:
 
 def read_rows(path: Path, first: int = 0, rows: int | None = None) -> list[bytes]:
     """Read rows as our format does; all of them, if it isn't said how many."""
-    scan = FORM.scan(path, columns=False)
+    scan = FORM.scan(path)
     piece = scan.piece(first, scan.rows - first if rows is None else rows)
     return [payload for some in FORM.read(piece, CONTENT) for payload in some]
 
@@ -74,7 +74,7 @@ def test_damaged_records_are_left_out(tmp_path: Path) -> None:
     path = write_file(tmp_path / "a.array_record", payloads)
     for number in (7, 8, 50):
         flip_bit(path, path.read_bytes().index(payloads[number][8:32]))
-    scan = FORM.scan(path, columns=False)
+    scan = FORM.scan(path)
     assert [fault.record for fault in scan.faults] == [7, 8, 50]
     assert all(
         0 <= path.read_bytes().index(payloads[fault.record or 0][40:]) - fault.offset < 150
@@ -99,7 +99,7 @@ def test_cut_files_are_errors(tmp_path: Path, size: int) -> None:
     path.write_bytes(data[:size])
     assert module.ArrayRecordReader(str(path)).num_records() == 0
     with pytest.raises(SourceError, match="cut or damaged") as error:
-        FORM.scan(path, columns=False)
+        FORM.scan(path)
     assert error.value.path == str(path)
 
 
@@ -112,7 +112,7 @@ def test_what_is_something_else_is_an_error(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     for place in (path, folder, pipe, tmp_path / "none"):
         with pytest.raises(SourceError, match=place.name):
-            FORM.scan(place, columns=False)
+            FORM.scan(place)
 
 
 def _die(*_: object) -> None:
@@ -124,7 +124,7 @@ def test_crash_of_the_library_is_an_error(tmp_path: Path, monkeypatch: pytest.Mo
     path = write_file(tmp_path / "a.array_record", [b"a"])
     monkeypatch.setattr(array_reader, "_read", _die)
     with pytest.raises(SourceError, match=r"a\.array_record.*too large.*-11"):
-        FORM.scan(path, columns=False)
+        FORM.scan(path)
 
 
 def test_what_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_any_records_come_back(
         put(before)
     for beside, text in form.beside(content, INFO).items():
         (folder / beside).write_text(text)
-    scan = form.scan(path, columns=True)
+    scan = form.scan(path)
     assert scan.content == content
     after = [*form.read(scan.piece(0, scan.rows), content)]
     assert first_difference(iter([before]), iter(after)) is None

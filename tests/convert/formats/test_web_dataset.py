@@ -51,7 +51,8 @@ def there_and_back(records: Sequence[bytes], *, exact: bool = False) -> list[byt
         path = Path(folder) / "a.tar"
         with form.write(path, content) as put:
             put(decode_batch(records, content.columns, exact=exact))
-        scan = form.scan(path, columns=False)
+        (Path(folder) / "schema.json").write_text(json.dumps(content.to_json()))
+        scan = form.scan(path)
         assert scan.rows == len(records)
         batches = form.read(scan.piece(1, scan.rows - 1), content) if scan.rows > 1 else ()
         first = form.read(scan.piece(0, 1), content)

@@ -34,14 +34,13 @@ class ArrayRecordFormat(Format):
     file_name = "{dataset}-{split}.array_record-{index:05d}-of-{count:05d}"
     payloads = True
 
-    def scan(self, path: Path, *, columns: bool) -> Scan:
+    def scan(self, path: Path) -> Scan:
         """Read a file through; records of damaged chunks are faults."""
-        fold, marks, faults = ColumnsFold() if columns else None, [(0, 0)], list[Fault]()
+        fold, marks, faults = ColumnsFold(), [(0, 0)], list[Fault]()
         rows = size = 0
         for payloads, following, reason in read_parts(path, 0):
             rows, size = rows + len(payloads), size + sum(map(len, payloads))
-            if fold is not None:
-                fold.add(payloads)
+            fold.add(payloads)
             if reason:
                 marks.append((rows, following))
                 place, kind = _PLACE.search(reason), FaultKind.PAYLOAD_CRC

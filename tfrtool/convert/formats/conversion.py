@@ -239,17 +239,14 @@ def _files(
             what = f"split {split!r} has too few records for its shards"
             raise UsageError(what, expected=f"at most {rows} shards", found=count)
         bounds = [round(rows * index / count) for index in range(count + 1)]  # as TFDS does it
-        files[split] = [_pieces(own, *ends) for ends in pairwise(bounds)]
+        files[split] = [[] for _ in range(count)]
+        first = 0
+        for scan in own:
+            for pieces, (start, stop) in zip(files[split], pairwise(bounds), strict=True):
+                low, high = max(start - first, 0), min(stop - first, scan.rows)
+                pieces += [scan.piece(low, high - low)] if low < high else []
+            first += scan.rows
     return files
-
-
-def _pieces(scans: Sequence[Scan], start: int, stop: int) -> list[Piece]:
-    pieces, first = [], 0
-    for scan in scans:
-        low, high = max(start - first, 0), min(stop - first, scan.rows)
-        pieces += [scan.piece(low, high - low)] if low < high else []
-        first += scan.rows
-    return pieces
 
 
 def _split_of(path: Path) -> str:

@@ -77,7 +77,7 @@ class ConvertTask(FileTask):
             row = first_difference(
                 *(
                     (one.select([EXACT]) if exact else one for one in batches)
-                    for batches in (self._batches(Tally()), self._found(path))
+                    for batches in (self._batches(Tally()), self._found(path, tally.records))
                 )
             )
             if row is not None:
@@ -105,16 +105,16 @@ class ConvertTask(FileTask):
                     yield renamed(batch, self.after)
                     first += batch.num_rows
 
-    def _found(self, path: Path) -> Iterator[pa.RecordBatch]:
+    def _found(self, path: Path, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield what a file that was written holds."""
         form, step = format_of(self.target), self.after.columns.batch_records
-        scan = form.scan(path, columns=False)
-        for rows in form.read(scan.piece(0, scan.rows), self.after) if scan.rows else ():
+        piece = Piece(path=path, first=0, rows=rows, start=0)
+        for held in form.read(piece, self.after) if rows else ():
             if not form.payloads:
-                yield rows
+                yield held
                 continue
-            for start in range(0, len(rows), step):
-                yield _decoded(rows[start : start + step], self.after, path, start)
+            for start in range(0, len(held), step):
+                yield _decoded(held[start : start + step], self.after, path, start)
 
 
 def _decoded(payloads: list[bytes], content: Content, path: Path, first: int) -> pa.RecordBatch:

@@ -38,7 +38,7 @@ def scan_files(
 
 
 def _scan(name: str, path: Path) -> Scan:
-    return format_of(name).scan(path, columns=True)
+    return format_of(name).scan(path)
 
 
 def content_of(

@@ -58,7 +58,7 @@ class ParquetFormat(Format):
     magic = b"PAR1"
     file_name = "{split}-{index:05d}-of-{count:05d}.parquet"  # datasets knows the split of such
 
-    def scan(self, path: Path, *, columns: bool) -> Scan:  # noqa: ARG002
+    def scan(self, path: Path) -> Scan:
         """Read the schema and where the row groups are."""
         with _opened(path) as parquet:
             content, _, notes = _content(parquet)

@@ -118,7 +118,7 @@ class Scan:
     bytes: int  # of what its rows hold, about
     marks: Sequence[tuple[int, int]] = ((0, 0),)  # rows, ascending, and where they start
     content: Content | None = None  # None where there are only payloads
-    fold: ColumnsFold | None = None  # of the payloads, where columns were asked for
+    fold: ColumnsFold | None = None  # of the payloads
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()  # what becomes of types that no feature has, a clause each
 
@@ -152,11 +152,8 @@ class Format(abc.ABC):
         return []
 
     @abc.abstractmethod
-    def scan(self, path: Path, *, columns: bool) -> Scan:
-        """Look through a file; an error if it is none of this format.
-
-        Columns are inferred, or folded, where ``columns`` are wanted.
-        """
+    def scan(self, path: Path) -> Scan:
+        """Look through a file; an error if it is none of this format."""
 
     @abc.abstractmethod
     def read(self, piece: Piece, content: Content) -> Iterator[Any]:

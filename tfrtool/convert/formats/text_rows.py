@@ -162,13 +162,13 @@ class JsonLinesFormat(Format):
             return DType.FLOAT32
         return super().wider(one, other)
 
-    def scan(self, path: Path, *, columns: bool) -> Scan:
+    def scan(self, path: Path) -> Scan:
         """Read a file through; where no schema is beside it, its columns are inferred."""
         content, marks, rows = _schema_beside(path), [(0, 0)], 0
         found: dict[str, tuple[DType | None, bool, int]] = {}  # type, if a list, how many
         with os_errors_as(SourceError, path), open_regular(path) as file:
             for row in self._rows(file, path, 0):
-                for name, value in row.items() if columns and not content else ():
+                for name, value in row.items() if content is None else ():
                     try:
                         dtype, listed = self._kind(value)
                         before, was, count = found.get(name, (None, False, 0))
@@ -182,7 +182,7 @@ class JsonLinesFormat(Format):
                     marks.append((rows, file.tell()))
             size = file.tell()
         notes = []
-        if columns and content is None:
+        if content is None:
             made = [
                 Column(
                     key=feature_key(name),

@@ -30,9 +30,9 @@ class TfrecordFormat(Format):
         """Return whether bytes start with a record, compressed or not."""
         return starts_record(head)
 
-    def scan(self, path: Path, *, columns: bool) -> Scan:
+    def scan(self, path: Path) -> Scan:
         """Read a shard through, and check all of it."""
-        fold, marks, faults = ColumnsFold() if columns else None, [(0, 0)], list[Fault]()
+        fold, marks, faults = ColumnsFold(), [(0, 0)], list[Fault]()
         rows = size = 0
         with open_shard(path) as file:
             plain = detect_compression(file) is Compression.NONE
@@ -41,8 +41,7 @@ class TfrecordFormat(Format):
                     marks.append((rows, records[0].offset))
                 payloads = [record.payload for record in records]
                 rows, size = rows + len(payloads), size + sum(map(len, payloads))
-                if fold is not None:
-                    fold.add(payloads)
+                fold.add(payloads)
         if [fault.kind for fault in faults] == [FaultKind.NOT_TFRECORD]:
             raise as_error(path, faults[0])
         found = tuple(fault for fault in faults if fault.kind is not FaultKind.EMPTY)
