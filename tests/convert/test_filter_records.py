@@ -35,7 +35,8 @@ def test_a_condition_keeps_records_in_their_splits(
     pets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Records for which it holds are copied as they are; the others are counted by the rule."""
-    where = ["--where", "label = 1 AND (_record < 100 OR id >= 2000)"]
+    places = "(_record < 100 OR id >= 2000) AND (_offset > 0) = (_record > 0)"
+    where = ["--where", f"label = 1 AND {places}"]
     assert main(["filter", str(pets), str(tmp_path / "ones"), *where, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     train = [*TRAIN[:100], *TRAIN[250:350]]

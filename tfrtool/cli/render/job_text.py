@@ -26,18 +26,13 @@ def job_page(report: JobReport) -> Page:
             told += f" in, {report.digest_out} out"
         lines[0] += f", digest {told}"
     for name, split in report.splits.items():
-        records, files = (
-            human_count(split.records, "record"),
-            human_count(len(split.shards), "file"),
-        )
-        lines.append(f"{name}: {records}, {files}, {human_bytes(split.bytes)}")
-        if report.dry_run:
-            lines += [
-                f"  {shard.path}  {human_count(shard.records, 'record')}"
-                for shard in split.shards[:_FILES_SHOWN]
-            ]
-        if report.dry_run and len(split.shards) > _FILES_SHOWN:
-            lines.append(f"  and {len(split.shards) - _FILES_SHOWN:,} more")
+        records, files = human_count(split.records, "record"), len(split.shards)
+        size = human_bytes(split.bytes)
+        lines.append(f"{name}: {records}, {human_count(files, 'file')}, {size}")
+        shown = split.shards[:_FILES_SHOWN] if report.dry_run else ()
+        lines += [f"  {shard.path}  {human_count(shard.records, 'record')}" for shard in shown]
+        if report.dry_run and files > _FILES_SHOWN:
+            lines.append(f"  and {files - _FILES_SHOWN:,} more")
     for rule, count in report.left_out.items():
         lines.append(f"left out by {rule}: {count:,}")
     if report.rejected:

@@ -45,18 +45,16 @@ class CarriedMetadata:
                     )
                 homes.setdefault(path.name, path)
             features = self._read(folder / FEATURES)
-            if features is not None:
-                if self.features not in (None, features):
+            if features is not None and features != self.features:
+                if self.features is not None:
                     self.warnings.append(
                         f"{folder / FEATURES} differs from that of {homes[FEATURES]}: the result "
                         "has none, and TFDS can't read it without"
                     )
-                    homes[FEATURES] = Path()
-                elif homes.setdefault(FEATURES, folder) == folder:
-                    self.features = features
+                self.features, homes[FEATURES] = features, folder
             info = self._read(folder / DATASET_INFO)
             self.info = self.info or (info if isinstance(info, dict) else {})
-        if homes.get(FEATURES) == Path():
+        if self.warnings:
             self.features = None
 
     @staticmethod

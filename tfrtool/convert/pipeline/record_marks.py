@@ -51,16 +51,11 @@ Look = Callable[[Batch], Marks]
 
 def values_of(table: "pa.RecordBatch", columns: Columns, name: str) -> list[list[Any] | None]:
     """Return the values of a feature in each record, however the table holds them."""
-    column = columns.columns[columns.names.index(name)]
-    array = table.column(
-        name
-        if columns.kind is not PayloadKind.SEQUENCE_EXAMPLE
-        else "feature_lists"
-        if column.is_list
-        else "context"
-    )
     if columns.kind is PayloadKind.SEQUENCE_EXAMPLE:
-        array = array.field(name)
+        column = columns.columns[columns.names.index(name)]
+        array = table.column("feature_lists" if column.is_list else "context").field(name)
+    else:
+        array = table.column(name)
     found = []
     for value in array.to_pylist():
         if isinstance(value, dict):  # a struct of a list for each type
