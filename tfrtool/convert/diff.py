@@ -152,7 +152,7 @@ def diff(
 ) -> DiffReport:
     """Compare the records of two sets of shards, in whatever order and number of shards they are.
 
-    Memory grows by about 100 bytes a record; with a key by 32 more, and by 8 for each feature of
+    Memory grows by about 170 bytes a record; with a key by 32 more, and by 8 for each feature of
     those that changed.
 
     Args:
