@@ -29,7 +29,10 @@ SLOW = (
 @pytest.mark.parametrize("name", FORMATS)
 def test_real_files_come_back(name: str, shared_data: Path, tmp_path: Path) -> None:
     """Examples, SequenceExamples, other protos and no records at all: values are equal."""
-    for number, file in enumerate([*EXAMPLE_FILES, *MORE]):
+    files = [*EXAMPLE_FILES, *MORE]
+    if name == "arrayrecord":  # each file is read by a process of its own
+        files = [*files[::6], *MORE]
+    for number, file in enumerate(files):
         if not any(part in file for part in SLOW):
             folder = tmp_path / str(number)
             folder.mkdir()

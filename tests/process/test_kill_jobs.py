@@ -1,6 +1,6 @@
 """Jobs that are killed at any moment, and resumed.
 
-``python -m tests.process.test_kill_reshard 10`` kills ten jobs, one after the other.
+``python -m tests.process.test_kill_jobs 10 convert`` kills ten of convert, one by one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from tfrtool.records.framing import frame
 
 __all__ = ["kill_often"]
 
-_WORDS = ("--shards", "30", "--shuffle", "5", "--name", "some", "--workers", "2")
-_TOOL = (sys.executable, "-m", "tfrtool", "reshard")
+_FILES = 30
+_WORDS = ("--shards", str(_FILES), "--name", "some", "--workers", "2")
+_JOBS = {"reshard": ("--shuffle", "5"), "convert": ("--to", "parquet")}
 
 
 def _make(folder: Path) -> Path:
@@ -32,8 +33,9 @@ def _make(folder: Path) -> Path:
     return source
 
 
-def _start(source: Path, target: Path, *more: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*_TOOL, source, target, *_WORDS, *more], stdout=subprocess.DEVNULL)
+def _start(verb: str, source: Path, target: Path, *more: str) -> subprocess.Popen[bytes]:
+    words = (verb, source, target, *_WORDS, *_JOBS[verb], *more)
+    return subprocess.Popen([sys.executable, "-m", "tfrtool", *words], stdout=subprocess.DEVNULL)
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -44,42 +46,33 @@ def _files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def _kill(source: Path, target: Path, rng: random.Random, ends: float) -> tuple[float, int, bool]:
-    """Kill a job between its first file and its end; return when, what was whole, and if it was.
+def _kill(verb: str, source: Path, target: Path, wanted: int) -> tuple[int, bool]:
+    """Kill a job when so many of its files are whole; return how many were, and if it was killed.
 
     It may have ended by then.
     """
-    job = _start(source, target)
-    staging = target / ".tfrtool-incomplete"
-    while job.poll() is None and not any(staging.glob("*.done.json")):
-        time.sleep(0.002)
-    moment = rng.random() * ends
-    time.sleep(moment)
+    job = _start(verb, source, target)
+    notes = target / ".tfrtool-incomplete"
+    while job.poll() is None and len(list(notes.glob("*.done.json"))) < wanted:
+        time.sleep(0.001)
     job.send_signal(signal.SIGKILL)
-    whole = len(list(staging.glob("*.done.json")))
-    return moment, whole, job.wait() == -signal.SIGKILL
+    killed = job.wait() == -signal.SIGKILL
+    return len(list(notes.glob("*.done.json"))), killed
 
 
-def kill_often(folder: Path, kills: int) -> list[str]:
+def kill_often(folder: Path, kills: int, verb: str) -> list[str]:
     """Kill jobs and resume them, and say how it went; `RuntimeError` if bytes differ."""
-    source, rng, lines = _make(folder), random.Random(), []
-    started = time.monotonic()
-    job = _start(source, folder / "whole")
-    while not any((folder / "whole" / ".tfrtool-incomplete").glob("*.done.json")):
-        time.sleep(0.002)
-    first = time.monotonic()
-    if job.wait():
+    source, rng, lines = _make(folder), random.Random(), list[str]()
+    if _start(verb, source, folder / "whole").wait():
         raise RuntimeError("the job failed")
-    ends = time.monotonic() - first
-    lines.append(f"undisturbed: {time.monotonic() - started:.1f} s, {ends:.2f} s after a file")
     for number in range(kills):
         target = folder / str(number)
-        moment, whole, killed = _kill(source, target, rng, ends)
-        code = _start(source, target, "--resume").wait()
+        whole, killed = _kill(verb, source, target, rng.randrange(1, _FILES))
+        code = _start(verb, source, target, "--resume").wait()
         same = code == 0 and _files(target) == _files(folder / "whole")
         lines.append(
-            f"kill {number}: {moment:.2f} s after the first of 30 files, {whole} whole, "
-            f"{'killed' if killed else 'had ended'}, exit {code}, same bytes: {same}"
+            f"kill {number}: {'killed' if killed else 'had ended'} with {whole} of {_FILES} files "
+            f"whole; resumed: exit {code}, same bytes: {same}"
         )
         if not same:
             raise RuntimeError("\n".join(lines))
@@ -88,9 +81,10 @@ def kill_often(folder: Path, kills: int) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL")
-def test_killed_jobs_are_resumed(tmp_path: Path) -> None:
-    """After each of some kills, --resume ends with the bytes of an undisturbed job."""
-    assert len(kill_often(tmp_path, 3)) == 4
+@pytest.mark.parametrize("verb", _JOBS)
+def test_killed_jobs_are_resumed(verb: str, tmp_path: Path) -> None:
+    """After a kill, --resume ends with the bytes of an undisturbed job."""
+    assert len(kill_often(tmp_path, 1, verb)) == 1
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no limits")
@@ -114,7 +108,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 def main() -> None:
     """Kill as often as the command line says."""
     with tempfile.TemporaryDirectory() as name:
-        sys.stdout.write("\n".join(kill_often(Path(name), int(sys.argv[1]))) + "\n")
+        sys.stdout.write("\n".join(kill_often(Path(name), int(sys.argv[1]), sys.argv[2])) + "\n")
 
 
 if __name__ == "__main__":
