@@ -34,7 +34,7 @@ def _make(folder: Path) -> Path:
 
 
 def _start(verb: str, source: Path, target: Path, *more: str) -> subprocess.Popen[bytes]:
-    words = (verb, source, target, *_WORDS, *_JOBS[verb], *more)
+    words = [verb, str(source), str(target), *_WORDS, *_JOBS[verb], *more]
     return subprocess.Popen([sys.executable, "-m", "tfrtool", *words], stdout=subprocess.DEVNULL)
 
 
