@@ -41,11 +41,6 @@ _TOLD = ("records_in", "digest_in", "digest_out", "left_out", "corrupt", "metada
 
 _SHARD = tuple(one.name for one in fields(ShardReport))
 
-_TOLD = ("records_in", "digest_in", "digest_out", "left_out", "corrupt", "metadata")
-"""What the report of a job tells of it when it is found complete."""
-
-_SHARD = tuple(one.name for one in fields(ShardReport))
-
 MetadataOf = Callable[[Sequence[SplitInfo]], Mapping[str, str]]
 """Makes the texts of the metadata, by names in the order of their appearance, of the splits."""
 

@@ -20,6 +20,12 @@ _MEMORY_LEVEL = 9
 
 _PART = 1024 * 1024
 
+_SYNC = 8 * 1024 * 1024
+"""Bytes after which the disk is set to work: at the end there is less to wait for. 2 GB took 1.4
+to 2 s, 2.0 to 2.6 without; 4 and 16 MiB the same, 32 more."""
+
+_sync = getattr(os, "fdatasync", os.fsync)  # which not all systems have
+
 
 class ShardSink:
     """A shard that grows; a context manager.
@@ -32,9 +38,11 @@ class ShardSink:
         """Begin a file, which is not there yet; `OSError` if that can't be."""
         self.tally = Tally()
         self._crc = 0
-        self._writer = ThreadPoolExecutor(1, "tfrtool-write")
+        self._threads = ThreadPoolExecutor(2, "tfrtool-write")
         self._writing: Future[None] = Future()
         self._writing.set_result(None)
+        self._syncing = self._writing
+        self._unsynced = 0
         self._deflate = None
         if compression is not Compression.NONE:
             self._deflate = zlib.compressobj(
@@ -47,9 +55,10 @@ class ShardSink:
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Close the file; what is buffered is written unless an error ended the work."""
-        with self._file, self._writer:
+        with self._file, self._threads:
             if kind is None:
                 self._writing.result()
+                self._syncing.result()
             if kind is None and self._deflate is not None:
                 self._put(self._deflate.flush())
 
@@ -82,7 +91,12 @@ class ShardSink:
         """
         self.tally.add_keys(keys)
         self._writing.result()
-        self._writing = self._writer.submit(self._compressed, frames)
+        self._writing = self._threads.submit(self._compressed, frames)
+        self._unsynced += len(frames)
+        if self._unsynced >= _SYNC and self._syncing.done():
+            self._syncing.result()
+            self._unsynced = 0
+            self._syncing = self._threads.submit(_sync, self._file.fileno())
 
     def _compressed(self, frames: bytes | memoryview) -> None:
         self._put(frames if self._deflate is None else self._deflate.compress(frames))
