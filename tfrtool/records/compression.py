@@ -88,14 +88,7 @@ class Inflater:
         self._finished = False
 
     def read(self, size: int) -> bytes:
-        """Return ``size`` bytes, and fewer only at the end of the stream."""
-        parts: list[bytes] = []
-        while size > 0 and (part := self._some(size)):
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-    def _some(self, size: int) -> bytes:
+        """Return up to ``size`` bytes, and none only at the end of the stream."""
         while not self._finished:
             if self._inflate.eof and not self._next_member():
                 break

@@ -11,7 +11,7 @@ class ByteSource(Protocol):
     """Whatever gives out the bytes of a stream in order."""
 
     def read(self, size: int, /) -> bytes:
-        """Return ``size`` bytes, and fewer only at the end."""
+        """Return up to ``size`` bytes, and none only at the end."""
 
 
 class Window:
@@ -81,5 +81,5 @@ class Window:
 
     def _read(self, size: int) -> bytes:
         part = self._source.read(size)
-        self._ended = len(part) < size
+        self._ended = not part
         return part
