@@ -95,6 +95,56 @@ def test_damaged_records_are_left_out(shards: Path, tmp_path: Path, capsys: Capt
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("to", ["parquet", "csv", "arrayrecord"])
+def test_records_that_are_no_examples_are_left_out(
+    shards: Path, to: str, tmp_path: Path, capsys: Capture
+) -> None:
+    """Among Examples they are named with their places and left out, as by query; or end the work.
+
+    Their CRCs hold, and a damaged record stands before them; the last one's value is broken.
+    """
+    path = shards / "rows-train.tfrecord-00000-of-00001"
+    examples = [tfrtool.encode_example({"n": n, "xs": [n, n]}) for n in range(3)]
+    broken = examples[2].replace(b"\x1a", b"\x2a")
+    payloads = [examples[0], b"damaged", b"no example \xff", examples[1], broken, examples[2]]
+    path.write_bytes(shard_of(payloads))
+    starts = [sum(len(one) + 16 for one in payloads[:at]) for at in range(len(payloads))]
+    flip_bit(path, starts[1] + 12)
+    words = ("convert", shards, tmp_path / "out", "--to", to, "--select", "n", "--shards", "2")
+    code, report = run_json(capsys, *words, "--name", "rows")
+    assert code == 3
+    faults = [(one["kind"], one["record"], one["offset"]) for one in report["faults"]]
+    parse = [("parse", at, starts[at]) for at in (2, 4)]
+    assert faults == [("payload-crc", 1, starts[1]), *parse]
+    assert {one["path"] for one in report["faults"]} == {str(path)}
+    assert (report["corrupt"], report["records_in"], report["records_out"]) == (3, 9, 7)
+    assert report["splits"]["train"]["records"] == 3
+    if to == "arrayrecord":
+        info = json.loads((tmp_path / "out" / "dataset_info.json").read_text())
+        lengths = {one["name"]: one["shardLengths"] for one in info["splits"]}
+        assert sum(map(int, lengths["train"])) == 3
+    flip_bit(path, starts[1] + 12)
+    stop = ("convert", shards, tmp_path / "new", "--to", to, "--select", "n", "--on-corrupt")
+    line = failure(capsys, 1, *stop, "stop")
+    assert f"{path}, record 1, offset {starts[1]}: " in line
+    assert not (tmp_path / "new").exists()
+    assert "skip" in failure(capsys, 2, *stop, "repair")
+
+
+def test_records_of_arrayrecord_that_are_no_examples(tmp_path: Path, capsys: Capture) -> None:
+    """They have a number in their file, too; with --exact the digest is that of what is left."""
+    examples = [tfrtool.encode_example({"n": n}) for n in range(3)]
+    shard, out = tmp_path / "a.tfrecord", tmp_path / "a.array_record"
+    shard.write_bytes(shard_of([*examples, b"\xff"]))
+    assert run("convert", shard, out) == 0  # payloads as they are
+    code, report = run_json(capsys, "convert", out, tmp_path / "a.parquet", "--exact")
+    assert (code, report["records_in"], report["records_out"]) == (3, 4, 3)
+    ((kind, record),) = ((one["kind"], one["record"]) for one in report["faults"])
+    assert (kind, record) == ("parse", 3)
+    code, again = run_json(capsys, "convert", tmp_path / "a.parquet", tmp_path / "b.tfrecord")
+    assert (code, again["digest_out"]) == (0, report["digest_out"])
+
+
 def test_a_missing_shard_is_told(shards: Path, tmp_path: Path, capsys: Capture) -> None:
     """A folder that lacks a file by the names of the others ends with 3."""
     path = shards / "rows-train.tfrecord-00000-of-00001"

@@ -19,6 +19,9 @@ from tfrtool.convert.formats import array_reader
 from tfrtool.convert.formats.array_records import ArrayRecordFormat
 from tfrtool.convert.formats.conversion import convert
 from tfrtool.convert.formats.registry import Content
+from tfrtool.convert.formats.registry import read_rows as read_rows_of
+from tfrtool.convert.pipeline.job_report import Faults
+from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import SourceError, UsageError, WriteError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, decode_example
@@ -40,7 +43,8 @@ def read_rows(path: Path, first: int = 0, rows: int | None = None) -> list[bytes
     """Read rows as our format does; all of them, if it isn't said how many."""
     scan = FORM.scan(path)
     piece = scan.piece(first, scan.rows - first if rows is None else rows)
-    return [payload for some in FORM.read(piece, CONTENT) for payload in some]
+    batches = read_rows_of(FORM, piece, CONTENT, Tally(), Faults())
+    return [payload for batch in batches for payload in batch.column("payload").to_pylist()]
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=20), st.data())

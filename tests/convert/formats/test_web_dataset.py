@@ -18,8 +18,10 @@ from tests.conftest import MakeShard
 from tests.examples.strategies import feature_maps, payloads
 from tests.photos import image_bytes
 from tfrtool.convert.formats.conversion import convert
-from tfrtool.convert.formats.registry import Content
+from tfrtool.convert.formats.registry import Content, read_rows
 from tfrtool.convert.formats.web_dataset import WebDatasetFormat
+from tfrtool.convert.pipeline.job_report import Faults
+from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import SchemaError, SourceError
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
@@ -54,9 +56,13 @@ def there_and_back(records: Sequence[bytes], *, exact: bool = False) -> list[byt
         (Path(folder) / "schema.json").write_text(json.dumps(content.to_json()))
         scan = form.scan(path)
         assert scan.rows == len(records)
-        batches = form.read(scan.piece(1, scan.rows - 1), content) if scan.rows > 1 else ()
-        first = form.read(scan.piece(0, 1), content)
-        found = (encode_batch(batch, content.columns) for batch in (*first, *batches))
+        pieces = scan.piece(0, 1), scan.piece(1, scan.rows - 1)
+        batches = [
+            batch
+            for piece in pieces
+            for batch in read_rows(form, piece, content, Tally(), Faults())
+        ]
+        found = (encode_batch(batch, content.columns) for batch in batches)
         return [payload for some in found for payload in some]
 
 

@@ -42,8 +42,8 @@ _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
         "--shard-size SIZE": "About what a file holds before compression. The default is 128MiB.",
         "--name TEXT": "Dataset name; the default is made from TARGET's path.",
         "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
-        "--on-corrupt skip|stop=skip": "Leave out damaged records (exit code 3), or stop at the "
-        "first.",
+        "--on-corrupt skip|stop=skip": "Leave out damaged records and what is no Example among "
+        "Examples (exit code 3), or stop at the first.",
         "--workers N": "How many processes at most.  [default: the cores]",
         "--resume": "Resume an interrupted conversion.",
         "--overwrite": "Replace what tfrtool wrote to TARGET before.",

@@ -29,6 +29,7 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
+from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import check_dataset_name, check_version, group_shards
 from tfrtool.storage.appearing import move, temporary_name
@@ -110,7 +111,8 @@ def convert(
         shard_size: about how many bytes a file holds, before compression; None is 128 MiB.
         name: the dataset's; the default is made from the target's name.
         version: the dataset's, X.Y.Z; the default is 1.0.0.
-        on_corrupt: whether damaged records are left out ("skip") or an error ("stop").
+        on_corrupt: whether damaged records, and those that are no Examples among Examples, are
+            left out and named ("skip"), or an error ("stop").
         existing: what becomes of a target that is there: "refuse", "overwrite" or "resume".
         workers: how many processes at most; None takes the cores.
         dry_run: whether to say what would be written, and lost, and to write nothing.
@@ -130,6 +132,7 @@ def convert(
         raise UsageError("a number of shards and their size exclude each other")
     check_least({"shards": shards}, {"shards": 1})
     proof, present = as_member(Prove, prove, "proof"), as_member(Existing, existing, "existing")
+    stop = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.STOP
     form, paths = find_files(sources, from_format)
     goal, single = _goal(folder, to, form)
     name, version = dataset_identity(folder.with_suffix("") if single else folder, name, version)
@@ -139,9 +142,7 @@ def convert(
         hint = "choose a directory outside"
         raise UsageError("would lie inside its source", path=folder, hint=hint)
     scans = scan_files(form, paths, workers, on_progress)
-    if on_corrupt not in ("skip", "stop"):
-        raise UsageError("no such on_corrupt", expected="skip or stop", found=repr(on_corrupt))
-    faults = Faults(stop=on_corrupt == "stop")
+    faults = Faults(stop=stop)
     for scan in scans:
         for fault in scan.faults:
             faults.add(LocatedFault(path=scan.path, fault=fault))
@@ -175,6 +176,7 @@ def convert(
             before=read,
             after=written,
             prove=proof,
+            stop=stop,
         )
         for split, cuts in _files(scans, single, shards, as_size(shard_size or SHARD_SIZE)).items()
         for index, pieces in enumerate(cuts)

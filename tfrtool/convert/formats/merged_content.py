@@ -1,17 +1,16 @@
 """What all records of some files hold together: columns, class names, images."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from tfrtool.convert.formats.registry import Content, Format, Scan, format_of
+from tfrtool.convert.formats.registry import Content, Format, Scan, read_rows
 from tfrtool.convert.pipeline.carried import CarriedMetadata
+from tfrtool.convert.pipeline.job_report import Faults
+from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.columns import Column, Columns, Form
-from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
@@ -31,14 +30,10 @@ def scan_files(
 ) -> list[Scan]:
     """Look through files, on several workers."""
     scans: list[Scan] = []
-    for scan in map_shards(partial(_scan, form.name), paths, workers, _WORTH_A_PROCESS):
+    for scan in map_shards(form.scan, paths, workers, _WORTH_A_PROCESS):
         scans.append(scan)
         on_progress(Progress(what="scanning", done=len(scans), total=len(paths), unit="files"))
     return scans
-
-
-def _scan(name: str, path: Path) -> Scan:
-    return format_of(name).scan(path)
 
 
 def content_of(
@@ -102,41 +97,42 @@ def renamed_content(content: Content, names: Mapping[str, str]) -> Content:
 
 def _merged(form: Format, scans: Sequence[Scan], select: Sequence[str]) -> Columns:
     total, kinds = ColumnsFold(), dict[PayloadKind, Path]()
-    seen: dict[tuple[bool, bytes], tuple[Column, Path, int]] = {}
+    seen: dict[tuple[bool, bytes], list[tuple[Column, Path]]] = {}
     for scan in scans:
         columns = scan.content.columns if scan.content is not None else None
         if scan.fold is not None:
             columns = scan.fold.columns()
             total.merge(scan.fold)
-        if columns is None:
-            continue
-        kinds.setdefault(columns.kind, scan.path)
-        for one in columns.columns:
-            name, place = feature_name(one.key), (one.is_list, one.key)
-            before, path, count = seen.get(place, (one, scan.path, 0))
-            try:
-                dtype = form.wider(before.dtype, one.dtype)
-            except ValueError as error:
-                if select and name not in select:
-                    continue
-                what = f"the types of {name!r} are in conflict in {path} and {scan.path}"
-                hint = "--select leaves a feature out"
-                raise SchemaError(what, found=error, hint=hint) from error
-            form_ = one.form if one.form is before.form else Form.LIST
-            if Form.FEATURE in (one.form, before.form):
-                form_, dtype = Form.FEATURE, None
-            merged = Column(key=one.key, form=form_, dtype=dtype, is_list=one.is_list)
-            seen[place] = (merged, path, count + 1)
+        if columns is not None:
+            kinds.setdefault(columns.kind, scan.path)
+            for one in columns.columns:
+                seen.setdefault((one.is_list, one.key), []).append((one, scan.path))
+    merged = []
+    for (is_list, key), held in seen.items():
+        dtypes: dict[DType, Path] = {}
+        for one, path in held:
+            if one.dtype is not None:
+                dtypes.setdefault(one.dtype, path)
+        try:
+            dtype = form.widest(dtypes)
+        except ValueError as error:
+            if select and feature_name(key) not in select:
+                continue
+            places = " and ".join(map(str, dtypes.values()))
+            what = f"the types of {feature_name(key)!r} are in conflict in {places}"
+            raise SchemaError(what, found=error, hint="--select leaves a feature out") from error
+        forms = {one.form for one, _ in held} | ({Form.LIST} if len(held) < len(scans) else set())
+        if Form.FEATURE in forms:
+            merged.append(Column(key=key, form=Form.FEATURE, dtype=None, is_list=is_list))
+        else:
+            shape = Form.LIST if Form.LIST in forms else Form.SCALAR
+            merged.append(Column(key=key, form=shape, dtype=dtype, is_list=is_list))
     if total.kinds:
         return total.columns()
     if len(kinds) > 1:
         found = " and ".join(f"{kind.title} ({path.name})" for kind, path in kinds.items())
         raise SchemaError("the files hold several kinds of records", found=found)
-    columns_ = [
-        replace(one, form=Form.LIST) if one.form is Form.SCALAR and count < len(scans) else one
-        for one, _, count in seen.values()
-    ]
-    return Columns(next(iter(kinds), PayloadKind.EXAMPLE), tuple(columns_))
+    return Columns(next(iter(kinds), PayloadKind.EXAMPLE), tuple(merged))
 
 
 def _class_names(scans: Sequence[Scan]) -> dict[str, tuple[str, ...]]:
@@ -167,9 +163,8 @@ def _images(form: Format, scans: Sequence[Scan], content: Content) -> tuple[str,
         names += [name] if one.form is Form.SCALAR and one.dtype is DType.STRING else []
     for scan in [scan for scan in scans if scan.rows][:_SAMPLED_FILES] if names else ():
         piece = scan.piece(0, min(scan.rows, _SAMPLED_ROWS))
-        for rows in form.read(piece, content):
-            with suppress(MisfitError):
-                batch = decode_batch(rows, content.columns.select(names)) if form.payloads else rows
-                names = [one for one in names if all(map(is_image, batch.column(one).to_pylist()))]
-                seen = True
+        chosen = replace(content, columns=content.columns.select(names), exact=False)
+        for batch in read_rows(form, piece, chosen, Tally(), Faults()):
+            names = [one for one in names if all(map(is_image, batch.column(one).to_pylist()))]
+            seen = True
     return tuple(names) if seen else ()

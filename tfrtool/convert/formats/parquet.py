@@ -17,7 +17,7 @@ from tfrtool.convert.formats.registry import (
     BATCH_ROWS,
     Content,
     Format,
-    Piece,
+    Mark,
     Put,
     Scan,
 )
@@ -61,31 +61,36 @@ class ParquetFormat(Format):
     def scan(self, path: Path) -> Scan:
         """Read the schema and where the row groups are."""
         with _opened(path) as parquet:
-            content, _, notes = _content(parquet)
-            marks, rows, size = [], 0, 0
+            content, notes = _content(parquet)
+            marks, rows, size = list[Mark](), 0, 0
             for number in range(parquet.num_row_groups):
                 group = parquet.metadata.row_group(number)
-                marks.append((rows, number))
+                marks.append(Mark(rows, number))
                 rows, size = rows + group.num_rows, size + group.total_byte_size
-        marks = marks or [(0, 0)]
+        marks = marks or [Mark()]
         return Scan(path=path, rows=rows, bytes=size, marks=marks, content=content, notes=notes)
 
-    def read(self, piece: Piece, content: Content) -> Iterator[pa.RecordBatch]:
-        """Yield rows as batches."""
-        with _opened(piece.path) as parquet:
-            _, own, _ = _content(parquet)
-            first, end = piece.first - piece.skip, piece.first + piece.rows
-            groups = range(piece.start, parquet.num_row_groups)
+    def read(self, path: Path, mark: Mark) -> Iterator[pa.RecordBatch]:
+        """Yield rows as the file has them."""
+        with _opened(path) as parquet:
+            groups = range(mark.start, parquet.num_row_groups)
             rows = _batch_rows(parquet.metadata, groups)
-            for batch in parquet.iter_batches(rows, row_groups=groups, use_threads=False):
-                start, stop = max(first, piece.first), min(first + batch.num_rows, end)
-                if start < stop:
-                    some = batch.slice(start - first, stop - start)
-                    yield _conformed(some, own, content, start)
-                first += batch.num_rows
-                if first >= end:
-                    return
-        raise SourceError("was changed while it was read", path=piece.path)
+            yield from parquet.iter_batches(rows, row_groups=groups, use_threads=False)
+
+    def decode(
+        self, rows: pa.RecordBatch, content: Content, path: Path, first: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows as one batch."""
+        with _arrow_errors(path):
+            own, images, _ = _columns(rows.schema)
+            for name, place in zip(images, map(_PATHS[0].format, images), strict=True):
+                if place not in rows.schema.names:
+                    paths = pc.struct_field(rows.column(name), "path")
+                    rows = rows.append_column(place, paths)
+            batch = conform(rows, own, first)
+        if own != content.columns:
+            batch = decode_batch(encode_batch(batch, own), content.columns, exact=content.exact)
+        yield batch
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[Put]:
@@ -186,12 +191,18 @@ def _with_structs(rows: pa.RecordBatch, images: Sequence[str]) -> list[pa.Array]
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     """Give a file that is read; what is wrong with it is a `SourceError`."""
+    with (
+        _arrow_errors(path),
+        open_regular(path) as file,
+        pq.ParquetFile(file, buffer_size=_PAGE_BYTES, pre_buffer=False) as parquet,
+    ):
+        yield parquet
+
+
+@contextlib.contextmanager
+def _arrow_errors(path: Path) -> Iterator[None]:
     try:
-        with (
-            open_regular(path) as file,
-            pq.ParquetFile(file, buffer_size=_PAGE_BYTES, pre_buffer=False) as parquet,
-        ):
-            yield parquet
+        yield
     except (pa.ArrowException, ValueError, LookupError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise SourceError("no Parquet, cut or damaged", path=path, found=reason) from error
@@ -208,47 +219,38 @@ def _batch_rows(metadata: pq.FileMetaData, groups: range) -> int:
     return max(rows, 1)
 
 
-def _conformed(batch: pa.RecordBatch, own: Columns, content: Content, first: int) -> pa.RecordBatch:
-    """Return rows of a file, of which the first has this number in it."""
-    if not content.schema.names:
-        return decode_batch([b""] * batch.num_rows, content.columns)
-    for one in batch.schema:
-        path = _PATHS[0].format(one.name)
-        if _is_image(one.type) and path not in batch.schema.names:
-            batch = batch.append_column(path, pc.struct_field(batch.column(one.name), "path"))
-    rows = conform(batch, own, first)
-    if own == content.columns:
-        return rows
-    return decode_batch(encode_batch(rows, own), content.columns, exact=content.exact)
+def _columns(schema: pa.Schema) -> tuple[Columns, list[str], tuple[str, ...] | None]:
+    """Return the columns of a schema by their types alone, and those of images.
 
-
-def _is_image(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) and {one.name for one in kind} == {"bytes", "path"}
-
-
-def _content(parquet: pq.ParquetFile) -> tuple[Content, Columns, tuple[str, ...]]:
-    """Return what a file holds, its columns by their types alone, and notes on other types.
-
-    A column of single values with nulls becomes one of lists.
+    And notes on other types; None where it is a schema of ours.
     """
-    schema = parquet.schema_arrow
-    images = tuple(one.name for one in schema if _is_image(one.type))
+    images = [
+        one.name
+        for one in schema
+        if pa.types.is_struct(one.type) and {part.name for part in one.type} == {"bytes", "path"}
+    ]
     fields = [one.with_type(pa.binary()) if one.name in images else one for one in schema]
-    notes: tuple[str, ...] = ()
     found = Columns.from_arrow(pa.schema(fields, schema.metadata))
     if found is not None:
-        columns = widened = found
-    else:
-        paths = [_PATHS[0].format(name) for name in images]
-        fields += [pa.field(name, pa.string()) for name in paths if name not in schema.names]
-        columns, notes = Columns.foreign(pa.schema(fields, schema.metadata))
-        nulls = _names_with_nulls(parquet, images)
-        images = tuple(name for name in images if name not in nulls)
-        some = [
-            replace(one, form=Form.LIST) if one.form is Form.SCALAR and name in nulls else one
-            for name, one in zip(columns.names, columns.columns, strict=True)
-        ]
-        widened = replace(columns, columns=tuple(some))
+        return found, images, None
+    paths = [_PATHS[0].format(name) for name in images]
+    fields += [pa.field(name, pa.string()) for name in paths if name not in schema.names]
+    columns, notes = Columns.foreign(pa.schema(fields, schema.metadata))
+    return columns, images, notes
+
+
+def _content(parquet: pq.ParquetFile) -> tuple[Content, tuple[str, ...]]:
+    """Return what a file holds, and notes on other types.
+
+    A column of somebody else of single values with nulls becomes one of lists.
+    """
+    schema = parquet.schema_arrow
+    columns, images, notes = _columns(schema)
+    nulls = set() if notes is None else _names_with_nulls(parquet, images)
+    some = [
+        replace(one, form=Form.LIST) if one.form is Form.SCALAR and name in nulls else one
+        for name, one in zip(columns.names, columns.columns, strict=False)
+    ]
     names: dict[str, tuple[str, ...]] = {}
     features = _json(schema, _HUGGING_FACE)
     with contextlib.suppress(KeyError, TypeError, AttributeError):
@@ -256,13 +258,12 @@ def _content(parquet: pq.ParquetFile) -> tuple[Content, Columns, tuple[str, ...]
             if one["_type"] == "ClassLabel" and name in schema.names:
                 names[name] = tuple(map(str, one["names"]))
     content = Content(
-        columns=widened,
+        columns=replace(columns, columns=tuple(some)),
         exact=EXACT in schema.names,
         class_names=names,
-        images=images,
         tfds=_json(schema, _TFDS),
     )
-    return content, columns, notes
+    return content, notes or ()
 
 
 def _names_with_nulls(parquet: pq.ParquetFile, images: Sequence[str]) -> set[str]:

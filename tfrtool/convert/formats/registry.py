@@ -7,18 +7,22 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from tfrtool.convert.pipeline.job_report import Faults
+from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.examples.arrow.columns import METADATA, Columns
+from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.records.framing import Fault
+from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.locations import as_path
@@ -98,15 +102,22 @@ class Content:
         )
 
 
+class Mark(NamedTuple):
+    """A row of a file, from which on it can be read."""
+
+    row: int = 0
+    start: int = 0  # an offset or a row group's number, as the format has it
+    record: int = 0  # the row's number if damaged records, which are no rows, are counted, too
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """Rows of one file that follow one another."""
 
     path: Path
-    first: int  # the number of its first row in the file, from 0
+    first: int = 0  # the number of its first row in the file, from 0
     rows: int
-    start: int  # where reading starts: an offset or a row group's number, as the format has it
-    skip: int = 0  # rows from there to the first
+    mark: Mark  # the nearest before that row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,16 +127,16 @@ class Scan:
     path: Path
     rows: int
     bytes: int  # of what its rows hold, about
-    marks: Sequence[tuple[int, int]] = ((0, 0),)  # rows, ascending, and where they start
+    marks: Sequence[Mark] = (Mark(),)  # ascending
     content: Content | None = None  # None where there are only payloads
     fold: ColumnsFold | None = None  # of the payloads
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()  # what becomes of types that no feature has, a clause each
 
     def piece(self, first: int, rows: int) -> Piece:
-        """Return some of its rows, which are read from the last mark before them on."""
-        row, start = self.marks[bisect.bisect(self.marks, first, key=lambda mark: mark[0]) - 1]
-        return Piece(path=self.path, first=first, rows=rows, start=start, skip=first - row)
+        """Return some of its rows."""
+        mark = self.marks[bisect.bisect(self.marks, first, key=itemgetter(0)) - 1]
+        return Piece(path=self.path, first=first, rows=rows, mark=mark)
 
 
 class Format(abc.ABC):
@@ -136,16 +147,17 @@ class Format(abc.ABC):
     magic: ClassVar[bytes] = b""  # what they start with; nothing where that tells nothing
     file_name: ClassVar[str]  # of a file to write, of dataset, split, index and count
     payloads: ClassVar[bool] = False  # whether its rows are payloads, and no record batches
+    widening: ClassVar[Sequence[DType]] = ()  # types of which each holds values of those before
 
     def starts(self, head: bytes) -> bool:
         """Return whether the first bytes of a file are those of this format."""
         return bool(self.magic) and head.startswith(self.magic)
 
-    def wider(self, one: DType | None, other: DType | None) -> DType | None:
-        """Return the type that holds values of two types; `ValueError` if there is none."""
-        if one is None or other is None or one is other:
-            return one or other
-        raise ValueError(f"it is {one.value} and {other.value}")
+    def widest(self, dtypes: Collection[DType]) -> DType | None:
+        """Return the type that holds values of all of some; `ValueError` if there is none."""
+        if len(dtypes) > 1 and not set(dtypes) <= set(self.widening):
+            raise ValueError(f"it is {' and '.join(one.value for one in dtypes)}")
+        return max(dtypes, key=[*self.widening, *dtypes].index, default=None)
 
     def losses(self, content: Content) -> list[str]:  # noqa: ARG002
         """Return what it can't keep, a clause each; `SchemaError` if it can't be written at all."""
@@ -156,10 +168,20 @@ class Format(abc.ABC):
         """Look through a file; an error if it is none of this format."""
 
     @abc.abstractmethod
-    def read(self, piece: Piece, content: Content) -> Iterator[Any]:
-        """Yield its rows as record batches of the content's schema; payloads as lists of them.
+    def read(self, path: Path, mark: Mark) -> Iterator[Any]:
+        """Yield its rows from a mark on as they are, in sequences of bounded size.
 
-        A row that the columns can't hold is a `SchemaError`, which names it and the column.
+        Those of payloads are lists of records, whose places are counted from the mark on.
+        """
+
+    @abc.abstractmethod
+    def decode(
+        self, rows: Any, content: Content, path: Path, first: int
+    ) -> Iterator["pa.RecordBatch | Fault"]:
+        """Yield rows that were read as record batches of the content's schema.
+
+        What is no such payload is a fault. A row of a table that the columns can't hold is a
+        `SchemaError`, which names it and the column; ``first`` is the first row's number.
         """
 
     @abc.abstractmethod
@@ -169,6 +191,38 @@ class Format(abc.ABC):
     def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the texts of files beside the records, by name, in the order of appearance."""
         return {}
+
+
+def read_rows(
+    form: Format, piece: Piece, content: Content, read: Tally, faults: Faults
+) -> Iterator["pa.RecordBatch"]:
+    """Yield rows of a file as record batches of the content's schema.
+
+    All rows count as ``read``; payloads that are no such rows are left out, and are ``faults``.
+    """
+    row, end = piece.mark.row, piece.first + piece.rows
+    held = form.read(piece.path, piece.mark)
+    while row < end:
+        some = next(held, None)
+        if some is None:
+            raise SourceError("was changed while it was read", path=piece.path)
+        first, before = max(piece.first, row), row
+        row += len(some)
+        some = some[first - before : end - before]
+        if form.payloads:
+            read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in some])
+        else:
+            read.records += len(some)
+        batches = form.decode(some, content, piece.path, first)
+        if not (form.payloads or content.schema.names):  # of records without any feature
+            batches = iter([decode_batch([b""] * len(some), content.columns)])
+        for one in batches:
+            if isinstance(one, Fault):
+                record = (one.record or 0) + piece.mark.record
+                one = replace(one, record=record, offset=one.offset + piece.mark.start)
+                faults.add(LocatedFault(path=piece.path, fault=one))
+            else:
+                yield one
 
 
 def format_of(name: str) -> Format:

@@ -6,9 +6,10 @@ import csv
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, ClassVar, TextIO
 
 import pyarrow as pa
 
@@ -17,13 +18,12 @@ from tfrtool.convert.formats.registry import (
     BATCH_ROWS,
     Content,
     Format,
-    Piece,
+    Mark,
     Put,
     Scan,
 )
 from tfrtool.errors import SchemaError, SourceError, os_errors_as
 from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
-from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.sources.tables.table_rows import csv_rows, text_lines
@@ -117,6 +117,7 @@ class JsonLinesFormat(Format):
     name = "jsonl"
     own_names = re.compile(r"\.(jsonl|ndjson)$", re.IGNORECASE)
     file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.jsonl"
+    widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
 
     def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
         """Yield rows from an offset on, reading no line beyond the last that was given."""
@@ -133,20 +134,18 @@ class JsonLinesFormat(Format):
                 raise SourceError(f"line {number}{after} is no JSON object", path=path)
             yield row
 
-    def _kind(self, value: Any) -> tuple[DType | None, bool]:
-        """Return the type of a value without a schema, None where it has none; and if a list."""
+    def _kind(self, value: Any) -> tuple[set[DType], bool]:
+        """Return the types of a value without a schema, none of null; and whether it is a list."""
         if isinstance(value, list):
-            dtype = None
-            for one in value:
-                held, listed = self._kind(one)
-                if listed or held is None:
+            kinds = [self._kind(one) for one in value]
+            for dtypes, listed in kinds:
+                if listed or not dtypes:
                     raise ValueError("a list in a list" if listed else "null in a list")
-                dtype = self.wider(dtype, held)
-            return dtype, True
+            return set().union(*(dtypes for dtypes, _ in kinds)), True
         if isinstance(value, dict) and list(value) != ["base64"]:
             raise ValueError("a nested object, which no feature holds")
         types = {int: DType.INT64, bool: DType.INT64, float: DType.FLOAT32}
-        return None if value is None else types.get(type(value), DType.STRING), False
+        return set() if value is None else {types.get(type(value), DType.STRING)}, False
 
     def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:  # noqa: ARG002
         """Return a value as Arrow takes it; ``typed`` says whether a schema is beside the rows."""
@@ -156,72 +155,58 @@ class JsonLinesFormat(Format):
         """Return what writes a row of Arrow's values."""
         return lambda row: file.write(json.dumps(as_json(row), ensure_ascii=False) + "\n")
 
-    def wider(self, one: DType | None, other: DType | None) -> DType | None:
-        """Return float32 for numbers of both sorts; else a type is what it is."""
-        if {one, other} == {DType.INT64, DType.FLOAT32}:
-            return DType.FLOAT32
-        return super().wider(one, other)
-
     def scan(self, path: Path) -> Scan:
         """Read a file through; where no schema is beside it, its columns are inferred."""
-        content, marks, rows = _schema_beside(path), [(0, 0)], 0
-        found: dict[str, tuple[DType | None, bool, int]] = {}  # type, if a list, how many
+        content, marks, rows = _schema_beside(path), [Mark()], 0
+        kinds, lists = dict[str, set[DType]](), set[str]()  # of columns
+        counts: Counter[str] = Counter()  # of their values
         with os_errors_as(SourceError, path), open_regular(path) as file:
             for row in self._rows(file, path, 0):
                 for name, value in row.items() if content is None else ():
                     try:
-                        dtype, listed = self._kind(value)
-                        before, was, count = found.get(name, (None, False, 0))
-                        count += dtype is not None or listed
-                        found[name] = (self.wider(before, dtype), listed or was, count)
+                        dtypes, listed = self._kind(value)
+                        kinds[name] = kinds.get(name, set()) | dtypes
+                        self.widest(kinds[name])
                     except ValueError as error:
                         what = f"column {name!r}: {error}"
                         raise SchemaError(what, path=path, record=rows) from error
+                    lists |= {name} if listed else set()
+                    counts[name] += bool(dtypes or listed)
                 rows += 1
                 if rows % _MARK_EVERY == 0:
-                    marks.append((rows, file.tell()))
+                    marks.append(Mark(rows, file.tell()))
             size = file.tell()
         notes = []
         if content is None:
-            made = [
-                Column(
-                    key=feature_key(name),
-                    form=Form.LIST if listed or count < rows else Form.SCALAR,
-                    dtype=dtype,
-                )
-                for name, (dtype, listed, count) in found.items()
-                if dtype is not None
-            ]
+            made = []
+            for name, dtypes in kinds.items():
+                form = Form.LIST if name in lists or counts[name] < rows else Form.SCALAR
+                dtype = self.widest(dtypes)
+                made += [Column(key=feature_key(name), form=form, dtype=dtype)] if dtype else []
+                if dtype is DType.FLOAT32:
+                    notes.append(f"the numbers of {name!r} become float32")
             content = Content(columns=Columns(PayloadKind.EXAMPLE, tuple(made)), declared=False)
             for name, column in zip(content.columns.names, made, strict=True):
                 if feature_key(name) != column.key:
                     raise SchemaError(f"no column can be called {column.key!r}", path=path)
-                if column.dtype is DType.FLOAT32:
-                    notes.append(f"the numbers of {name!r} become float32")
-        return Scan(
-            path=path, rows=rows, bytes=size, marks=marks, content=content, notes=tuple(notes)
-        )
+        told = tuple(notes)
+        return Scan(path=path, rows=rows, bytes=size, marks=marks, content=content, notes=told)
 
-    def read(self, piece: Piece, content: Content) -> Iterator[pa.RecordBatch]:
-        """Yield rows as batches."""
-        rows: list[Mapping[str, Any]] = []
-        with os_errors_as(SourceError, piece.path), open_regular(piece.path) as file:
-            before, end = piece.start, piece.skip + piece.rows
-            for number, row in enumerate(self._rows(file, piece.path, piece.start), start=1):
-                if number > piece.skip:
-                    rows.append(row)
-                if number == end or len(rows) == BATCH_ROWS or file.tell() - before > BATCH_BYTES:
-                    if rows:
-                        first = piece.first + number - piece.skip - len(rows)
-                        yield self._batch(piece.path, content, rows, first)
+    def read(self, path: Path, mark: Mark) -> Iterator[list[Mapping[str, Any]]]:
+        """Yield rows as objects."""
+        rows, before = list[Mapping[str, Any]](), mark.start
+        with os_errors_as(SourceError, path), open_regular(path) as file:
+            for row in self._rows(file, path, mark.start):
+                rows.append(row)
+                if len(rows) == BATCH_ROWS or file.tell() - before > BATCH_BYTES:
+                    yield rows
                     rows, before = [], file.tell()
-                if number == end:
-                    return
-        raise SourceError("was changed while it was read", path=piece.path)
+            yield rows
 
-    def _batch(
-        self, path: Path, content: Content, rows: Sequence[Mapping[str, Any]], first: int
-    ) -> pa.RecordBatch:
+    def decode(
+        self, rows: Sequence[Mapping[str, Any]], content: Content, path: Path, first: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows as one batch."""
         arrays = []
         for one in content.schema:
             values: list[Any] = []
@@ -235,9 +220,7 @@ class JsonLinesFormat(Format):
                 what = f"column {one.name!r}: {error}"
                 raise SchemaError(what, path=path, record=first + len(values)) from error
             arrays.append(pa.array(values, one.type))
-        if not arrays:  # of records without any feature
-            return decode_batch([b""] * len(rows), content.columns)
-        return pa.RecordBatch.from_arrays(arrays, schema=content.schema)
+        yield pa.RecordBatch.from_arrays(arrays, schema=content.schema)
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[Put]:
@@ -256,10 +239,7 @@ class CsvFormat(JsonLinesFormat):
     name = "csv"
     own_names = re.compile(r"\.csv$", re.IGNORECASE)
     file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.csv"
-
-    def wider(self, one: DType | None, other: DType | None) -> DType | None:
-        """Return the type of texts where some are no numbers."""
-        return DType.STRING if DType.STRING in (one, other) else super().wider(one, other)
+    widening = (DType.INT64, DType.FLOAT32, DType.STRING)
 
     def losses(self, content: Content) -> list[str]:
         """Say what only the schema beside the table tells."""
@@ -281,12 +261,9 @@ class CsvFormat(JsonLinesFormat):
             if cells:
                 yield dict(zip(names, cells, strict=True))
 
-    def _kind(self, value: Any) -> tuple[DType | None, bool]:
-        if not value:
-            return None, False
-        if _INTEGER.fullmatch(value):
-            return DType.INT64, False
-        return DType.FLOAT32 if _NUMBER.fullmatch(value) else DType.STRING, False
+    def _kind(self, value: Any) -> tuple[set[DType], bool]:
+        number = DType.FLOAT32 if _NUMBER.fullmatch(value) else DType.STRING
+        return {DType.INT64 if _INTEGER.fullmatch(value) else number} if value else set(), False
 
     def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:
         nested = pa.types.is_nested(kind)
