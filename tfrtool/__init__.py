@@ -8,12 +8,11 @@ TYPE_CHECKING = False  # as in typing, which takes a while to import
 if TYPE_CHECKING:
     from typing import Any
 
-    from tfrtool.convert.diff import DiffReport, diff
+    from tfrtool.convert.diff import diff
     from tfrtool.convert.edit.append import append
     from tfrtool.convert.edit.edit import edit
     from tfrtool.convert.filter_records import filter_records as filter  # noqa: A004
-    from tfrtool.convert.formats.conversion import ConvertReport, convert
-    from tfrtool.convert.pipeline.job_report import JobReport
+    from tfrtool.convert.formats.conversion import convert
     from tfrtool.convert.reshard import reshard
     from tfrtool.errors import (
         CorruptShardError,
@@ -29,70 +28,64 @@ if TYPE_CHECKING:
     from tfrtool.examples.example import encode_example
     from tfrtool.examples.parsing import parse_example
     from tfrtool.examples.schema import FeatureSpec, Schema
-    from tfrtool.inspection.dataset.croissant import Croissant, croissant
-    from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, inspect_dataset
-    from tfrtool.inspection.extract.extract import ExtractReport, extract
+    from tfrtool.inspection.dataset.croissant import croissant
+    from tfrtool.inspection.dataset.dataset_summary import inspect_dataset
+    from tfrtool.inspection.extract.extract import extract
     from tfrtool.inspection.pictures.contact_sheet import contact_sheet
-    from tfrtool.inspection.rows.read_rows import DecodedRecords, RowBatches, read
+    from tfrtool.inspection.rows.read_rows import read
     from tfrtool.inspection.rows.read_rows import open_rows as open  # noqa: A004
-    from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
-    from tfrtool.inspection.stats.stats import StatsReport, stats
-    from tfrtool.inspection.summary.shard_summary import ShardSummary, inspect_shard
-    from tfrtool.inspection.verify.verify import VerifyReport, verify
-    from tfrtool.loading.bench.bench import BenchReport, bench
+    from tfrtool.inspection.schema.shard_schema import infer_schema
+    from tfrtool.inspection.stats.stats import stats
+    from tfrtool.inspection.summary.shard_summary import inspect_shard
+    from tfrtool.inspection.verify.verify import verify
+    from tfrtool.loading.bench.bench import bench
     from tfrtool.loading.dataset.dataset import Dataset, Split
     from tfrtool.loading.dataset.open_dataset import open_dataset as dataset
     from tfrtool.records.count import count_records as count
     from tfrtool.records.framing import Fault, Record
     from tfrtool.records.random_access import Records
-    from tfrtool.records.repair import RepairReport
     from tfrtool.records.repair import repair_shard as repair
     from tfrtool.records.shards import Shard, find_shards
-    from tfrtool.training.models.saved_model import SavedModel, load_model
-    from tfrtool.training.predict.predict import Prediction, predict
+    from tfrtool.training.models.saved_model import load_model
+    from tfrtool.training.predict.predict import predict
     from tfrtool.training.run.train import train
-    from tfrtool.training.run.train_report import TrainReport
     from tfrtool.writing.write import write
-    from tfrtool.writing.write_report import WriteReport
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "tfrtool.convert.edit.append": "append",
     "tfrtool.convert.edit.edit": "edit",
-    "tfrtool.convert.diff": "DiffReport diff",
-    "tfrtool.convert.formats.conversion": "ConvertReport convert",
+    "tfrtool.convert.diff": "diff",
+    "tfrtool.convert.formats.conversion": "convert",
     "tfrtool.convert.filter_records": "filter",
-    "tfrtool.convert.pipeline.job_report": "JobReport",
     "tfrtool.convert.reshard": "reshard",
     "tfrtool.errors": "CorruptShardError DatasetError SchemaError ShardError SourceError "
     "TfrtoolError UsageError WeightsError WriteError",
     "tfrtool.examples.example": "encode_example",
     "tfrtool.examples.parsing": "parse_example",
     "tfrtool.examples.schema": "FeatureSpec Schema",
-    "tfrtool.inspection.dataset.croissant": "Croissant croissant",
-    "tfrtool.inspection.dataset.dataset_summary": "DatasetSummary inspect_dataset",
-    "tfrtool.inspection.extract.extract": "ExtractReport extract",
+    "tfrtool.inspection.dataset.croissant": "croissant",
+    "tfrtool.inspection.dataset.dataset_summary": "inspect_dataset",
+    "tfrtool.inspection.extract.extract": "extract",
     "tfrtool.inspection.pictures.contact_sheet": "contact_sheet",
-    "tfrtool.inspection.rows.read_rows": "DecodedRecords RowBatches open read",
-    "tfrtool.inspection.schema.shard_schema": "InferredSchema infer_schema",
-    "tfrtool.inspection.stats.stats": "StatsReport stats",
-    "tfrtool.inspection.summary.shard_summary": "ShardSummary inspect_shard",
-    "tfrtool.inspection.verify.verify": "VerifyReport verify",
-    "tfrtool.loading.bench.bench": "BenchReport bench",
+    "tfrtool.inspection.rows.read_rows": "open read",
+    "tfrtool.inspection.schema.shard_schema": "infer_schema",
+    "tfrtool.inspection.stats.stats": "stats",
+    "tfrtool.inspection.summary.shard_summary": "inspect_shard",
+    "tfrtool.inspection.verify.verify": "verify",
+    "tfrtool.loading.bench.bench": "bench",
     "tfrtool.loading.dataset.dataset": "Dataset Split",
     "tfrtool.loading.dataset.open_dataset": "dataset",
     "tfrtool.records.count": "count",
     "tfrtool.records.framing": "Fault Record",
     "tfrtool.records.random_access": "Records",
-    "tfrtool.records.repair": "RepairReport repair",
+    "tfrtool.records.repair": "repair",
     "tfrtool.records.shards": "Shard find_shards",
-    "tfrtool.training.models.saved_model": "SavedModel load_model",
-    "tfrtool.training.predict.predict": "Prediction predict",
+    "tfrtool.training.models.saved_model": "load_model",
+    "tfrtool.training.predict.predict": "predict",
     "tfrtool.training.run.train": "train",
-    "tfrtool.training.run.train_report": "TrainReport",
     "tfrtool.writing.write": "write",
-    "tfrtool.writing.write_report": "WriteReport",
 }
 _RENAMED = {
     "count": "count_records",
@@ -106,16 +99,12 @@ _RENAMED = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "BenchReport", "ConvertReport", "CorruptShardError", "Croissant", "Dataset", "DatasetError",
-    "DatasetSummary", "DecodedRecords", "DiffReport", "ExtractReport", "Fault", "FeatureSpec",
-    "InferredSchema", "JobReport", "Prediction", "Record", "Records", "RepairReport",
-    "RowBatches", "SavedModel", "Schema", "SchemaError", "Shard", "ShardError", "ShardSummary",
-    "SourceError", "Split", "StatsReport", "TfrtoolError", "TrainReport", "UsageError",
-    "VerifyReport", "WeightsError", "WriteError", "WriteReport", "append", "bench",
-    "contact_sheet", "convert", "count", "croissant", "dataset", "diff", "edit", "encode_example",
-    "extract", "filter", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard",
-    "load_model", "open", "parse_example", "predict", "read", "repair", "reshard", "stats",
-    "train", "verify", "write",
+    "CorruptShardError", "Dataset", "DatasetError", "Fault", "FeatureSpec", "Record", "Records",
+    "Schema", "SchemaError", "Shard", "ShardError", "SourceError", "Split", "TfrtoolError",
+    "UsageError", "WeightsError", "WriteError", "append", "bench", "contact_sheet", "convert",
+    "count", "croissant", "dataset", "diff", "edit", "encode_example", "extract", "filter",
+    "find_shards", "infer_schema", "inspect_dataset", "inspect_shard", "load_model", "open",
+    "parse_example", "predict", "read", "repair", "reshard", "stats", "train", "verify", "write",
 ]  # fmt: skip
 
 

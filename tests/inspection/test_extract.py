@@ -22,9 +22,10 @@ from tests.inspection.extracting import (
     write_shard,
 )
 from tests.inspection.test_safe_names import names
-from tfrtool import ExtractReport, extract
+from tfrtool import extract
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import encode_example
+from tfrtool.inspection.extract.extract import ExtractReport
 from tfrtool.storage.progress import Progress
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.training.runs import small_options
-from tfrtool import TrainReport, UsageError, train
+from tfrtool import UsageError, train
 from tfrtool.training.run import train as verb
 from tfrtool.training.run.train_options import TrainOptions
-from tfrtool.training.run.train_report import EpochReport, TrainPlan
+from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
 pytestmark = pytest.mark.tf
 

@@ -12,12 +12,13 @@ from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import write_class_folders
 from tests.training.conftest import Told
 from tests.training.runs import small_options
-from tfrtool import TrainReport, train
+from tfrtool import train
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
 from tfrtool.loading.cache.cache_plan import CachePlan
 from tfrtool.loading.pipeline.load_options import Cache
 from tfrtool.storage.progress import silent
 from tfrtool.training.run.train_options import TrainOptions
+from tfrtool.training.run.train_report import TrainReport
 from tfrtool.training.run.training_data import find_training_data, plan_run_cache
 
 pytestmark = pytest.mark.tf
