@@ -128,6 +128,12 @@ def os_reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
+def reason_of(error: object) -> str:
+    """Return what an error of a library says, on one line of bounded length."""
+    said = str(getattr(error, "message", error))  # TensorFlow's names its operations otherwise
+    return " ".join(said.split())[:200] or type(error).__name__
+
+
 @contextmanager
 def os_errors_as(
     kind: type[TfrtoolError], path: str | os.PathLike[str], what: str = "can't be read"

@@ -21,7 +21,6 @@ from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.decode import (
     decoder,
-    features_decoder,
     full_image,
     parser,
 )
@@ -202,7 +201,7 @@ def test_parsing_in_batches_is_the_same(tmp_path: Path, tf: Any) -> None:
     records = tf.data.Dataset.from_tensor_slices(payloads)
     single = list(records.map(decoder(dataset, SIZE)))
     parsed = records.batch(3).map(parser(dataset, batched=True)).unbatch()
-    batched = list(parsed.map(features_decoder(dataset, SIZE)))
+    batched = list(parsed.map(decoder(dataset, SIZE, parsed=True)))
     assert len(single) == len(batched) == 7
     for (image, label), (other, number) in zip(single, batched, strict=True):
         np.testing.assert_array_equal(image, other)

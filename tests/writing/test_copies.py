@@ -141,7 +141,8 @@ def test_each_image_once_in_the_first_split(images: list[tuple[str, str, bool]])
     audit, kept = Audit(source, ImageRecipe()), Audit(source, ImageRecipe())
     for position, (content, _, bad) in enumerate(images):
         for one in (audit, kept):
-            one.digests[position] = ord(content)
+            one.digests[position] = image_audit.digest_of(content.encode())
+            one.unknown[position] = 0
             if bad:
                 one.notable[position] = ImageVerdict(problem="bad")
     kept.leave_out_copies()

@@ -18,7 +18,7 @@ from tfrtool.images.recipe import ImageRecipe
 from tfrtool.sources.folders.listing import file_entry
 from tfrtool.sources.items import DamagedItemError, Item, Source
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.image_audit import Audit
+from tfrtool.writing.image_audit import Audit, BadImage
 
 TWO = {"train": 0.5, "test": 0.5}
 ONE = {"train": 1}
@@ -189,11 +189,12 @@ def test_records_that_are_not_what_was_listed(error: type[tfrtool.SourceError]) 
     items = (Item(key="a", label="b", bytes=1),)
     audit = Audit(Source(items=items, labels=("b",), reader=Reader()), ImageRecipe())
     if error is DamagedItemError:
-        audit.look(0)
+        with pytest.raises(BadImage):
+            audit.read(0)
         assert "damaged" in audit.problems[0]
         return
     with pytest.raises(tfrtool.SourceError):
-        audit.look(0)
+        audit.read(0)
 
 
 def test_what_is_gone_while_it_is_listed(tmp_path: Path) -> None:

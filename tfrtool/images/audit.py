@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from tfrtool.errors import SourceError
+from tfrtool.errors import SourceError, reason_of
 from tfrtool.images.decoder import (
     RefusedImageError,
     decode_jpeg,
-    decoder_reason,
     open_image,
-    open_jpeg,
 )
 from tfrtool.images.header import (
     MAX_SIDE,
@@ -21,6 +19,7 @@ from tfrtool.images.header import (
     JpegScans,
     is_jpeg,
     read_jpeg_header,
+    read_jpeg_scans,
 )
 from tfrtool.images.recipe import Check, Encode, ImageRecipe
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
@@ -106,11 +105,11 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
     same, as a test shows on damaged JPEGs, in two thirds of the time and a sixty-fourth of the
     memory. Colours are not left out, for some of them can't be decoded where grey can.
     """
+    scans = JpegScans()
+    if header is not None and header.problem is None:
+        scans = read_jpeg_scans(data, header)
     try:
-        if header is None:
-            image, scans = open_image(data), JpegScans()
-        else:
-            image, scans = open_jpeg(data, header)
+        image = open_image(data, header, scans)
     except RefusedImageError as error:
         return ImageVerdict(format=error.format, problem=str(error))
     with image:
@@ -126,7 +125,7 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
                 else:
                     image.load()
             except Exception as error:  # noqa: BLE001 - decoders raise anything on hostile bytes
-                problem = f"it does not decode: {decoder_reason(error)}"
+                problem = f"it does not decode: {reason_of(error)}"
         if problem is None:
             if image.mode == "F":
                 problem = "its pixels are floating-point numbers"
@@ -225,7 +224,7 @@ def render_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> RenderedImage:
         with open_image(data) as stored:
             orientation, image = _pixels(stored, recipe)
     except Exception as error:  # decoders raise anything on hostile bytes
-        reason = decoder_reason(error)
+        reason = reason_of(error)
         raise SourceError("an image can't be encoded anew", found=reason) from error
     if recipe.orient and orientation in UPRIGHTING:
         image, orientation = image.transpose(UPRIGHTING[orientation]), 1

@@ -10,6 +10,7 @@ from typing import Any
 
 from PIL import Image, ImageFile, UnidentifiedImageError
 
+from tfrtool.errors import reason_of
 from tfrtool.images.header import JpegHeader, JpegScans, is_jpeg, read_jpeg_header, read_jpeg_scans
 from tfrtool.images.structure import exif_problem, pixels_problem, structure_problem
 from tfrtool.storage.limits import MAX_FRAMES, MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
@@ -48,29 +49,25 @@ def quiet_pillow() -> Iterator[None]:
         yield
 
 
-def open_image(data: bytes) -> ImageFile.ImageFile:
-    """Read the header of an image, whose pixels are decoded later; or `RefusedImageError`."""
-    if is_jpeg(data):
-        return open_jpeg(data, read_jpeg_header(data))[0]
-    problem = structure_problem(data)
+def open_image(
+    data: bytes, header: JpegHeader | None = None, scans: JpegScans | None = None
+) -> ImageFile.ImageFile:
+    """Read the header of an image, whose pixels are decoded later; or `RefusedImageError`.
+
+    Of a JPEG, what was read of it before need not be read again.
+    """
+    if header is None and is_jpeg(data):
+        header = read_jpeg_header(data)
+    if header is None:
+        Image.init()  # registers all formats that this Pillow was built with, the first time only
+        formats = [name for name in _FORMATS if name in Image.OPEN]
+        problem, size = structure_problem(data), (0, 0)
+    else:
+        formats, size = ["JPEG"], (header.width, header.height)
+        problem = header.problem or (scans or read_jpeg_scans(data, header)).problem
     if problem is not None:
-        raise RefusedImageError(problem)
-    Image.init()  # registers all formats that this Pillow was built with, the first time only
-    return _open(data, [name for name in _FORMATS if name in Image.OPEN])
-
-
-def open_jpeg(data: bytes, header: JpegHeader) -> tuple[ImageFile.ImageFile, JpegScans]:
-    """Open a JPEG with its header as `open_image` does, and say where its scans are."""
-    problem, scans = header.problem, JpegScans()
-    if problem is None:
-        scans = read_jpeg_scans(data, header)
-        problem = scans.problem
-    if problem is not None:
-        raise RefusedImageError(problem, format="JPEG", size=(header.width, header.height))
-    return _open(data, ["JPEG"]), scans
-
-
-def _open(data: bytes, formats: list[str]) -> ImageFile.ImageFile:
+        known = None if header is None else "JPEG"
+        raise RefusedImageError(problem, format=known, size=size)
     if len(data) > MAX_IMAGE_BYTES:
         raise RefusedImageError(f"it has {len(data):,} bytes, more than {MAX_IMAGE_BYTES:,}")
     try:
@@ -81,7 +78,7 @@ def _open(data: bytes, formats: list[str]) -> ImageFile.ImageFile:
     except UnidentifiedImageError as error:
         raise RefusedImageError("not an image in a known format", known=False) from error
     except Exception as error:  # decoders raise anything on hostile bytes
-        raise RefusedImageError(f"it can't be opened: {decoder_reason(error)}") from error
+        raise RefusedImageError(f"it can't be opened: {reason_of(error)}") from error
     problem = pixels_problem(*image.size)
     exif = None if "JPEG" in formats else image.info.get("exif")  # a JPEG's is checked already
     frames = getattr(image, "n_frames", 1) if image.format in _COUNTED else 1
@@ -171,8 +168,3 @@ class _Decoder:
             self.finished = taken < 0
             self._left = bytes(rest[taken:]) if taken >= 0 else b""
         return self.finished or (passed and not self._left)
-
-
-def decoder_reason(error: Exception) -> str:
-    """Return what a decoder said, on one line of bounded length."""
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
+from tfrtool.errors import reason_of
 from tfrtool.images.audit import SIDEWAYS, UPRIGHTING, opaque, orientation_of
-from tfrtool.images.decoder import RefusedImageError, decoder_reason, open_image, quiet_pillow
+from tfrtool.images.decoder import RefusedImageError, open_image, quiet_pillow
 from tfrtool.records import wire
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
@@ -122,7 +123,7 @@ def _encoded(data: bytes, box: int) -> Picture | None:
             if orientation in UPRIGHTING:
                 small = small.transpose(UPRIGHTING[orientation])
         except Exception as error:  # noqa: BLE001 - decoders raise anything on hostile bytes
-            problem = f"it does not decode: {decoder_reason(error)}"
+            problem = f"it does not decode: {reason_of(error)}"
             return Picture(None, width, height, problem=problem)
     if orientation >= SIDEWAYS:
         width, height = height, width

@@ -49,6 +49,13 @@ class Resize:
                 found=" x ".join(str(side) for side in sides),
             )
 
+    @classmethod
+    def of(cls, size: int | tuple[int, int] | None) -> "Resize | None":
+        """Return what a caller means by the shorter side alone, or by width and height."""
+        if size is None or isinstance(size, int):
+            return None if size is None else cls(shorter=size)
+        return cls(width=size[0], height=size[1])
+
     def fit(self, width: int, height: int) -> tuple[int, int]:
         """Return the width and height that an image of this size gets, in pixels.
 

@@ -1,5 +1,6 @@
 """Looking at images: which are bad, which are converted, which are exact copies of others."""
 
+import contextlib
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ from tfrtool.images.audit import ImageVerdict, audit_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.records.crc import crc32c
-from tfrtool.sources.items import DamagedItemError, Item, Source
+from tfrtool.sources.items import DamagedItemError, Source
 from tfrtool.storage.progress import OnProgress, Progress
 
 _BATCH = 512 * 1024
@@ -25,7 +26,7 @@ Shared = Mapping[str, tuple[str, ...]]
 
 
 class BadImage(Exception):  # noqa: N818 - it never leaves this room
-    """An image was looked at while it was to be written, and can't be."""
+    """An image that was to be read can't be used."""
 
 
 class Audit:
@@ -44,41 +45,16 @@ class Audit:
         self.unknown = bytearray(b"\1" * len(source.items))
         self.notable: dict[int, ImageVerdict] = {}
 
-    def look(self, position: int) -> bytes:
-        """Read an image and look at it; one that is damaged or no image is noted, and no error."""
-        try:
-            data = self._read(self.source.items[position])
-        except DamagedItemError as error:
-            data, verdict = b"", ImageVerdict(problem=f"it can't be read: {error.what}")
-        else:
-            verdict = audit_image(data, self.recipe)
-            self.digests[position] = digest_of(data)
-        if verdict.problem is not None or verdict.conversion is not None:
-            self.notable[position] = verdict
-        self.unknown[position] = 0
-        return data
-
     def read(self, position: int) -> bytes:
-        """Read an image to write it, and look at it if nobody has; it may be a `BadImage`."""
-        if self.unknown[position]:
-            data = self.look(position)
-            if position in self.notable and self.notable[position].problem is not None:
-                raise BadImage
-            return data
-        item = self.source.items[position]
-        data = self._read(item)
-        if digest_of(data) != self.digests[position]:
-            where = self.source.reader.describe(item)
-            raise WriteError("was changed after it was checked", path=where)
-        return data
+        """Read an image, and look at it if nobody has; one that can't be used is a `BadImage`.
 
-    def _read(self, item: Item) -> bytes:
-        """Return the bytes of an item, as many as were listed.
-
-        What was there and is gone is no bad image, but a WriteError: without it, a whole class may
-        be missing.
+        What was there and is gone is no bad image, but a `WriteError`: without it, a whole class
+        may be missing. So is what is not any more what was listed, or looked at.
         """
-        reader = self.source.reader
+        verdict = self.notable.get(position)
+        if verdict is not None and verdict.problem is not None:
+            raise BadImage
+        item, reader, unknown = self.source.items[position], self.source.reader, self.unknown
         try:
             data = reader.read(item)
         except OSError as error:
@@ -88,13 +64,30 @@ class Audit:
                 hint="it was there when the source was listed; only what does not decode is left "
                 "out",
             ) from error
-        if len(data) != item.bytes:
-            raise WriteError(
-                "was changed after the source was listed",
-                path=reader.describe(item),
-                expected=f"{item.bytes:,} bytes",
-                found=f"{len(data):,}",
-            )
+        except DamagedItemError as error:
+            if not unknown[position]:
+                raise
+            verdict = ImageVerdict(problem=f"it can't be read: {error.what}")
+        else:
+            if len(data) != item.bytes:
+                raise WriteError(
+                    "was changed after the source was listed",
+                    path=reader.describe(item),
+                    expected=f"{item.bytes:,} bytes",
+                    found=f"{len(data):,}",
+                )
+            digest = digest_of(data)
+            if not unknown[position]:
+                if digest != self.digests[position]:
+                    where = reader.describe(item)
+                    raise WriteError("was changed after it was checked", path=where)
+                return data
+            verdict, self.digests[position] = audit_image(data, self.recipe), digest
+        if verdict.problem is not None or verdict.conversion is not None:
+            self.notable[position] = verdict
+        unknown[position] = 0
+        if verdict.problem is not None:
+            raise BadImage
         return data
 
     def look_at_all(self, workers: int, on_progress: OnProgress) -> None:
@@ -107,7 +100,8 @@ class Audit:
         def look(positions: range) -> range:
             for position in positions:
                 if self.unknown[position]:
-                    self.look(position)
+                    with contextlib.suppress(BadImage):
+                        self.read(position)
             return positions
 
         jobs = batches(item.bytes for item in items)
@@ -193,7 +187,7 @@ class Audit:
         for _, group in sorted(alike.items()):
             same: dict[bytes, list[int]] = {}
             for position in group:
-                data = self._read(self.source.items[position])
+                data = self.read(position)
                 same.setdefault(hashlib.sha256(data).digest(), []).append(position)
             yield from (positions for positions in same.values() if len(positions) > 1)
 

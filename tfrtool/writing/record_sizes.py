@@ -21,7 +21,7 @@ from tfrtool.records.framing import FRAME_SIZE, Record
 from tfrtool.records.reader import read_records
 from tfrtool.sources.folders.listing import IMAGE_SUFFIXES
 from tfrtool.storage.opening import open_regular
-from tfrtool.writing.image_audit import Audit
+from tfrtool.writing.image_audit import Audit, BadImage
 from tfrtool.writing.write_plan import PlannedShard
 
 _NAMES = ("image", "image/filename", "label", "image/height", "image/width", "image/channels")
@@ -96,11 +96,11 @@ def _try(audit: Audit, positions: Iterable[int], workers: int) -> list[_Trial]:
     """Do with some images what writing will do; bad ones are left out."""
 
     def attempt(position: int) -> _Trial | None:
-        data = audit.look(position)
-        verdict = audit.notable.get(position)
-        if verdict is not None and verdict.problem is not None:
+        try:
+            data = audit.read(position)
+        except BadImage:
             return None
-        if audit.recipe.always or verdict is not None:
+        if audit.recipe.always or position in audit.notable:
             try:
                 data = render_image(data, audit.recipe).data
             except Exception:  # noqa: BLE001 - codecs raise anything; the write will say what

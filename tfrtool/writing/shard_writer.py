@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from tfrtool.engines.threads import run_in_order
-from tfrtool.errors import WriteError
+from tfrtool.errors import WriteError, reason_of
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.images.audit import render_image
-from tfrtool.images.decoder import decoder_reason, quiet_pillow
+from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check, Encode
 from tfrtool.records.compression import TF_TYPES
 from tfrtool.records.framing import Fault
@@ -106,7 +106,7 @@ def payload_of(audit: Audit, position: int, labels: Mapping[str, int]) -> bytes:
             raise WriteError(
                 "decodes, but can't be encoded anew",
                 path=audit.source.reader.describe(item),
-                found=decoder_reason(error),
+                found=reason_of(error),
             ) from error
         data = image.data
         if recipe.encode is Encode.RAW:
@@ -164,42 +164,39 @@ class _GrowingShard:
     def finish(self) -> ShardReport:
         """Bring the file to the disk, read it back, and give it its name.
 
-        It needs little of the interpreter: it mostly waits for the disk, and computes digests.
+        A full disk may cut a file without any error. This needs little of the interpreter: it
+        mostly waits for the disk, and computes digests.
         """
         try:
             with self._writing():
                 self._writer.close()
+                found = payload_bytes = 0
                 with open_regular(self._temporary, follow=False) as file:
                     os.fsync(file.fileno())
                     size = os.fstat(file.fileno()).st_size
-                    self._read_back(file)
+                    for item in read_records(file):
+                        if isinstance(item, Fault):
+                            raise WriteError(
+                                f"does not read back: {item.message}",
+                                path=self._path,
+                                record=item.record,
+                                offset=item.offset,
+                            )
+                        found += 1
+                        payload_bytes += len(item.payload)
+                if (found, payload_bytes) != (self._records, self._payload_bytes):
+                    raise WriteError(
+                        "does not read back",
+                        path=self._path,
+                        expected=f"{self._records} records of {self._payload_bytes} bytes",
+                        found=f"{found} records of {payload_bytes} bytes",
+                    )
                 digest = file_sha256(self._temporary, follow=False)
                 move(self._temporary, self._path)
         except BaseException:
             self._temporary.unlink(missing_ok=True)
             raise
-        return ShardReport(self._path.name, self._records, size, self._payload_bytes, digest)
-
-    def _read_back(self, file: BinaryIO) -> None:
-        """Read the file; a full disk may cut one without any error."""
-        found = size = 0
-        for item in read_records(file):
-            if isinstance(item, Fault):
-                raise WriteError(
-                    f"does not read back: {item.message}",
-                    path=self._path,
-                    record=item.record,
-                    offset=item.offset,
-                )
-            found += 1
-            size += len(item.payload)
-        if (found, size) != (self._records, self._payload_bytes):
-            raise WriteError(
-                "does not read back",
-                path=self._path,
-                expected=f"{self._records} records of {self._payload_bytes} bytes",
-                found=f"{found} records of {size} bytes",
-            )
+        return ShardReport(self._path.name, found, size, payload_bytes, digest)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

@@ -4,8 +4,8 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, closing, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.engines.processes import cores
@@ -118,11 +118,6 @@ def write(
         raise UsageError("a number of shards and their size exclude each other")
     as_path(source)  # a pattern, or tfds:NAME, is one, too
     name, version = dataset_identity(path, name, version)
-    size = None
-    if isinstance(resize, int):
-        size = Resize(shorter=resize)
-    elif resize is not None:
-        size = Resize(width=resize[0], height=resize[1])
     options = WriteOptions(
         source=os.fspath(source),
         dataset=path,
@@ -141,7 +136,7 @@ def write(
         recipe=ImageRecipe(
             check=as_member(Check, check, "check"),
             encode=as_member(Encode, encode, "encode"),
-            resize=size,
+            resize=Resize.of(resize),
             quality=quality,
             orient=orient,
         ),
@@ -152,44 +147,49 @@ def write(
         raise UsageError(
             "the dataset would lie inside its source", path=path, hint="choose a directory outside"
         )
-    if dry_run:
-        return replace(
-            _planned(options, on_progress, starting), seconds=round(time.perf_counter() - start, 3)
-        )
-    target = Target.of_write(options)
-    with staging_folder(target) as staging:
-        audit = _opened(options, staging.folder, starting)
+    with ExitStack() as stack:
+        if dry_run:
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
+        else:
+            staging = stack.enter_context(staging_folder(target := Target.of_write(options)))
+            scratch = staging.folder
+        found = open_source(options.source, options.label_from, scratch, options.root, starting)
+        if found.splits and options.splits:
+            raise UsageError(
+                "has splits of its own, and can't be split in another way",
+                path=options.source,
+                expected="no --split",
+                found=f"the splits {', '.join(found.splits[:_SPLITS_SHOWN])}",
+                hint="without --split they are kept; to split anew, write from a source without "
+                "them",
+            )
+        audit = Audit(found, options.recipe)
+        if dry_run:
+            return _planned(audit, options, on_progress, start)
         return _Write(options, target, staging, audit, on_progress, starting).run(start)
 
 
-def _planned(options: WriteOptions, on_progress: OnProgress, starting: Starting) -> WriteReport:
+def _planned(
+    audit: Audit, options: WriteOptions, on_progress: OnProgress, start: float
+) -> WriteReport:
     """Look at all images, and report what would be written."""
-    with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
-        audit = _opened(options, Path(scratch), starting)
-        sizes = record_sizes(audit, options.workers)
-        check_images(audit, options, on_progress)
-        planned = plan_shards(audit, options, None if options.shards else sizes.records)
-        shards = []
-        for shard in planned:
-            size = sum(map(sizes.records.__getitem__, shard.positions))
-            shards.append(ShardReport(str(shard.name), len(shard.positions), size))
-        known = _known(sizes, audit) and options.compression is Compression.NONE
-        tried = None if known else sizes.tried
-        return report_on(audit, options, planned, shards, dry_run=True, bytes_estimated_from=tried)
-
-
-def _opened(options: WriteOptions, scratch: Path, starting: Starting) -> Audit:
-    """List a source, and check that no splits are asked for where it has its own."""
-    source = open_source(options.source, options.label_from, scratch, options.root, starting)
-    if source.splits and options.splits:
-        raise UsageError(
-            "has splits of its own, and can't be split in another way",
-            path=options.source,
-            expected="no --split",
-            found=f"the splits {', '.join(source.splits[:_SPLITS_SHOWN])}",
-            hint="without --split they are kept; to split anew, write from a source without them",
-        )
-    return Audit(source, options.recipe)
+    sizes = record_sizes(audit, options.workers)
+    check_images(audit, options, on_progress)
+    planned = plan_shards(audit, options, None if options.shards else sizes.records)
+    shards = []
+    for shard in planned:
+        size = sum(map(sizes.records.__getitem__, shard.positions))
+        shards.append(ShardReport(str(shard.name), len(shard.positions), size))
+    known = _known(sizes, audit) and options.compression is Compression.NONE
+    return report_on(
+        audit,
+        options,
+        planned,
+        shards,
+        dry_run=True,
+        bytes_estimated_from=None if known else sizes.tried,
+        seconds=round(time.perf_counter() - start, 3),
+    )
 
 
 def check_images(audit: Audit, options: WriteOptions, on_progress: OnProgress) -> None:

@@ -66,10 +66,20 @@ def plan_shards(
     source itself has splits, it is not contradicted. Sizes are those of records by their positions;
     without any, shards are cut by number.
     """
-    items = audit.source.items
+    items, own = audit.source.items, audit.source.splits
+    first, *more = own or [*options.splits] or ["train"]
+    chosen = {first: (good := audit.good)}
+    if more:
+        chosen = {split: [] for split in (first, *more)}
+        draw = splitter(options.splits, options.seed)
+        for position in good:
+            split = items[position].split if own else draw(items[audit.leaders[position]].key)
+            chosen[split or first].append(position)
     order: Callable[[str], Any] = _hasher("order", options.seed) if options.shuffle else str
     planned = []
-    for split, members in _by_split(audit, options).items():
+    for split, members in chosen.items():
+        if not members and own:
+            continue  # all of its images are bad
         if not members:
             raise WriteError(
                 f"split {split!r} would get none of the images",
@@ -96,23 +106,6 @@ def plan_shards(
                 )
             )
     return planned
-
-
-def _by_split(audit: Audit, options: WriteOptions) -> dict[str, list[int]]:
-    """Return the positions of the images of each split."""
-    items, splits = audit.source.items, audit.source.splits
-    if splits:
-        own: dict[str, list[int]] = {split: [] for split in splits}
-        for position in audit.good:
-            own[items[position].split or splits[0]].append(position)
-        return {split: members for split, members in own.items() if members}
-    if len(options.splits) < 2:
-        return {next(iter(options.splits), "train"): audit.good}
-    drawn: dict[str, list[int]] = {split: [] for split in options.splits}
-    split_of = splitter(options.splits, options.seed)
-    for position in audit.good:
-        drawn[split_of(items[audit.leaders[position]].key)].append(position)
-    return drawn
 
 
 def splitter(splits: Mapping[str, float], seed: int) -> Callable[[str], str]:

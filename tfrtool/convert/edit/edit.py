@@ -173,10 +173,7 @@ def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRe
         return None
     if encode not in (None, "keep", "jpeg", "png"):
         raise UsageError("no such encoding", expected="keep, jpeg or png", found=repr(encode))
-    size = Resize(shorter=resize) if isinstance(resize, int) else None
-    if isinstance(resize, tuple):
-        size = Resize(width=resize[0], height=resize[1])
-    return ImageRecipe(encode=Encode(encode or "keep"), resize=size)
+    return ImageRecipe(encode=Encode(encode or "keep"), resize=Resize.of(resize))
 
 
 def _encoded(values: Mapping[str, Any]) -> bytes:

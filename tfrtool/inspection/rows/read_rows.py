@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from tfrtool.errors import ShardError, UsageError
+from tfrtool.errors import ShardError, UsageError, reason_of
 from tfrtool.examples.example import Example, PayloadKind, Value, classify_payload, decode_example
 from tfrtool.examples.roles import find_roles, info_beside
 from tfrtool.records.count import as_error
@@ -219,7 +219,7 @@ def _pixels(values: Sequence[Value]) -> Any:
     import numpy as np
 
     from tfrtool.images.audit import opaque
-    from tfrtool.images.decoder import RefusedImageError, decoder_reason, open_image, quiet_pillow
+    from tfrtool.images.decoder import RefusedImageError, open_image, quiet_pillow
 
     if len(values) != 1 or not isinstance(values[0], bytes):
         raise ValueError("there is not one image")
@@ -229,7 +229,7 @@ def _pixels(values: Sequence[Value]) -> Any:
     except RefusedImageError as error:
         raise ValueError(f"the image: {error.problem}") from error
     except Exception as error:  # decoders raise anything on hostile bytes
-        raise ValueError(f"the image can't be decoded: {decoder_reason(error)}") from error
+        raise ValueError(f"the image can't be decoded: {reason_of(error)}") from error
 
 
 def _number(values: Sequence[Value]) -> int:

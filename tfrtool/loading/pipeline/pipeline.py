@@ -1,6 +1,7 @@
 """From shards to batches: interleave, map, cache, shuffle, batch, augment, rescale, prefetch."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -16,7 +17,7 @@ from tfrtool.loading.cache.disk_cache import (
 )
 from tfrtool.loading.cache.image_store import ImageStore
 from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.pipeline.decode import decoder, features_decoder, parser
+from tfrtool.loading.pipeline.decode import decoder, parser
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.order import RowOrder
@@ -67,13 +68,30 @@ def load(
     dataset: Dataset, options: LoadOptions, context: Any = None, on_progress: OnProgress = silent
 ) -> TfDataset:
     """Build the pipeline of a split; see `Dataset.load`."""
-    images = count_images(dataset, options)
+    images, batch_size, share = count_images(dataset, options), options.batch_size, (0, 1)
     if options.recipe is not Recipe.TFRTOOL:
         if context is not None:
             raise UsageError(f"the recipe {options.recipe.value!r} knows no distribution")
         batches = load_published(dataset, options, images, STAGES_OF[options.recipe])
-        return _with_cardinality(batches, -(-images // options.batch_size))
-    loader = _Loader(dataset, options, images, context)
+        return batches.apply(tf.data.experimental.assert_cardinality(-(-images // batch_size)))
+    if context is not None:
+        share = _, count = context.input_pipeline_id, context.num_input_pipelines
+        replicas = context.num_replicas_in_sync
+        if images < count or batch_size % replicas:
+            raise UsageError(
+                "images and batches can't be shared out",
+                expected=f"{count} images or more, and a batch size for {replicas} replicas",
+                found=f"{images} and {batch_size}",
+            )
+        batch_size //= replicas
+    order = RowOrder(
+        images=len(range(share[0], images, share[1])),
+        batch_size=batch_size,
+        shuffled=options.training,
+        block=options.shuffle_buffer,
+        seed=options.seed,
+    )
+    loader = _Loader(dataset, options, share, order)
     batches = loader.streamed() if options.cache is Cache.NONE else loader.stored(on_progress)
     if options.rescale is not None:
         rescale = rescaler(options.rescale)
@@ -89,40 +107,18 @@ def load(
     # that it refers to: as much memory again, and time.
     chosen.experimental_optimization.apply_default_optimizations = False
     chosen.deterministic = options.deterministic
-    return _with_cardinality(batches.with_options(chosen), loader.order.steps * options.epochs)
+    steps = tf.data.experimental.assert_cardinality(order.steps * options.epochs)
+    return batches.with_options(chosen).apply(steps)
 
 
-def _with_cardinality(batches: TfDataset, steps: int) -> TfDataset:
-    return batches.apply(tf.data.experimental.assert_cardinality(steps))
-
-
+@dataclass(frozen=True, slots=True)
 class _Loader:
     """Our pipeline, of all records of a part of a split, or of one of several shares of them."""
 
-    def __init__(self, dataset: Dataset, options: LoadOptions, images: int, context: Any) -> None:
-        self._share = (0, 1)
-        batch_size = options.batch_size
-        if context is not None:
-            self._share = _, count = context.input_pipeline_id, context.num_input_pipelines
-            replicas = context.num_replicas_in_sync
-            if images < count or batch_size % replicas:
-                raise UsageError(
-                    "images and batches can't be shared out",
-                    expected=f"{count} images or more, and a batch size for {replicas} replicas",
-                    found=f"{images} and {batch_size}",
-                )
-            batch_size //= replicas
-        self._dataset, self._options = dataset, options
-        self._split = dataset.split(options.split)
-        self._augment = epoch_augmenter(options)
-        self._counter = epoch_counter(options)
-        self.order = RowOrder(
-            images=len(range(self._share[0], images, self._share[1])),
-            batch_size=batch_size,
-            shuffled=options.training,
-            block=options.shuffle_buffer,
-            seed=options.seed,
-        )
+    dataset: Dataset
+    options: LoadOptions
+    share: tuple[int, int]  # its number, and how many there are
+    order: RowOrder
 
     def _decoded(
         self,
@@ -135,22 +131,23 @@ class _Loader:
         in an order of its own wherever it comes from a cache. ``on_files`` changes the dataset of
         the shards' numbers, and ``on_records`` that of records before they are decoded.
         """
-        options, shards = self._options, len(self._split.shards)
+        options, split = self.options, self.dataset.split(self.options.split)
+        shards = len(split.shards)
         cycle = min(options.cycle_length or _CYCLE, shards)
         deterministic = options.deterministic or options.cache is not Cache.NONE
         records = on_files(tf.data.Dataset.range(shards)).interleave(
-            part_reader(self._dataset, self._split, options.holdout, self._share),
+            part_reader(self.dataset, split, options.holdout, self.share),
             cycle_length=cycle,
             block_length=options.block_length or 1,
             num_parallel_calls=min(cycle, _CORES),
             deterministic=deterministic,
         )
         records = on_records(records)
-        decode = decoder(self._dataset, options.image_size)
-        if options.batched_parse is not None:
-            parse = plain(parser(self._dataset, batched=True))
+        parsed = options.batched_parse is not None
+        if parsed:
+            parse = plain(parser(self.dataset, batched=True))
             records = records.batch(options.batched_parse).map(parse).unbatch()
-            decode = features_decoder(self._dataset, options.image_size)
+        decode = decoder(self.dataset, options.image_size, parsed=parsed)
         # uint8 between here and the rescaling: a quarter of the memory of float32 in the cache.
         return records.map(
             plain(decode),
@@ -160,18 +157,18 @@ class _Loader:
 
     def stored(self, on_progress: OnProgress) -> TfDataset:
         """Return batches of images that are all kept in memory, or on disk."""
-        options, order, augment = self._options, self.order, self._augment
+        options, order, augment = self.options, self.order, epoch_augmenter(self.options)
         store = ImageStore(order.images, options.image_size)
         if options.cache is Cache.DISK:
             directory = options.cache_directory or default_cache_directory()
-            key = CacheKey.of(self._dataset, options, order.images, self._share)
+            key = CacheKey.of(self.dataset, options, order.images, self.share)
             cache = open_disk_cache(directory, key)
             if cache is None:
                 cache = write_disk_cache(directory, key, self._decoded(), on_progress)
             store = ImageStore.of(cache)
         missing = plain(lambda _: store.missing())
         decoded = self._decoded(lambda files: files.filter(missing))
-        steps = store.steps(decoded, order, options.epochs, self._counter)
+        steps = store.steps(decoded, order, options.epochs, epoch_counter(options))
 
         def taken(step: Tensor) -> Batch:
             epoch, number = step // order.steps, step % order.steps
@@ -183,8 +180,9 @@ class _Loader:
 
     def streamed(self) -> TfDataset:
         """Return batches of images that are decoded anew in every epoch."""
-        options, augment, counter = self._options, self._augment, self._counter
-        record_bytes = sum(path.stat().st_size for path in self._split.shards) / self._split.records
+        options, augment = self.options, epoch_augmenter(self.options)
+        counter, split = epoch_counter(options), self.dataset.split(options.split)
+        record_bytes = sum(path.stat().st_size for path in split.shards) / split.records
         usual = max(1, min(_SHUFFLE, int(_SHUFFLED_BYTES / max(record_bytes, 1))))
         size = min(options.shuffle_buffer or usual, self.order.images)
 

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -125,17 +125,13 @@ def size_problem(size: int) -> str | None:
     return f"it has {size:,} bytes, and an image at most {MAX_IMAGE_BYTES:,}"
 
 
-def list_directory(root: str) -> Listing:
-    """List all files below a directory; a folder that can't be read is a SourceError."""
-    return Listing(entries=list(_walk(root, "", ())), reader=FolderReader(root))
-
-
-def _walk(root: str, prefix: str, pattern: _Pattern) -> Iterator[Entry]:
-    """Yield all files below a directory that match a pattern, or that lie in a folder which does.
+def list_directory(root: str, prefix: str = "", pattern: _Pattern = ()) -> Listing:
+    """List all files below a directory that match a pattern, or lie in a folder which does.
 
     Keys start with the prefix. Depth is bounded by the longest path that the system takes, not by
-    Python's stack.
+    Python's stack. A folder that can't be read is a SourceError.
     """
+    entries: list[Entry] = []
     visits: Counter[tuple[int, int]] = Counter()
     # A folder's path, what the keys in it start with, the places that it has come to in the
     # pattern, and the folders around it.
@@ -170,10 +166,11 @@ def _walk(root: str, prefix: str, pattern: _Pattern) -> Iterator[Entry]:
                     elif whole or len(pattern) in below:
                         image = is_image_name(key) or not _is(entry.is_file)
                         # The size of other files is of no interest.
-                        yield file_entry(entry.path, key) if image else Entry(key)
+                        entries.append(file_entry(entry.path, key) if image else Entry(key))
         except OSError as error:
             reason = f"can't be read: {os_reason(error)}"
             raise SourceError(reason, path=error.filename or path) from error
+    return Listing(entries, FolderReader(root))
 
 
 def _is(test: Callable[[], bool]) -> bool:
@@ -241,7 +238,7 @@ def list_matches(pattern: str) -> Listing:
     if len(wanted) == 1 and None not in wanted:
         base, name = os.path.split(base)
         folder = f"{name}/" if name else ""
-    entries = list(_walk(root, folder, wanted))
+    entries = list_directory(root, folder, wanted).entries
     if not entries:
         raise SourceError(
             "no file matches", path=pattern, expected="a pattern such as 'photos/*/*.jpg'"

@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-from tfrtool.errors import UsageError, WeightsError
+from tfrtool.errors import UsageError, WeightsError, reason_of
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.models.model_choice import IMAGENET, model_name
 
@@ -112,7 +112,7 @@ def build_base(construct: Callable[..., Any], image_size: int, *, imagenet: bool
     except ValueError as error:
         raise UsageError(
             f"{construct.__name__} can't be built for images of {image_size} pixels",
-            found=" ".join(str(error).split())[:200],
+            found=reason_of(error),
         ) from error
     except Exception as error:
         # Keras raises a plain Exception where a download fails, from the one that says why.
@@ -124,7 +124,7 @@ def build_base(construct: Callable[..., Any], image_size: int, *, imagenet: bool
 
 def _not_downloaded(reason: object) -> WeightsError:
     return WeightsError(
-        f"the imagenet weights can't be downloaded: {' '.join(str(reason).split())[:200]}",
+        f"the imagenet weights can't be downloaded: {reason_of(reason)}",
         hint="--weights none starts from random ones, --weights FILE takes a file, "
         "--model cnn needs none",
     )

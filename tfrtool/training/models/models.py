@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from tfrtool.errors import UsageError, WeightsError
+from tfrtool.errors import UsageError, WeightsError, reason_of
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.models.applications import (
     application_rescale,
@@ -181,5 +181,4 @@ def _load(model: Any, file: Path, source: Any) -> None:
         else:
             model.set_weights(source.get_weights())
     except (ValueError, OSError, KeyError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise WeightsError(f"does not fit the model: {reason}", path=file) from error
+        raise WeightsError(f"does not fit the model: {reason_of(error)}", path=file) from error

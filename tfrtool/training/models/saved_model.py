@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from tfrtool.errors import WeightsError, os_reason
+from tfrtool.errors import WeightsError, os_reason, reason_of
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.locations import as_path
@@ -122,8 +122,7 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         shapes = whole.input_shape, whole.output_shape
         whole.get_layer(CORE)
     except Exception as error:  # Keras and HDF5 raise anything on a damaged file
-        reason = " ".join(str(error).split())[:200]
-        raise WeightsError(f"the model can't be loaded: {reason}", path=path) from error
+        raise WeightsError(f"the model can't be loaded: {reason_of(error)}", path=path) from error
     expected = (None, facts.image_size, facts.image_size, 3), (None, len(facts.class_names))
     if shapes != expected:
         raise WeightsError("the model is not the one that is described in it", path=path)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason
+from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason, reason_of
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Cache, Rescale
 from tfrtool.records.crc import crc32c
@@ -195,9 +195,7 @@ def _last_epoch(folder: Path) -> int:
 
 
 def _words(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return os_reason(error)
-    return " ".join(str(getattr(error, "message", error)).split())[:200] or type(error).__name__
+    return os_reason(error) if isinstance(error, OSError) else reason_of(error)
 
 
 def unusable(path: Path, reason: str) -> DatasetError:

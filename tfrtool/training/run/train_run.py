@@ -16,6 +16,7 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.images.chart import draw_charts
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
+from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.storage.appearing import new_file, new_file_by_name
 from tfrtool.storage.lock import locked
 from tfrtool.storage.progress import OnProgress, Progress, silent
@@ -165,12 +166,23 @@ class _Run:
         )
 
     def _begin_to_load(self) -> list[EpochIterator]:
+        """Return the batches to train on, and those to validate on if any."""
         data, training = self._data, self._data.training
         if self._features:
             ahead = _AHEAD if training.prefetch is None else training.prefetch
             data = data.once(batch_size=_FOR_THE_BASE, prefetch=ahead)
+        # The published pipelines are read as they are in the notebooks: anew each epoch.
+        at_once = training.recipe is Recipe.TFRTOOL
         with data.naming_damage():
-            iterators = data.iterators(self._on_progress)
+            iterators = [
+                EpochIterator(
+                    load(data.dataset, part, on_progress=self._on_progress),
+                    images,
+                    -(-images // part.batch_size),
+                    at_once=at_once,
+                )
+                for part, images in zip(data.parts, data.images, strict=True)
+            ]
             # The base would wait when it comes to the second.
             for iterator in iterators if self._features else iterators[:1]:
                 iterator.start()

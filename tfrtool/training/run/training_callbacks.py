@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfrtool.errors import WriteError
+from tfrtool.errors import WriteError, reason_of
 
 _WARM_UP = 2
 """Steps before the trace: the first ones build graphs, and are like no others."""
@@ -44,8 +44,7 @@ class EpochLogs(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no
                     tf.summary.write(_SHARED_NAMES.get(tag, tag), number, metadata=metadata)
                 self._writers[folder].flush()
             except tf.errors.OpError as error:
-                reason = " ".join(str(error.message).split())[:200]
-                raise WriteError(f"can't be written: {reason}", path=folder) from error
+                raise WriteError(f"can't be written: {reason_of(error)}", path=folder) from error
 
     def on_train_end(self, logs: Any = None) -> None:
         """Close the files."""

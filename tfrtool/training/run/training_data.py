@@ -26,7 +26,6 @@ from tfrtool.loading.pipeline.reading import split_records
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.training.models.model_choice import CNN, feature_size
 from tfrtool.training.run.train_options import Precision, TrainOptions
-from tfrtool.training.run.trainer import EpochIterator
 
 _USUAL_VALIDATION = "validation"
 
@@ -67,19 +66,6 @@ class TrainingData:
         """Return all images as uint8, for one pass in the order of their records."""
         order: dict[str, Any] = {"training": False, "epochs": 1, "first_epoch": 0}
         return self.changed(rescale=None, cache=Cache.NONE, augment=None, **order, **changes)
-
-    def iterators(self, on_progress: OnProgress) -> list[EpochIterator]:
-        """Return the batches to train on, and those to validate on if any."""
-        return [
-            EpochIterator(
-                load(self.dataset, part, on_progress=on_progress),
-                images,
-                -(-images // part.batch_size),
-                # The published pipelines are read as they are in the notebooks: anew each epoch.
-                at_once=part.recipe is Recipe.TFRTOOL,
-            )
-            for part, images in zip(self.parts, self.images, strict=True)
-        ]
 
     def naming_damage(self) -> AbstractContextManager[None]:
         """Turn TensorFlow's errors about records into ours, which name shard and record."""
