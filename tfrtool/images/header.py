@@ -167,14 +167,9 @@ def limit_problem(data: bytes) -> str | None:
     if len(data) > MAX_IMAGE_BYTES:
         return f"it has {len(data):,} bytes, more than {MAX_IMAGE_BYTES:,}"
     if not is_jpeg(data):
-        return structure_problem(data, held=True) or _claim_problem(data)
+        return structure_problem(data, held=True) or pixels_problem(*claimed_sides(data))
     header = read_jpeg_header(data)
     return header.problem or read_jpeg_scans(data, header).problem
-
-
-def _claim_problem(data: bytes) -> str | None:
-    """Hold the size that another image than a JPEG says of itself to the limit."""
-    return pixels_problem(*claimed_sides(data))
 
 
 def claimed_sides(data: bytes) -> tuple[int, int]:

@@ -211,7 +211,11 @@ def publish(
         more = {*_listed_metadata(report), *metadata}.difference(_METADATA)
         described = [*sorted(more), *_METADATA]
         before = {*_listed_shards(report), *new}.difference(described)
-        old = [name for name in (*reversed(described), *sorted(before)) if _is_file(dataset / name)]
+        old = [
+            name
+            for name in (*reversed(described), *sorted(before))
+            if os.path.lexists(path := dataset / name) and (path.is_symlink() or not path.is_dir())
+        ]
         publish_files(staging, new, old)
     except OSError as error:
         left = os.path.lexists(dataset / PUBLISHING)
@@ -220,10 +224,6 @@ def publish(
             path=error.filename or dataset,
             hint=f"tfrtool {target.command} --resume ends what was begun" if left else None,
         ) from error
-
-
-def _is_file(path: Path) -> bool:
-    return os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
 
 
 def _is_shard(name: str) -> bool:

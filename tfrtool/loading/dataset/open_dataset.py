@@ -61,38 +61,33 @@ def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "st
     skip = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.SKIP
     root = find_folders(path).root
     with unchanged_while_read(root, DATASET_INFO):
-        return _open(find_folders(root), skip)
-
-
-def _open(found: DatasetFolders, skip: bool) -> Dataset:
-    directory = found.root
-    info = read_dataset_info(directory)
-    splits = {
-        name: split
-        for name, lengths in shard_lengths(found, info, skip=skip).items()
-        if (split := _split(name, lengths, skip)) is not None
-    }
-    if not splits:
-        raise DatasetError("has no records", path=directory)
-    features, image, label = _features(directory, info, splits, skip)
-    described = read_described(directory, image, label)
-    dtype = features[label].dtype or DType.INT64
-    names: Sequence[str] | None = read_class_names(directory, label)
-    if names is None and described.classes and dtype is DType.INT64:
-        names = [str(number) for number in range(described.classes)]
-    if not names:
-        shards = [path for split in splits.values() for path in split.shards]
-        names = find_classes(shards, label, dtype, skip=skip)
-    return Dataset(
-        directory=directory,
-        name=directory.name if info is None else info.name,
-        splits=splits,
-        image_feature=image,
-        label_feature=label,
-        class_names=tuple(names),
-        image_form=find_image_form(features, image, described, directory),
-        label_dtype=dtype,
-    )
+        info = read_dataset_info(root)
+        splits = {
+            name: split
+            for name, lengths in shard_lengths(find_folders(root), info, skip=skip).items()
+            if (split := _split(name, lengths, skip)) is not None
+        }
+        if not splits:
+            raise DatasetError("has no records", path=root)
+        features, image, label = _features(root, info, splits, skip)
+        described = read_described(root, image, label)
+        dtype = features[label].dtype or DType.INT64
+        names: Sequence[str] | None = read_class_names(root, label)
+        if names is None and described.classes and dtype is DType.INT64:
+            names = [str(number) for number in range(described.classes)]
+        if not names:
+            shards = [path for split in splits.values() for path in split.shards]
+            names = find_classes(shards, label, dtype, skip=skip)
+        return Dataset(
+            directory=root,
+            name=root.name if info is None else info.name,
+            splits=splits,
+            image_feature=image,
+            label_feature=label,
+            class_names=tuple(names),
+            image_form=find_image_form(features, image, described, root),
+            label_dtype=dtype,
+        )
 
 
 def shard_lengths(

@@ -36,10 +36,20 @@ def part_reader(
     by ``share``: a number and a count. Before a shard is read for the first time, its images are
     held to the limits; but not without ``dataset``, where nothing will be decoded.
     """
-    path_of = _paths(dataset, split)
+    checked = set()
+
+    def path_of(number: int) -> bytes:
+        path = split.shards[number]
+        if dataset is not None and path not in checked:
+            problem = limits_problem(dataset, path, split.compression)
+            if problem is not None:
+                raise ValueError(problem)  # an InvalidArgumentError, in TensorFlow
+            checked.add(path)
+        return os.fsencode(path)
 
     def whole(shard: Tensor) -> TfDataset:
-        return tf.data.TFRecordDataset(path_of(shard), TF_TYPES[split.compression])
+        path = tf.ensure_shape(tf.numpy_function(path_of, [shard], tf.string), [])
+        return tf.data.TFRecordDataset(path, TF_TYPES[split.compression])
 
     def part(shard: Tensor) -> TfDataset:
         # Told of all records beforehand: a formula for each would take longer than parsing one.
@@ -56,22 +66,3 @@ def part_reader(
     belongs = tf.constant(mine & ((np.cumsum(mine) - 1) % share[1] == share[0]))
     ends = tf.constant(np.cumsum((0, *split.lengths)))
     return cast(Callable[[Tensor], TfDataset], plain(part))
-
-
-def _paths(dataset: Dataset | None, split: Split) -> Callable[[Tensor], Tensor]:
-    """Return a function from a shard's number to its path; it fails on images over the limits."""
-    if dataset is None:
-        paths = tf.constant([os.fspath(path) for path in split.shards])
-        return lambda number: paths[number]
-    checked = set()
-
-    def check(number: int) -> bytes:
-        path = split.shards[number]
-        if path not in checked:
-            problem = limits_problem(dataset, path, split.compression)
-            if problem is not None:
-                raise ValueError(problem)  # an InvalidArgumentError, in TensorFlow
-            checked.add(path)
-        return os.fsencode(path)
-
-    return lambda number: tf.ensure_shape(tf.numpy_function(check, [number], tf.string), [])
