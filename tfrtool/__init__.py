@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from tfrtool.inspection.dataset.dataset_summary import inspect_dataset
     from tfrtool.inspection.extract.extract import extract
     from tfrtool.inspection.pictures.contact_sheet import contact_sheet
-    from tfrtool.inspection.rows.read_rows import read
     from tfrtool.inspection.rows.read_rows import open_rows as open  # noqa: A004
+    from tfrtool.inspection.rows.read_rows import read
     from tfrtool.inspection.schema.shard_schema import infer_schema
     from tfrtool.inspection.stats.stats import stats
     from tfrtool.inspection.summary.shard_summary import inspect_shard

@@ -253,7 +253,7 @@ def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> 
     from tfrtool.loading.dataset.open_dataset import open_dataset
     from tfrtool.loading.pipeline.decode import decoder
     from tfrtool.loading.pipeline.load_options import Rescale
-    from tfrtool.training.features.extraction import extract_features, feature_batches
+    from tfrtool.training.features.extraction import extract_features
     from tfrtool.training.features.frozen_base import freeze
     from tfrtool.training.run.train_options import Precision
     from tfrtool.training.run.trainer import EpochIterator, Trainer
@@ -273,16 +273,16 @@ def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> 
     rescale = Rescale(scale=1 / 127.5, offset=-1.0)
     frozen = freeze(base, _SIZE, rescale, Precision(way))
     marks.mark("freezing")
-    features = extract_features(frozen, decoding, keras.callbacks.CallbackList([]))
+    values, labels = extract_features(frozen, decoding, keras.callbacks.CallbackList([]))
     marks.mark("features")
     marks.parts["waiting for images"] = decoding.waited
     trainer = Trainer(model, 1e-3, head)
     losses = []
     for _ in range(_EPOCHS):
         total = 0.0
-        order = (np.arange(count)[start : start + _BATCH] for start in range(0, count, _BATCH))
-        for values, labels in feature_batches(features, order):
-            total += float(trainer.train(values, labels)[0]) * len(labels)
+        for start in range(0, count, _BATCH):
+            rows = np.arange(count)[start : start + _BATCH]  # as the order of an epoch picks them
+            total += float(trainer.train(values[rows], labels[rows])[0]) * len(rows)
         losses.append(total / count)
     marks.mark("head")
     return losses

@@ -13,7 +13,7 @@ import pytest
 
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.pipeline.load_options import Rescale
-from tfrtool.training.features.extraction import extract_features, feature_batches
+from tfrtool.training.features.extraction import extract_features
 from tfrtool.training.features.frozen_base import FrozenBase, check_precision, freeze
 from tfrtool.training.run.train_options import Precision
 from tfrtool.training.run.trainer import EpochIterator, Trainer
@@ -313,10 +313,7 @@ def test_head_learns_as_in_the_whole_model(keras: Any, odd: Any, tf: Any) -> Non
     pipeline = tf.data.Dataset.from_tensor_slices((pixels, labels)).batch(32)
     values, numbers, _ = _extract(frozen, pipeline, 40, 32)
     trainer = Trainer(whole, 0.01, head)
-    scores = [
-        float(trainer.train(inputs, targets)[0])
-        for inputs, targets in feature_batches((values, numbers), iter(rows))
-    ]
+    scores = [float(trainer.train(values[batch], numbers[batch])[0]) for batch in rows]
     assert len(scores) == len(rows)
     for name, before, wanted, found in zip(
         ("kernel", "bias"), first, expected, head.get_weights(), strict=True
@@ -327,14 +324,3 @@ def test_head_learns_as_in_the_whole_model(keras: Any, odd: Any, tf: Any) -> Non
     # The head is a layer of the whole model, which has learnt with it.
     probabilities = whole(pixels[:5].astype(np.float32) / 127.5 - 1, training=False)
     assert np.allclose(head(values[:5]), probabilities, atol=1e-3)
-
-
-def test_batches_are_the_rows_asked_for() -> None:
-    """A batch has the features and labels of its numbers."""
-    values = np.arange(12, dtype=np.float32).reshape(6, 2)
-    order = [np.array([5, 0, 2]), np.array([3])]
-    for rows, (found, labels) in zip(
-        order, feature_batches((values, 10 * np.arange(6)), iter(order)), strict=True
-    ):
-        assert np.array_equal(labels, 10 * rows)
-        assert np.array_equal(found, values[rows])

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfrtool.examples.example import DType, feature_key, feature_name
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.forms import ImageEncoding
-from tfrtool.loading.pipeline.tensors import Batch, Decode, Tensor
+from tfrtool.loading.pipeline.tensors import Batch, Tensor
 
 _RGB = 3
 
@@ -48,7 +48,7 @@ def full_image(dataset: Dataset, features: Mapping[str, Tensor]) -> Tensor:
 
 def decoder(
     dataset: Dataset, image_size: int, *, floats: bool = False, parsed: bool = False
-) -> Decode:
+) -> Callable[[Tensor], Batch]:
     """Return a function from a serialized record, string [], to an image and its class number.
 
     The image is uint8 [image_size, image_size, 3], the label int64 []. What the record holds must

@@ -1,6 +1,5 @@
 """Names for what TensorFlow has no types for, and its devices."""
 
-from collections.abc import Callable
 from typing import Any
 
 Tensor = Any
@@ -11,9 +10,6 @@ Batch = tuple[Tensor, Tensor]
 
 TfDataset = Any
 """A ``tf.data.Dataset``."""
-
-Decode = Callable[[Tensor], Batch]
-"""From a serialized record to an image and its label."""
 
 
 def start_devices() -> None:

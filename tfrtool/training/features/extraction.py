@@ -38,12 +38,12 @@ def batches_of_features(
         done += count
         on_progress(Progress(what="features", done=done, total=total, unit="images"))
 
-    found = [extract_features(base, one, callbacks, on_images) for one in images]
-    count = len(found[0][1])
-    batches: Any = feature_batches(found[0], row_order(count, options))
+    trained, *validated = [extract_features(base, one, callbacks, on_images) for one in images]
+    count = len(trained[1])
+    batches: Any = ((trained[0][rows], trained[1][rows]) for rows in row_order(count, options))
     steps = -(-count // options.batch_size)
     made = [EpochIterator(batches, count, steps, at_once=True)]
-    for values, labels in found[1:]:
+    for values, labels in validated:
         starts = range(0, len(labels), _VALIDATED)
         batches = [(values[at : at + _VALIDATED], labels[at : at + _VALIDATED]) for at in starts]
         made.append(EpochIterator(batches, len(labels), len(batches), at_once=False))
@@ -78,13 +78,6 @@ def extract_features(
         what = "more" if end > len(labels) else "fewer"
         raise DatasetError(f"the split has {what} records than were counted")
     return values, labels
-
-
-def feature_batches(features: Batch, order: Iterator[Any]) -> Iterator[Batch]:
-    """Yield values, float32 [n, width], and labels, int64 [n], of the images of each batch."""
-    values, labels = features
-    for rows in order:
-        yield values[rows], labels[rows]
 
 
 def row_order(images: int, options: LoadOptions) -> Iterator[Any]:
