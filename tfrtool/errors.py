@@ -5,7 +5,7 @@ the same order: where, what, what was expected and found, what to do.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -121,6 +121,14 @@ def some_of(texts: Sequence[str], shown: int) -> str:
     """Return texts with commas between them; of many the first, and how many more there are."""
     more = len(texts) - shown
     return ", ".join(texts[:shown]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def nearest(name: str, known: Iterable[str], first: int = 10) -> list[str]:
+    """Return which of the known names are most like one; if none is, the ``first`` of them."""
+    import difflib  # for errors only
+
+    names = list(known)
+    return difflib.get_close_matches(name, names, 6, 0.5) or names[:first]
 
 
 def os_reason(error: OSError) -> str:

@@ -67,11 +67,16 @@ def test_text(run: Path, photos: Path, capfd: pytest.CaptureFixture[str]) -> Non
 def test_unreadable_images_are_told(
     run: Path, photos: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What can't be read is told on stderr with its reason; the exit code is 3."""
+    """What can't be read is told with its reason, in its place and on stderr; exit code 3."""
     (photos / "text.jpg").write_bytes(b"no image")
     assert main(["predict", str(run), str(photos), str(photos / "missing.jpg"), "--json"]) == 3
     output = capfd.readouterr()
-    assert len(output.out.splitlines()) == 6
+    lines = [json.loads(line) for line in output.out.splitlines()]
+    assert len(lines) == 8
+    unread = {line["path"]: line["error"] for line in lines if line["error"] is not None}
+    assert set(unread) == {str(photos / "text.jpg"), str(photos / "missing.jpg")}
+    assert unread[str(photos / "missing.jpg")].startswith("no such file")
+    assert all((line["label"] is None) is (line["path"] in unread) for line in lines)
     first, second = output.err.splitlines()
     assert "text.jpg: not an image" in first
     assert "missing.jpg: no such file" in second

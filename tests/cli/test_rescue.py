@@ -11,7 +11,10 @@ import pytest
 
 from tests.cli.inspecting import Capture
 from tests.records.strategies import read, shard_of
+from tests.records.test_damage import flip
 from tfrtool.cli import main
+from tfrtool.records.framing import frame
+from tfrtool.storage.limits import MAX_FAULTS
 
 PAYLOADS = [b"first", b"second", b"x" * 100, b"last"]
 
@@ -133,3 +136,23 @@ def test_index_of_gzip(tmp_path: Path, capsys: Capture) -> None:
     path.write_bytes(gzip.compress(shard_of(PAYLOADS)))
     assert main(["index", str(path)]) == 1
     assert "uncompress it first" in capsys.readouterr().err
+
+
+def test_damage_everywhere(tmp_path: Path, capsys: Capture) -> None:
+    """Of a shard that is damaged again and again, some faults are listed and all are counted."""
+    bad, good, count = flip(frame(b"bad"), 0), frame(b"good"), MAX_FAULTS + 50
+    shard = tmp_path / "hostile"
+    shard.write_bytes((bad + good) * count)
+    assert main(["inspect", "shard", str(shard), "--json"]) == 3
+    assert main(["repair", str(shard), str(tmp_path / "out"), "--json"]) == 3
+    inspected, repaired = lines(capsys)
+    assert inspected["records"] == repaired["records"] == count
+    assert inspected["fault_count"] == repaired["fault_count"] == repaired["lost_count"] == count
+    assert repaired["lost_bytes"] == count * len(bad)
+    for listed in (inspected["faults"], repaired["faults"], repaired["lost"]):
+        assert len(listed) == MAX_FAULTS
+    assert main(["inspect", "shard", str(shard), "--record", str(2 * count - 2)]) == 3
+    assert f"... and {count - 10:,} more" in capsys.readouterr().out
+    assert main(["inspect", "shard", str(shard), "--record", str(2 * count)]) == 1
+    assert main(["count", str(shard)]) == 3
+    assert f"(and {count - 1:,} more)" in capsys.readouterr().err

@@ -37,7 +37,7 @@ def test_kind(payloads: list[bytes], kind: PayloadKind, unparseable: list[int]) 
     """The first records decide; unparseable are kept among Examples, and not elsewhere."""
     fold = folded(*payloads)
     assert fold.kind is kind
-    assert [fault.record for fault in fold.unparseable] == unparseable
+    assert [fault.record for fault in fold.unparseable.kept] == unparseable
 
 
 def test_unparseable_are_described() -> None:

@@ -1,15 +1,10 @@
 """What commands do about damage that is left out."""
 
 from tfrtool.cli.output import Outcome, warn
-from tfrtool.cli.parameters import options
-from tfrtool.errors import human_count, printable
+from tfrtool.errors import human_count
 from tfrtool.records.framing import LocatedFault
 
 _NAMED = 10
-
-on_corrupt_option = options(
-    {"--on-corrupt skip|stop=skip": "At a damaged record: leave it out and go on, or stop."}
-)
 
 
 class Damage:
@@ -28,8 +23,7 @@ class Damage:
             raise as_error(found.path, found.fault)
         self._count += 1
         if self._count <= _NAMED:
-            fault = found.fault
-            warn(f"{printable(str(found.path))}: {fault.title}: {printable(fault.message)}")
+            warn(str(found))
 
     def outcome(self) -> Outcome:
         """Say how many were not named, and return how the command ended."""

@@ -3,39 +3,33 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import options
+from tfrtool.cli.parameters import ON_CORRUPT, WORKERS
 from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:
     from tfrtool.convert.pipeline.job_report import JobReport
 
 RUN_OPTIONS = {
-    "--workers N": "How many processes or threads at most.  [default: the cores]",
+    **WORKERS,
     "--resume": "Resume an interrupted job.",
     "--overwrite": "Replace what tfrtool wrote there before.",
-    "--dry-run": "Show the shards as they would be; write nothing.",
+    "--dry-run": "Show what would be written; write nothing.",
 }
 TARGET_OPTIONS = {
-    "--name TEXT": "Dataset name; the default is made from DST's path.",
+    "--name TEXT": "Dataset name; the default is made from the path.",
     "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
-    "--on-corrupt skip|stop=skip": "Leave out damaged records and name them (exit code 3), or "
-    "stop at the first.",
+    **ON_CORRUPT,
     **RUN_OPTIONS,
 }
-job_options = options(
-    {
-        "--shards N": "Number of shards of each split.",
-        "--shard-size SIZE": "Size of a shard before compression, at most, to one record; not "
-        "beside --shards. The default is 128MiB.",
-        "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed "
-        "ones only.",
-        **TARGET_OPTIONS,
-    },
-    {"--shards": click.IntRange(1, 99_999)},
-)
+JOB_OPTIONS = {
+    "--shards N": "Number of shards of each split.",
+    "--shard-size SIZE": "Size of a shard before compression, at most, to one record; not beside "
+    "--shards. The default is 128MiB.",
+    "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed ones "
+    "only.",
+    **TARGET_OPTIONS,
+}
 
 
 def existing_of(words: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.render.page import Page, plain, styled
+from tfrtool.cli.render.page import Page, plain
 
 
 class Outcome(enum.IntEnum):
@@ -23,13 +23,10 @@ class Outcome(enum.IntEnum):
 
 
 def emit(result: str | Mapping[str, Any] | Page) -> None:
-    """Print a result: a text, an object as a line of JSON, or a page for people."""
-    if isinstance(result, str):
-        click.echo(result)
-    elif isinstance(result, Mapping):
-        emit_json(result)
-    else:
-        emit_page(result)
+    """Print a result: a text, an object as a line of JSON in ASCII, or a page for people."""
+    if isinstance(result, Mapping):
+        result = json.dumps(result, allow_nan=False)
+    click.echo(result if isinstance(result, str) else plain(result, terminal=sys.stdout.isatty()))
 
 
 def emit_pieces(pieces: Iterable[str]) -> None:
@@ -37,21 +34,6 @@ def emit_pieces(pieces: Iterable[str]) -> None:
     for piece in pieces:
         click.echo(piece, nl=False)
     click.echo()
-
-
-def emit_page(page: Page) -> None:
-    """Print a result for people: styled on a terminal, else as plain text."""
-    if not sys.stdout.isatty():
-        emit(plain(page))
-        return
-    from rich.console import Console  # 60 ms that a pipe need not wait for
-
-    Console(highlight=False, markup=False, emoji=False, soft_wrap=False).print(styled(page))
-
-
-def emit_json(data: Mapping[str, Any]) -> None:
-    """Print a result as one line of JSON, in ASCII."""
-    emit(json.dumps(data, allow_nan=False))
 
 
 def warn(message: str) -> None:

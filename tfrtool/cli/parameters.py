@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -49,48 +50,70 @@ DEBUG = "--debug"
 debug_option = click.option(
     DEBUG, is_flag=True, expose_value=False, help="Show a traceback with an error."
 )
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON Lines on stdout, and nothing else."
-)
+SHARDS = click.argument("shards", nargs=-1, required=True, type=INPUT)
+WORKERS = {"--workers N": "How many processes at most.  [default: the cores]"}
+ON_CORRUPT = {
+    "--on-corrupt skip|stop=skip": "At damaged records: leave them out and name them (exit code "
+    "3), or stop at the first."
+}
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-_KINDS: Mapping[str, Any] = {"N": click.IntRange(1), "DIR": OUTPUT}
+_KINDS: Mapping[str, Any] = {
+    "N": click.IntRange(1),
+    "DIR": OUTPUT,
+    "FILE": INPUT,
+    "--shards": click.IntRange(1, 99_999),
+    "--seed": click.IntRange(-(2**63), 2**63 - 1),
+}
+
+_Function = Callable[..., Any]
 
 
-def options(
-    table: dict[str, str], kinds: Mapping[str, Any] = _KINDS
-) -> Callable[[_Command], _Command]:
-    """Add options to a command, in the order of its help.
+def command(
+    *examples: str,
+    options: Mapping[str, str] = MappingProxyType({}),
+    kinds: Mapping[str, Any] = MappingProxyType({}),
+) -> Callable[[_Function], click.Command]:
+    """Make a command of a function ``NAME_command``, with --json and --debug.
 
     Args:
-        table: by each option its help. ``--limit N=3`` is its name, what stands for its value, and
-            its default; ``none|gzip`` are the words that it takes; ``--flat`` is a flag.
+        examples: calls that its help shows.
+        options: by each its help, in this order. ``--limit N=3`` is its name, what stands for its
+            value, and its default; ``none|gzip`` are the words that it takes; ``--select A,B ...``
+            may be there again and again; ``--flat`` is a flag.
         kinds: the types of values, by what stands for them or by the option; the rest is text.
     """
 
-    def add(command: _Command) -> _Command:
-        for key, text in reversed(table.items()):
-            name, _, rest = key.partition(" ")
-            metavar, _, default = rest.partition("=")
-            flag = not rest or "/" in name
-            kind = kinds.get(name) or kinds.get(metavar) or _KINDS.get(metavar)
-            if kind is None and metavar.islower():
-                kind, metavar = click.Choice(metavar.split("|")), ""
-            command = click.option(
-                name,
-                type=kind,
-                metavar=metavar or None,
-                is_flag=flag or None,
-                default=default == "true" if flag else default or None,
-                show_default=bool(default),
-                help=text,
-            )(command)
-        return command
+    def make(function: _Function) -> click.Command:
+        debug_option(function)
+        json_help = "Print JSON Lines on stdout, and nothing else."
+        click.option("--json", "as_json", is_flag=True, help=json_help)(function)
+        for key, text in reversed([*options.items()]):
+            _option(key, text, {**_KINDS, **kinds})(function)
+        name = function.__name__.removesuffix("_command").removeprefix("inspect_")
+        title = "Example:" if len(examples) == 1 else "Examples:"
+        return click.command(name, epilog="\n  ".join((f"\b\n{title}", *examples)))(function)
 
-    return add
+    return make
 
 
-workers_option = options({"--workers N": "How many processes at most.  [default: the cores]"})
+def _option(key: str, text: str, kinds: Mapping[str, Any]) -> Callable[[_Function], _Function]:
+    name, _, value = key.partition(" ")
+    multiple = value.endswith(" ...")
+    metavar, _, default = (value[:-4], "", "") if multiple else value.partition("=")
+    flag = not value or "/" in name
+    kind = kinds.get(name) or kinds.get(metavar)
+    if kind is None and metavar.islower():
+        kind, metavar = click.Choice(metavar.split("|")), ""
+    return click.option(
+        name,
+        type=kind,
+        metavar=metavar or None,
+        multiple=multiple,
+        is_flag=flag or None,
+        default=default == "true" if flag else default or None,
+        show_default=bool(default),
+        help=text,
+    )
 
 
 def image_size(text: str | None) -> int | tuple[int, int] | None:

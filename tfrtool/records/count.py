@@ -20,6 +20,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
+from tfrtool.storage.limits import FirstOf
 
 _BLOCK = 64 * 1024
 _LONG = 4096  # from this size on, a call for each header is faster than to read it all
@@ -30,7 +31,8 @@ class ShardCount(NamedTuple):
     """How many records of a shard could be reached, and what is wrong with its framing."""
 
     records: int
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Fault, ...] = ()  # the first of them
+    fault_count: int = 0
 
 
 def count_shard(shard: Location) -> ShardCount:
@@ -40,7 +42,7 @@ def count_shard(shard: Location) -> ShardCount:
     uncompressed, and so are read from end to end; so are damaged ones, and streams.
     """
     source = as_source(shard)
-    records, faults = 0, []
+    records, faults = 0, FirstOf[Fault]()
     with open_shard(source) as file:
         compression = detect_compression(file)
         if compression is Compression.NONE and isinstance(source, Path):
@@ -52,10 +54,10 @@ def count_shard(shard: Location) -> ShardCount:
             records = 0
         for item in read_records(file, compression=compression, verify_payload=False):
             if isinstance(item, Fault):
-                faults.append(item)
+                faults.add(item)
             else:
                 records += 1
-    return ShardCount(records, tuple(faults))
+    return ShardCount(records, tuple(faults.kept), faults.count)
 
 
 def count_records(shard: Location) -> int:

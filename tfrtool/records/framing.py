@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tfrtool.errors import printable
 from tfrtool.records.crc import masked_crc32c
 
 HEADER_SIZE = 12
@@ -103,6 +104,10 @@ class LocatedFault:
 
     path: Path
     fault: Fault
+
+    def __str__(self) -> str:
+        """Return it in one line: where, what and why."""
+        return printable(f"{self.path}: {self.fault.title}: {self.fault.message}")
 
 
 def header(length: int) -> bytes:

@@ -14,6 +14,7 @@ from tfrtool.records.reader import RecordReader, read_records
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.records.window import BLOCK_SIZE
 from tfrtool.storage.appearing import new_file
+from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnProgress, Progress, silent
@@ -36,8 +37,11 @@ class RepairReport:
         out: the new one.
         compression: of both.
         records: how many whole records there were, all of them in the new one.
-        lost: what is not in the new one, in the order of the stream.
-        faults: the damage, in the same order.
+        lost: what is not in the new one, in the order of the stream: the first stretches.
+        lost_count: how many there are in all.
+        lost_bytes: how many bytes they have together.
+        faults: the damage, in the same order, the first of it.
+        fault_count: how many faults there are in all.
     """
 
     shard: Path
@@ -45,7 +49,15 @@ class RepairReport:
     compression: Compression
     records: int
     lost: tuple[LostRange, ...]
+    lost_count: int
+    lost_bytes: int
     faults: tuple[Fault, ...]
+    fault_count: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was lost."""
+        return not self.lost_count and not self.fault_count
 
 
 def repair_shard(
@@ -75,9 +87,8 @@ def repair_shard(
     path = path_of(source)
     if os.path.lexists(out):
         raise UsageError("exists already", path=out, hint="repair never writes over a file")
-    lost: list[LostRange] = []
-    faults: list[Fault] = []
-    count = digest = end = 0
+    lost, faults = FirstOf[LostRange](), FirstOf[Fault]()
+    count = digest = end = saved = 0
     writing = os_errors_as(WriteError, out, "can't be written")
     with open_shard(source) as file, writing, new_file(out, replace=False) as new:
         compression = detect_compression(file)
@@ -87,11 +98,12 @@ def repair_shard(
         pack = None if plain else zlib.compressobj(wbits=WBITS[compression])
         for item in _items(reader, path):
             if isinstance(item, Fault):
-                faults.append(item)
+                faults.add(item)
                 continue
             if item.offset > end:
-                lost.append(LostRange(offset=end, bytes=item.offset - end))
+                lost.add(LostRange(offset=end, bytes=item.offset - end))
             end = item.offset + FRAME_SIZE + len(item.payload)
+            saved += end - item.offset
             count += 1
             digest = _digest(digest, item)
             for piece in _pieces(item):
@@ -101,21 +113,24 @@ def repair_shard(
         if pack is not None:
             new.write(pack.flush())
         new.flush()
-        if (rest := reader.find_end() - end) > 0:
-            lost.append(LostRange(offset=end, bytes=rest))
+        size = reader.find_end()
+        if size > end:
+            lost.add(LostRange(offset=end, bytes=size - end))
         if not count:
-            what = f"nothing can be saved: {faults[0].message}"
-            raise CorruptShardError(
-                what, path=path, record=faults[0].record, offset=faults[0].offset
-            )
+            first = faults.kept[0]
+            what = f"nothing can be saved: {first.message}"
+            raise CorruptShardError(what, path=path, record=first.record, offset=first.offset)
         _check(Path(new.name), out, count, digest)
     return RepairReport(
         shard=path,
         out=out,
         compression=compression,
         records=count,
-        lost=tuple(lost),
-        faults=tuple(faults),
+        lost=tuple(lost.kept),
+        lost_count=lost.count,
+        lost_bytes=max(size, end) - saved,
+        faults=tuple(faults.kept),
+        fault_count=faults.count,
     )
 
 

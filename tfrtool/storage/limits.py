@@ -4,6 +4,8 @@ Every path that decodes or unpacks takes its limits from here. What is over a li
 that names the limit and the number that was found.
 """
 
+from typing import Generic, TypeVar
+
 MAX_ARCHIVE_HEADER_BYTES = 16 * 1024
 """Of an extended header of a tar archive: a path and a link's target have 4,096 bytes each at most,
 and as much again is left for times and attributes."""
@@ -113,6 +115,31 @@ MAX_STRAY_BYTES = 64 * 1024
 MAX_SLOW_BYTES = 8 * 1024 * 1024
 """Of a PPM in text or of unusual depth, and of a run-length encoded BMP: Pillow decodes these in
 Python, about a million bytes a second."""
+
+MAX_FAULTS = 10_000
+"""Of one shard, faults that a report lists, some hundred bytes each; all are counted."""
+
+_Entry = TypeVar("_Entry")
+
+
+class FirstOf(Generic[_Entry]):
+    """Entries of which the first are kept, and all are counted."""
+
+    def __init__(self, limit: int = MAX_FAULTS) -> None:
+        self._limit = limit
+        self.kept: list[_Entry] = []
+        self.count = 0
+
+    def add(self, entry: _Entry) -> None:
+        """Count an entry, and keep it while there is room."""
+        self.count += 1
+        if len(self.kept) < self._limit:
+            self.kept.append(entry)
+
+    def merge(self, other: "FirstOf[_Entry]") -> None:
+        """Count the entries of another, too, and keep its first while there is room."""
+        self.count += other.count
+        self.kept += other.kept[: self._limit - len(self.kept)]
 
 
 def unpacked_limit(packed: int) -> int:

@@ -1,14 +1,13 @@
 """``tfrtool bench``."""
 
 from dataclasses import replace
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfrtool.cli.output import Outcome, emit, human_bytes
-from tfrtool.cli.parameters import INPUT, dataset_of, debug_option, json_option, options
-from tfrtool.cli.render.page import Heading, Lines, Page, Table
+from tfrtool.cli.parameters import INPUT, command, dataset_of
+from tfrtool.cli.render.page import Heading, Page, Table, wrapped
 from tfrtool.errors import human_count
 from tfrtool.storage.progress import Progress
 
@@ -17,17 +16,11 @@ if TYPE_CHECKING:
 
 _HEAD = ("1st images/s", "CPU ms", "later images/s", "CPU ms", "memory")
 
-_KINDS = {"--image-size": click.IntRange(8, 4096), "--epochs": click.IntRange(2)}
 
-
-@click.command(
-    name="bench",
-    epilog="\b\nExamples:\n  tfrtool bench shards\n"
-    "  tfrtool bench shards --image-size 160 --rounds 1 --json",
-)
-@click.argument("dataset", type=INPUT)
-@options(
-    {
+@command(
+    "tfrtool bench shards",
+    "tfrtool bench shards --image-size 160 --rounds 1 --json",
+    options={
         "--split NAME=train": "The split to load.",
         "--image-size N=224": "Images are resized to N x N pixels.",
         "--batch-size N=32": "Images in a batch.",
@@ -35,10 +28,9 @@ _KINDS = {"--image-size": click.IntRange(8, 4096), "--epochs": click.IntRange(2)
         "--rounds N=3": "Measurements of each stage, in turn with the others.",
         "--limit N=2000": "Images to load at least; whole shards are read.",
     },
-    _KINDS,
+    kinds={"--image-size": click.IntRange(8, 4096), "--epochs": click.IntRange(2)},
 )
-@json_option
-@debug_option
+@click.argument("dataset", type=INPUT)
 def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
     """Measure the loader on the shards in DATASET, stage by stage, and name its bottleneck.
 
@@ -82,7 +74,7 @@ def _page(report: "BenchReport") -> Page:
         rows.append((name, *cells))
     return [
         Heading(f"Loading {images} from {shards} at {report.image_size} px; cache: {report.cache}"),
-        Table(head=("stage", *_HEAD), rows=rows, right=frozenset(range(1, 1 + len(_HEAD)))),
-        *([Lines(left_out)] if left_out else []),
-        Lines(wrap(report.sentence, 96)),
+        Table(head=("stage", *_HEAD), rows=rows, right=range(1, 1 + len(_HEAD))),
+        *left_out,
+        *wrapped(report.sentence),
     ]

@@ -4,54 +4,38 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.job_options import existing_of
+from tfrtool.cli.job_options import TARGET_OPTIONS, existing_of
 from tfrtool.cli.output import Outcome, emit, note
-from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options
+from tfrtool.cli.parameters import INPUT, OUTPUT, command
 from tfrtool.errors import UsageError, printable
 
 _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
 
 
-@click.command(
-    name="convert",
-    epilog="\b\nExamples:\n"
-    "  tfrtool convert shards/pets pets-parquet --to hf\n"
-    "  tfrtool convert train.parquet shards --name pets --shards 4\n"
-    "  tfrtool convert 'shards/*.tfrecord*' rows.jsonl --select label,image/filename\n"
-    "  tfrtool convert shards/pets kept --to parquet --exact --prove bytes",
-)
-@click.argument("source", nargs=-1, required=True, type=INPUT)
-@click.argument("target", type=OUTPUT)
-@click.option(
-    "--rename",
-    multiple=True,
-    metavar="OLD=NEW",
-    help="Give a column another name; repeat for each.",
-)
-@options(
-    {
+@command(
+    "tfrtool convert shards/pets pets-parquet --to hf",
+    "tfrtool convert train.parquet shards --name pets --shards 4",
+    "tfrtool convert 'shards/*.tfrecord*' rows.jsonl --select label,image/filename",
+    "tfrtool convert shards/pets kept --to parquet --exact --prove bytes",
+    options={
         f"--from {_FORMATS}": "The format of SOURCE; the default is told from names and bytes.",
         f"--to {_FORMATS}": "The format of TARGET; the default is told from its name, or is "
         "tfrecord for tables.",
         "--select A,B": "Keep these columns only.",
+        "--rename OLD=NEW ...": "Give a column another name; repeat for each.",
         "--exact": "Keep the payloads' own bytes, too, in a column _payload: the way back is byte "
         "for byte.",
         "--prove none|values|bytes=values": "Read TARGET back, and compare all values with SOURCE; "
         "or the payloads, byte for byte.",
         "--shards N": "Number of files of each split.",
         "--shard-size SIZE": "About what a file holds before compression. The default is 128MiB.",
-        "--name TEXT": "Dataset name; the default is made from TARGET's path.",
-        "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
+        **TARGET_OPTIONS,
         "--on-corrupt skip|stop=skip": "Leave out damaged records and what is no Example among "
         "Examples (exit code 3), or stop at the first.",
-        "--workers N": "How many processes at most.  [default: the cores]",
-        "--resume": "Resume an interrupted conversion.",
-        "--overwrite": "Replace what tfrtool wrote to TARGET before.",
-        "--dry-run": "Show what would be written, and what can't be kept; write nothing.",
-    }
+    },
 )
-@json_option
-@debug_option
+@click.argument("source", nargs=-1, required=True, type=INPUT)
+@click.argument("target", type=OUTPUT)
 def convert_command(
     source: tuple[str, ...],
     target: str,
@@ -68,7 +52,6 @@ def convert_command(
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.job_text import job_page
-    from tfrtool.cli.render.page import Lines
     from tfrtool.convert.formats.conversion import convert
 
     existing, pairs = existing_of(words), [pair.partition("=") for pair in rename]
@@ -91,5 +74,5 @@ def convert_command(
     if report.job.dry_run:
         told += [f"  {name}: {kind}" for name, kind in report.columns.items()]
         told += [*(f"not kept: {text}" for text in report.losses), *report.notes]
-    emit(report.to_json() if as_json else [*job_page(report.job), Lines([*map(printable, told)])])
+    emit(report.to_json() if as_json else [*job_page(report.job), *map(printable, told)])
     return Outcome.DAMAGE if report.job.corrupt else Outcome.FINE

@@ -1,21 +1,12 @@
 """``tfrtool count``."""
 
-import click
-
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, debug_option, json_option, sources_of
+from tfrtool.cli.parameters import SHARDS, command, sources_of
 from tfrtool.cli.process import nobody_reads
 
 
-@click.command(
-    name="count",
-    epilog="\b\nExamples:\n"
-    "  tfrtool count train.tfrecord\n"
-    "  tfrtool count 'data/*-train.tfrecord-*'",
-)
-@click.argument("shards", nargs=-1, required=True, type=INPUT)
-@json_option
-@debug_option
+@command("tfrtool count train.tfrecord", "tfrtool count 'data/*-train.tfrecord-*'")
+@SHARDS
 def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     """Count the records of each shard, and of all.
 
@@ -36,7 +27,7 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
         name = printable(str(path_of(source)))
         for fault in count.faults[:1]:
             outcome = Outcome.DAMAGE
-            more = f" (and {len(count.faults) - 1:,} more)" if len(count.faults) > 1 else ""
+            more = f" (and {count.fault_count - 1:,} more)" if count.fault_count > 1 else ""
             warn(f"{name}: {fault.title}: {printable(fault.message)}{more}")
         data = {"path": name, "records": count.records}
         emit(data if as_json else f"{count.records:>12,}  {name}")

@@ -5,19 +5,13 @@ from typing import Any
 import click
 
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options, shards_of
+from tfrtool.cli.parameters import OUTPUT, SHARDS, command, shards_of
 
 
-@click.command(
-    name="extract",
-    epilog="\b\nExamples:\n"
-    "  tfrtool extract shards/pets photos\n"
-    "  tfrtool extract 'data/*.tfrecord*' masks --feature image/mask --flat",
-)
-@click.argument("shards", nargs=-1, required=True, type=INPUT)
-@click.argument("directory", type=OUTPUT, metavar="DIR")
-@options(
-    {
+@command(
+    "tfrtool extract shards/pets photos",
+    "tfrtool extract 'data/*.tfrecord*' masks --feature image/mask --flat",
+    options={
         "--feature NAME": "The string feature to extract; the default is the image.",
         "--by FEATURE": "The feature that names the class folder; the default is the label.",
         "--name FEATURE": "The feature that names the files; image/filename or its like, if there "
@@ -25,10 +19,10 @@ from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, opt
         "--flat": "No class folders: put every file into DIR itself.",
         "--limit N": "Extract the first N records only.",
         "--overwrite": "Replace what an earlier extract wrote to DIR.",
-    }
+    },
 )
-@json_option
-@debug_option
+@SHARDS
+@click.argument("directory", type=OUTPUT, metavar="DIR")
 def extract_command(
     shards: tuple[str, ...], directory: str, as_json: bool, **choices: Any
 ) -> Outcome:

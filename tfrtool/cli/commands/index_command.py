@@ -1,25 +1,18 @@
 """``tfrtool index``."""
 
-import click
-
 from tfrtool.cli.output import emit
-from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, shards_of
+from tfrtool.cli.parameters import SHARDS, command, shards_of
 
 
-@click.command(
-    name="index",
-    epilog="\b\nExamples:\n  tfrtool index 'data/*-train.tfrecord-*'\n"
-    "  tfrtool index data/cats_vs_dogs --out indices",
-)
-@click.argument("shards", nargs=-1, required=True, type=INPUT)
-@options(
-    {
+@command(
+    "tfrtool index 'data/*-train.tfrecord-*'",
+    "tfrtool index data/cats_vs_dogs --out indices",
+    options={
         "--out DIR": "Write them there instead, into folders as the shards are in: other tools' "
         "patterns take what stands beside shards for one."
-    }
+    },
 )
-@json_option
-@debug_option
+@SHARDS
 def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> None:
     """Write an index beside each shard: SHARD.idx, a line "offset size" for each record.
 

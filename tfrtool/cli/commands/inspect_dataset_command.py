@@ -1,48 +1,31 @@
 """``tfrtool inspect dataset``."""
 
 import json
+from typing import Any
 
 import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, workers_option
+from tfrtool.cli.parameters import INPUT, WORKERS, command
 from tfrtool.errors import UsageError
 
 
-@click.command(
-    name="dataset",
-    epilog="\b\nExamples:\n"
-    "  tfrtool inspect dataset shards/pets\n"
-    "  tfrtool inspect dataset ~/tensorflow_datasets/mnist --json\n"
-    "  tfrtool inspect dataset pipeline/examples --label species\n"
-    "  tfrtool inspect dataset shards/pets --emit croissant > croissant.json",
-)
-@click.argument("dataset", type=INPUT)
-@options(
-    {
+@command(
+    "tfrtool inspect dataset shards/pets",
+    "tfrtool inspect dataset ~/tensorflow_datasets/mnist --json",
+    "tfrtool inspect dataset pipeline/examples --label species",
+    "tfrtool inspect dataset shards/pets --emit croissant > croissant.json",
+    options={
         "--label NAME": "The feature that is the label, int64 or string; by default the one that "
         "the metadata says, or that has a name in common use, or the only one of its sort.",
-    }
+        "--emit page|croissant=page": "A page for people; or MLCommons' description of a dataset, "
+        "Croissant, as JSON-LD.",
+        **WORKERS,
+    },
 )
-@click.option(
-    "--emit",
-    "form",
-    type=click.Choice(["page", "croissant"]),
-    default="page",
-    show_default=True,
-    help="A page for people; or MLCommons' description of a dataset, Croissant, as JSON-LD.",
-)
-@workers_option
-@json_option
-@debug_option
-def inspect_dataset_command(
-    dataset: str,
-    label: str | None,
-    form: str,
-    workers: int | None,
-    as_json: bool,
-) -> Outcome:
+@click.argument("dataset", type=INPUT)
+def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcome:
     """Show what a dataset holds, and how well it is shuffled.
 
     DATASET: a directory with shards, with TFDS metadata or without; versions of a dataset in
@@ -51,6 +34,7 @@ def inspect_dataset_command(
     random, and the shuffle buffer that training needs. Exit code 3 means damage, missing or extra
     shards, or counts that differ.
     """
+    form = words.pop("emit")
     if as_json and form == "croissant":
         raise UsageError("--json and --emit exclude each other", hint="--emit croissant is JSON")
     from tfrtool.cli.render.dataset_text import dataset_page, fault_text
@@ -60,11 +44,9 @@ def inspect_dataset_command(
 
     with Bars() as bars:
         if form == "page":
-            summary = inspect_dataset(dataset, label=label, workers=workers, on_progress=bars)
+            summary = inspect_dataset(dataset, on_progress=bars, **words)
         else:
-            summary, content, whole = croissant(
-                dataset, label=label, workers=workers, on_progress=bars
-            )
+            summary, content, whole = croissant(dataset, on_progress=bars, **words)
     if form == "page":
         emit(plain(summary) if as_json else dataset_page(summary))
         return Outcome.DAMAGE if summary.faults else Outcome.FINE

@@ -8,8 +8,8 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options, shards_of
-from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned, findings
+from tfrtool.cli.parameters import OUTPUT, SHARDS, command, shards_of
+from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.errors import human_count, printable
 
 if TYPE_CHECKING:
@@ -18,22 +18,10 @@ if TYPE_CHECKING:
 _LISTED = 10
 
 
-@click.command(
-    name="images",
-    epilog="\b\nExamples:\n"
-    "  tfrtool inspect images train.tfrecord --out sheet.png\n"
-    "  tfrtool inspect images 'data/*.tfrecord*' --out sheet.jpg --limit 500 --thumb 64",
-)
-@click.argument("shards", nargs=-1, required=True, type=INPUT)
-@click.option(
-    "--out",
-    required=True,
-    type=OUTPUT,
-    metavar="FILE",
-    help="The sheet to write; its suffix is the format: .png, .jpg, .webp, .gif, .bmp, .tif.",
-)
-@options(
-    {
+@command(
+    "tfrtool inspect images train.tfrecord --out sheet.png",
+    "tfrtool inspect images 'data/*.tfrecord*' --out sheet.jpg --limit 500 --thumb 64",
+    options={
         "--limit N=100": "Number of images to show: the first ones, evenly from each shard.",
         "--columns N": "Columns of the sheet; the default makes it about square.",
         "--thumb PX=128": "Size of the square in pixels that each image is scaled to fit.",
@@ -41,10 +29,16 @@ _LISTED = 10
         "--label NAME": "The feature that holds its label.",
         "--overwrite": "Replace an existing sheet.",
     },
-    {"PX": click.IntRange(32, 1024)},
+    kinds={"PX": click.IntRange(32, 1024)},
 )
-@json_option
-@debug_option
+@click.option(
+    "--out",
+    required=True,
+    type=OUTPUT,
+    metavar="FILE",
+    help="The sheet to write; its suffix is the format: .png, .jpg, .webp, .gif, .bmp, .tif.",
+)
+@SHARDS
 def inspect_images_command(
     shards: tuple[str, ...], out: str, as_json: bool, **choices: Any
 ) -> Outcome:
@@ -63,7 +57,7 @@ def inspect_images_command(
     for path in report.without:
         warn(f"{printable(str(path))}: no feature holds an image")
     for one in report.faults:
-        warn(f"{printable(str(one.path))}: {one.fault.title}: {printable(one.fault.message)}")
+        warn(str(one))
     if report.guessed:
         warn(
             f"the size of {human_count(report.guessed, 'image')} was guessed from the number of "
@@ -77,12 +71,12 @@ def _page(report: "SheetReport") -> Page:
     layout, broken, many = report.layout, len(report.broken), len(report.shards) > 1
     names = dict.fromkeys(shard.feature for shard in report.shards if shard.feature is not None)
     sheet = f"{human_count(layout.columns, 'column')}, {human_count(layout.rows, 'row')}"
-    facts = [
+    about = facts(
         ("sheet", f"{layout.width:,} x {layout.height:,} pixels: {sheet}"),
         ("images", f"{layout.images - broken:,} from feature {_listed(names)}"),
-        ("broken", Toned(f"{broken:,}", Tone.BAD if broken else Tone.GOOD)),
-    ]
-    page: list[Block] = [Heading(printable(str(report.out))), Facts(facts)]
+        ("broken", (Bad if broken else Good)(f"{broken:,}")),
+    )
+    page: list[str | Table] = [Heading(printable(str(report.out))), about]
     if many:
         rows = [
             (str(number), f"{shard.images:,}", printable(str(shard.path)))
@@ -90,16 +84,16 @@ def _page(report: "SheetReport") -> Page:
             if shard.images
         ]
         head = ("shard", "images", "file")
-        page.append(Table(head=head, rows=rows, right=frozenset({0, 1})))
+        page.append(Table(head=head, rows=rows, right=(0, 1)))
     if report.other_features:
         others = _listed(report.other_features)
-        page.append(Lines([f"not shown: images in {others}; --feature shows them"]))
+        page.append(f"not shown: images in {others}; --feature shows them")
     found = []
     for item in report.broken:
         record = "a record" if item.record is None else f"record {item.record}"
         where = f"{printable(str(item.path))}: " if many else ""
         found.append((f"{where}{record} at offset {item.offset}", printable(item.reason)))
-    return [*page, findings(found)] if found else page
+    return [*page, *findings(found)]
 
 
 def _listed(names: Iterable[str]) -> str:

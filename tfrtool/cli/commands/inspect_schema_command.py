@@ -1,48 +1,28 @@
 """``tfrtool inspect schema``."""
 
 import json
-
-import click
+from typing import Any
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import (
-    INPUT,
-    debug_option,
-    json_option,
-    options,
-    sources_of,
-    workers_option,
-)
+from tfrtool.cli.parameters import SHARDS, WORKERS, command, sources_of
 from tfrtool.errors import ShardError, UsageError, human_count
 
-_TABLE = "table"
 
-
-@click.command(
-    name="schema",
-    epilog="\b\nExamples:\n"
-    "  tfrtool inspect schema 'data/train*.tfrecord*'\n"
-    "  tfrtool inspect schema train.tfrecord --emit python >> input.py\n"
-    "  tfrtool inspect schema train.tfrecord --emit json > description.json",
+@command(
+    "tfrtool inspect schema 'data/train*.tfrecord*'",
+    "tfrtool inspect schema train.tfrecord --emit python >> input.py",
+    "tfrtool inspect schema train.tfrecord --emit json > description.json",
+    options={
+        "--emit table|python|json|tfds=table": "A table for people; a feature_description for "
+        "tf.io as Python source; one that --description takes; or the features.json that TFDS "
+        "reads.",
+        "--sample N": "Look at N records only, the first of each shard in equal shares.",
+        **WORKERS,
+    },
 )
-@click.argument("shards", nargs=-1, required=True, type=INPUT)
-@click.option(
-    "--emit",
-    "form",
-    type=click.Choice([_TABLE, "python", "json", "tfds"]),
-    default=_TABLE,
-    show_default=True,
-    help="A table for people; a feature_description for tf.io as Python source; one that "
-    "--description takes; or the features.json that TFDS reads.",
-)
-@options({"--sample N": "Look at N records only, the first of each shard in equal shares."})
-@workers_option
-@json_option
-@debug_option
-def inspect_schema_command(
-    shards: tuple[str, ...], form: str, sample: int | None, workers: int | None, as_json: bool
-) -> Outcome:
+@SHARDS
+def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any) -> Outcome:
     """Infer one schema from all records of TFRecord files.
 
     Presence, types, lengths, ranges, distinct values and what bytes hold, over all shards
@@ -50,7 +30,8 @@ def inspect_schema_command(
     code 3 means that something is not in it: damaged records, shards of another kind, or a feature
     that TFDS has no type for.
     """
-    if as_json and form != _TABLE:
+    form = words.pop("emit")
+    if as_json and form != "table":
         raise UsageError("--json and --emit exclude each other", hint="--emit json is a schema")
     from tfrtool.cli.render.schema_text import loss_text, notes_of, schema_page
     from tfrtool.examples.feature_text import python_source
@@ -58,13 +39,11 @@ def inspect_schema_command(
     from tfrtool.inspection.schema.shard_schema import infer_schema
 
     with Bars() as bars:
-        inferred = infer_schema(
-            sources_of(shards), sample=sample, workers=workers, on_progress=bars
-        )
+        inferred = infer_schema(sources_of(shards), on_progress=bars, **words)
     for loss in inferred.losses:
         warn(loss_text(loss))
     outcome = Outcome.DAMAGE if inferred.losses or inferred.left_out else Outcome.FINE
-    if form == _TABLE:
+    if form == "table":
         emit(inferred.to_json() if as_json else schema_page(inferred))
         return outcome
     notes = notes_of(inferred)

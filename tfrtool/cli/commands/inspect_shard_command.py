@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfrtool.cli.output import Outcome, emit, emit_json, emit_page, emit_pieces
-from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, sources_of
+from tfrtool.cli.output import Outcome, emit, emit_pieces
+from tfrtool.cli.parameters import SHARDS, command, sources_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
 from tfrtool.storage.opening import read_bounded
@@ -14,47 +14,30 @@ if TYPE_CHECKING:
     from tfrtool.examples.schema import Schema
 
 
-@click.command(
-    name="shard",
-    epilog="\b\nExamples:\n"
-    "  tfrtool inspect shard data/*.tfrecord* --limit 1\n"
-    "  tfrtool inspect shard train.tfrecord --feature image:string= --feature label:int64=-1\n"
-    "  tfrtool inspect shard train.tfrecord --record 17 --raw",
-)
-@click.argument("shards", nargs=-1, required=True, type=INPUT)
-@options(
-    {
+@command(
+    "tfrtool inspect shard data/*.tfrecord* --limit 1",
+    "tfrtool inspect shard train.tfrecord --feature image:string= --feature label:int64=-1",
+    "tfrtool inspect shard train.tfrecord --record 17 --raw",
+    options={
         "--limit N=3": "Number of records to show of each shard.",
         "--record I": "Show the record with this index.",
         "--raw": "Show the serialized bytes as Python would print them, with offset, length and "
         "CRCs.",
-    },
-    {"N": click.IntRange(0), "I": click.IntRange(0)},
-)
-@click.option(
-    "--feature",
-    "features",
-    multiple=True,
-    metavar="NAME:DTYPE[:SHAPE][=DEFAULT]",
-    help="Parse with this feature; repeat for each. DTYPE: string, int64, float32. "
-    "SHAPE: [] (the default), [3], [2,2] or [*].",
-)
-@options(
-    {
+        "--feature NAME:DTYPE[:SHAPE][=DEFAULT] ...": "Parse with this feature; repeat for each. "
+        "DTYPE: string, int64, float32. SHAPE: [] (the default), [3], [2,2] or [*].",
         "--description FILE": "Parse with the feature_description in a JSON file: "
         '{"label": {"dtype": "int64", "shape": [], "default": -1}}.',
         "--no-payload-crc": "Don't check payload CRCs; lengths always are checked.",
     },
-    {"FILE": INPUT},
+    kinds={"N": click.IntRange(0), "I": click.IntRange(0)},
 )
-@json_option
-@debug_option
+@SHARDS
 def inspect_shard_command(
     shards: tuple[str, ...],
     limit: int,
     record: int | None,
     raw: bool,
-    features: tuple[str, ...],
+    feature: tuple[str, ...],
     description: str | None,
     no_payload_crc: bool,
     as_json: bool,
@@ -69,28 +52,28 @@ def inspect_shard_command(
     from tfrtool.cli.render.summary_text import raw_page, raw_text, summary_page
     from tfrtool.inspection.summary.shard_summary import inspect_shard
 
-    schema = _schema(features, description)
+    schema = _schema(feature, description)
     outcome, shown = Outcome.FINE, False
     for number, source in enumerate(sources_of(shards)):
         summary = inspect_shard(
             source, limit=limit, record=record, schema=schema, verify_payload=not no_payload_crc
         )
         if as_json:
-            emit_json(summary.to_json(raw=raw))
+            emit(summary.to_json(raw=raw))
         else:
             if number:
                 emit("")
-            emit_page(summary_page(summary, raw=raw))
+            emit(summary_page(summary, raw=raw))
             for sample in summary.sample if raw else ():
                 emit("")
-                emit_page(raw_page(sample.record))
+                emit(raw_page(sample.record))
                 emit_pieces(raw_text(sample.record.payload))
         # A record that was asked for may be damaged, which is reported.
-        shown |= bool(summary.sample) or any(fault.record == record for fault in summary.faults)
+        shown |= record is None or record < summary.records + summary.lost
         outcome = Outcome.DAMAGE if summary.faults else outcome
         if nobody_reads():
             return outcome
-    if record is not None and not shown:
+    if not shown:
         raise ShardError(f"no record {record} in any of these shards", hint="they count from 0")
     return outcome
 

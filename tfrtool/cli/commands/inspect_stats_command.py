@@ -4,36 +4,22 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import (
-    INPUT,
-    debug_option,
-    json_option,
-    options,
-    shards_of,
-    sources_of,
-    workers_option,
-)
+from tfrtool.cli.parameters import INPUT, SHARDS, WORKERS, command, shards_of, sources_of
 from tfrtool.errors import UsageError
 
 
-@click.command(
-    name="stats",
-    epilog="\b\nExamples:\n"
-    "  tfrtool inspect stats 'data/train*.tfrecord*'\n"
-    "  tfrtool inspect stats today.tfrecord --against yesterday.tfrecord --threshold 0.1\n"
-    "  tfrtool inspect stats data --json",
+@command(
+    "tfrtool inspect stats 'data/train*.tfrecord*'",
+    "tfrtool inspect stats today.tfrecord --against yesterday.tfrecord --threshold 0.1",
+    "tfrtool inspect stats data --json",
+    options={
+        "--against OTHER ...": "Compare with these shards.",
+        "--threshold X": "Exit code 3 where a distance is greater; from 0, alike, to 1.",
+        **WORKERS,
+    },
+    kinds={"OTHER": INPUT, "X": click.FloatRange(0, 1)},
 )
-@click.argument("shards", nargs=-1, required=True, type=INPUT)
-@click.option(
-    "--against", multiple=True, metavar="OTHER", type=INPUT, help="Compare with these shards."
-)
-@options(
-    {"--threshold X": "Exit code 3 where a distance is greater; from 0, alike, to 1."},
-    {"X": click.FloatRange(0, 1)},
-)
-@workers_option
-@json_option
-@debug_option
+@SHARDS
 def inspect_stats_command(
     shards: tuple[str, ...],
     against: tuple[str, ...],

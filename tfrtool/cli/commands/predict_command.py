@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import click
 
-from tfrtool.cli.output import Outcome, emit, emit_json, warn
-from tfrtool.cli.parameters import INPUT, debug_option, json_option, options
+from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.parameters import INPUT, command
 from tfrtool.cli.process import nobody_reads, starting_tensorflow
 from tfrtool.errors import SourceError, printable
 from tfrtool.storage.progress import silent
@@ -15,23 +15,17 @@ _WIDEST_PATH, _WIDEST_LABEL = 60, 30
 """Columns; what is longer moves the rest of its own line only."""
 
 
-@click.command(
-    name="predict",
-    epilog="\b\nExamples:\n"
-    "  tfrtool predict run photo.jpg\n"
-    "  tfrtool predict run/model.keras photos 'more/**/*.jpg' --top 3",
-)
-@click.argument("model", type=INPUT)
-@click.argument("images", nargs=-1, required=True, type=INPUT)
-@options(
-    {
+@command(
+    "tfrtool predict run photo.jpg",
+    "tfrtool predict run/model.keras photos 'more/**/*.jpg' --top 3",
+    options={
         "--top K=1": "Number of classes to print for each image, the most probable first.",
         "--batch-size N=32": "Images in a batch.",
     },
-    {"K": click.IntRange(1)},
+    kinds={"K": click.IntRange(1)},
 )
-@json_option
-@debug_option
+@click.argument("model", type=INPUT)
+@click.argument("images", nargs=-1, required=True, type=INPUT)
 def predict_command(
     model: str, images: tuple[str, ...], top: int, batch_size: int, as_json: bool
 ) -> Outcome:
@@ -63,9 +57,9 @@ def predict_command(
             if found.problem is not None:
                 unreadable += 1
                 warn(f"{printable(found.path)}: {printable(found.problem)}")
-            elif as_json:
-                emit_json(found.to_json())
-            else:
+            if as_json:
+                emit(found.to_json())
+            elif found.problem is None:
                 cells = [f"{printable(found.path):{path}}"]
                 for name, probability in found.classes.items():
                     cells.append(f"{printable(name):{label}}  {probability:.4f}")

@@ -3,17 +3,12 @@
 import click
 
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, standard_input
+from tfrtool.cli.parameters import INPUT, OUTPUT, command, standard_input
 
 
-@click.command(
-    name="repair",
-    epilog="\b\nExample:\n  tfrtool repair damaged.tfrecord saved.tfrecord",
-)
+@command("tfrtool repair damaged.tfrecord saved.tfrecord")
 @click.argument("shard", type=INPUT)
 @click.argument("out", type=OUTPUT)
-@json_option
-@debug_option
 def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
     """Save all whole records of a damaged shard to a new one, and tell what is lost.
 
@@ -32,4 +27,4 @@ def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
         report = repair_shard(source, out, on_progress=bars)
     data = plain(report)
     emit({"path": data.pop("shard"), **data} if as_json else repair_page(report))
-    return Outcome.DAMAGE if report.lost or report.faults else Outcome.FINE
+    return Outcome.FINE if report.is_whole else Outcome.DAMAGE

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, dataset_of, debug_option, json_option, options
+from tfrtool.cli.parameters import INPUT, command, dataset_of
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import UsageError, human_count
 
@@ -86,17 +86,14 @@ _OPTIONS = {
 }
 
 
-@click.command(
-    name="train",
-    epilog="\b\nExamples:\n"
-    "  tfrtool train shards --validation validation --out run\n"
-    "  tfrtool train shards --model cnn --image-size 150 --validation 0.2 --augment flip\n"
-    "  tfrtool train shards --out run --epochs 10 --resume",
+@command(
+    "tfrtool train shards --validation validation --out run",
+    "tfrtool train shards --model cnn --image-size 150 --validation 0.2 --augment flip",
+    "tfrtool train shards --out run --epochs 10 --resume",
+    options=_OPTIONS,
+    kinds=_KINDS,
 )
 @click.argument("dataset", type=INPUT)
-@options(_OPTIONS, _KINDS)
-@json_option
-@debug_option
 def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -> Outcome:
     """Train a classifier of images on the shards in DATASET.
 

@@ -4,22 +4,17 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import INPUT, debug_option, json_option, standard_input, workers_option
+from tfrtool.cli.parameters import INPUT, WORKERS, command, standard_input
 from tfrtool.errors import ShardError
 
 
-@click.command(
-    name="verify",
-    epilog="\b\nExamples:\n"
-    "  tfrtool verify data/cats_vs_dogs/4.0.1\n"
-    "  tfrtool verify 'data/train-*.tfrecord' --workers 8\n"
-    "  tfrtool verify data/cats_vs_dogs/4.0.1 --images --json",
+@command(
+    "tfrtool verify data/cats_vs_dogs/4.0.1",
+    "tfrtool verify 'data/train-*.tfrecord' --workers 8",
+    "tfrtool verify data/cats_vs_dogs/4.0.1 --images --json",
+    options={"--images": "Decode every image, and find duplicates.", **WORKERS},
 )
 @click.argument("shards", nargs=-1, required=True, type=INPUT, metavar="SHARDS|DATASET")
-@click.option("--images", is_flag=True, help="Decode every image, and find duplicates.")
-@workers_option
-@json_option
-@debug_option
 def verify_command(
     shards: tuple[str, ...], images: bool, workers: int | None, as_json: bool
 ) -> Outcome:

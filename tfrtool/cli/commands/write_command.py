@@ -5,19 +5,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.job_options import splits_of
+from tfrtool.cli.job_options import existing_of, splits_of
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import (
-    INPUT,
-    OUTPUT,
-    LocalPath,
-    debug_option,
-    image_size,
-    json_option,
-    options,
-)
+from tfrtool.cli.parameters import INPUT, OUTPUT, LocalPath, command, image_size
 from tfrtool.cli.process import starting_tensorflow
-from tfrtool.errors import UsageError, human_count, printable, some_of
+from tfrtool.errors import human_count, printable, some_of
 
 if TYPE_CHECKING:
     from tfrtool.writing.write_report import WriteReport
@@ -26,36 +18,20 @@ _SHOWN = 5
 """Classes that a warning names."""
 
 
-@click.command(
-    name="write",
-    epilog="\b\nExamples:\n"
-    "  tfrtool write photos shards --split train=0.8 --split validation=0.2 --shards 4\n"
-    "  tfrtool write kagglecatsanddogs_5340.zip ~/tensorflow_datasets/pets/1.0.0\n"
-    "  tfrtool write labels.csv shards --resize 256 --dry-run\n"
-    "  tfrtool write tfds:cats_vs_dogs shards --shard-size 100MB",
-)
-@click.argument("source", type=INPUT)
-@click.argument("dataset", type=OUTPUT)
-@options(
-    {
+@command(
+    "tfrtool write photos shards --split train=0.8 --split validation=0.2 --shards 4",
+    "tfrtool write kagglecatsanddogs_5340.zip ~/tensorflow_datasets/pets/1.0.0",
+    "tfrtool write labels.csv shards --resize 256 --dry-run",
+    "tfrtool write tfds:cats_vs_dogs shards --shard-size 100MB",
+    options={
         "--name TEXT": "Dataset name; the default is made from DATASET's path.",
         "--version X.Y.Z": "Dataset version; the default is that in DATASET's path, or 1.0.0.",
         "--label-from folder|name=folder": "Take labels from folders (cat/1.jpg) or from names "
         "(cat.1.jpg).",
         "--root DIR": "Let a table's paths lead below DIR, too, and not only below its own folder.",
-    },
-    {"DIR": LocalPath(exists=True, file_okay=False)},
-)
-@click.option(
-    "--split",
-    "splits",
-    multiple=True,
-    metavar="NAME=FRACTION",
-    help="A split and about its share of each class; repeat for each. The default is all in train. "
-    "A SOURCE with splits of its own keeps those, and takes no others.",
-)
-@options(
-    {
+        "--split NAME=FRACTION ...": "A split and about its share of each class; repeat for each. "
+        "The default is all in train. A SOURCE with splits of its own keeps those, and takes no "
+        "others.",
         "--shards N": "Number of shards of each split.",
         "--shard-size SIZE": "Size of a shard before compression, to within 10 % or one record; "
         "not with --shards. The default is 128MiB.",
@@ -80,23 +56,20 @@ _SHOWN = 5
         "--overwrite": "Replace what tfrtool wrote to DATASET before.",
         "--dry-run": "Check the images and show the plan; write nothing.",
     },
-    {
-        "--shards": click.IntRange(1, 99_999),
-        "--seed": click.IntRange(-(2**63), 2**63 - 1),
+    kinds={
+        "DIR": LocalPath(exists=True, file_okay=False),
         "Q": click.IntRange(1, 100),
         "--workers": click.IntRange(1, 1024),
     },
 )
-@json_option
-@debug_option
+@click.argument("source", type=INPUT)
+@click.argument("dataset", type=OUTPUT)
 def write_command(
     source: str,
     dataset: str,
-    splits: tuple[str, ...],
+    split: tuple[str, ...],
     no_shuffle: bool,
     resize: str | None,
-    resume: bool,
-    overwrite: bool,
     as_json: bool,
     **words: Any,
 ) -> Outcome:
@@ -111,18 +84,17 @@ def write_command(
     from tfrtool.cli.render.write_text import write_page
     from tfrtool.writing.write import write
 
-    if resume and overwrite:
-        raise UsageError("--resume and --overwrite exclude each other")
+    existing = existing_of(words)
     if words["compression"] != "none":
         warn(f"TFDS can't read {words['compression']} shards; tf.data and tfrtool can")
     with Bars() as bars:
         report = write(
             source,
             dataset,
-            splits=splits_of(splits),
+            splits=splits_of(split),
             shuffle=not no_shuffle,
             resize=image_size(resize),
-            existing="resume" if resume else "overwrite" if overwrite else "refuse",
+            existing=existing,
             on_progress=bars,
             starting=starting_tensorflow,
             **words,

@@ -1,6 +1,6 @@
 """How records differ, as text."""
 
-from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table, findings
+from tfrtool.cli.render.page import Heading, Page, Table, findings, shortened
 from tfrtool.convert.diff import DiffReport
 from tfrtool.errors import human_count, printable
 from tfrtool.examples.feature_text import name_text
@@ -24,32 +24,29 @@ def diff_page(report: DiffReport) -> Page:
     ]
     if any(report.without_key):
         rows.append(("without the key", *(f"{count:,}" for count in report.without_key)))
-    page: list[Block] = [
+    page: list[str | Table] = [
         Heading("A and B " + (f"differ: {', '.join(found)}" if found else "hold the same records")),
-        Table(head=("", "A", "B"), rows=rows, right=frozenset({1, 2})),
+        Table(head=("", "A", "B"), rows=rows, right=(1, 2)),
     ]
     if report.schema:
         types = [(name_text(one), *(it or "-" for it in of)) for one, of in report.schema.items()]
         page.append(Table(head=("feature", "A", "B"), rows=types))
     if report.features:
         changed = [(name_text(one), f"{n:,}") for one, n in report.features.items()]
-        page.append(Table(head=("feature", "changed"), rows=changed, right=frozenset({1})))
+        page.append(Table(head=("feature", "changed"), rows=changed, right=(1,)))
     for sort, examples in report.examples.items():
         if counts[sort] and examples:
             lines = [
                 " and ".join(f"{printable(str(at.shard))} {at.record}" for at in one.values())
                 for one in examples
             ]
-            more = counts[sort] - len(examples)
-            lines += [f"... and {more:,} more; --limit names more"] if more else []
-            page += [
-                Heading(f"{_SORTS[sort][0].upper()}{_SORTS[sort][1:]} (shard, record)"),
-                Lines(lines),
-            ]
+            title = f"{_SORTS[sort][0].upper()}{_SORTS[sort][1:]} (shard, record)"
+            more = shortened(lines, len(lines), counts[sort], "--limit names more")
+            page += [Heading(title), *more]
     if report.faults:
         told = [
             (f"{printable(str(one.path))}: {one.fault.title}", printable(one.fault.message))
             for one in report.faults
         ]
-        page += [Heading("Damaged, and not compared"), findings(told, report.corrupt - len(told))]
+        page += [Heading("Damaged, and not compared"), *findings(told, report.corrupt)]
     return page

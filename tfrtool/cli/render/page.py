@@ -1,166 +1,140 @@
-"""What a command shows to people: blocks of text, as plain text in a pipe, styled on a terminal.
+"""What a command shows to people: headings, lines and tables, laid out by rich.
 
-A page is built once. `plain` writes it in fixed columns, for pipes, files and tests, without the
-30 ms that rich takes to load; on a terminal the same blocks go through rich, which knows its width
-and whether colours are wanted (``NO_COLOR``, ``TERM=dumb``). No result is told by its colour alone.
+On a terminal, rich knows the width and whether colours are wanted (``NO_COLOR``, ``TERM=dumb``).
+Elsewhere lines are as long as they need to be. No result is told by its colour alone.
 """
 
-import enum
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import JustifyMethod
+    from rich.table import Table as Grid
+    from rich.text import Text
 
-_INDENT = "  "
+_INDENT = 2
+_WIDTH = 80 - _INDENT
+"""Columns in which prose is wrapped, wherever it goes."""
+
 _FOUND_SHOWN = 10
-_WIDEST = 60
-"""Columns that all cells of a column get; a longer one pushes what follows it to the right."""
+_UNBOUNDED = 1 << 20
+"""Columns, where no terminal bounds them."""
+
+_WIDEST = 200
+"""Columns of a column; what is longer is folded, so that it does not pad all other rows."""
 
 
-class Tone(enum.Enum):
-    """What a piece of text means; the values are styles of rich."""
+class Good(str):
+    """A text that says that something is as it should be."""
 
-    TITLE = "bold"
-    GOOD = "green"
-    BAD = "bold red"
-    FAINT = "dim"
+    style = "green"
 
 
-class Toned(str):
-    """A text with a tone, which plain output ignores."""
+class Bad(str):
+    """A text that says that something is wrong."""
 
-    __slots__ = ("tone",)
-
-    tone: Tone
-
-    def __new__(cls, text: str, tone: Tone) -> "Toned":
-        """Give ``text`` a tone."""
-        made = super().__new__(cls, text)
-        made.tone = tone
-        return made
+    style = "bold red"
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A line that starts a part; facts and lines that follow it stand right below."""
+class Heading(str):
+    """A line that starts a part; it may be good or bad."""
 
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Labels and what they say, a line each."""
-
-    rows: Sequence[tuple[str, str]]
+    def __init__(self, text: str) -> None:
+        """Take over how the text looks."""
+        self.style = getattr(text, "style", "bold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Columns under a head; cells stand at the right in the columns of ``right``, from 0."""
+    """Columns under a head, or, without one, labels and what they say.
 
-    head: Sequence[str]
+    Cells stand at the right in the columns of ``right``, from 0.
+    """
+
     rows: Sequence[Sequence[str]]
-    right: frozenset[int] = frozenset()
+    head: Sequence[str] = ()
+    right: Collection[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """Lines as they are, indented by two columns."""
-
-    lines: Sequence[str]
+Page = Sequence[str | Table]
+"""Texts are lines, which are indented by two columns unless they are headings."""
 
 
-Block = Heading | Facts | Table | Lines
-Page = Sequence[Block]
+def facts(*rows: tuple[str, str]) -> Table:
+    """Return labels and what they say, a line each, or several where it is long."""
+    lines: list[tuple[str, str]] = []
+    for label, text in rows:
+        first, *more = wrapped(text, width=_WIDTH - 12) or [""]
+        lines += [(label, first if more else text), *(("", line) for line in more)]
+    return Table(rows=lines)
 
 
-def findings(found: Sequence[tuple[str, str]], more: int = 0) -> Lines:
-    """Return what is wrong, each with its reason below it; of many the first, and how many more."""
+def wrapped(text: str, first: str = "", width: int = _WIDTH) -> list[str]:
+    """Return lines that start where the first one does; long words stay whole."""
+    wrap = textwrap.TextWrapper(width, break_on_hyphens=False, break_long_words=False)
+    wrap.initial_indent, wrap.subsequent_indent = first, " " * len(first)
+    return wrap.wrap(text)
+
+
+def shortened(
+    lines: Sequence[str], shown: int, total: int | None = None, hint: str = "--json lists them all"
+) -> list[str]:
+    """Return the first lines, and one that says how many more there are: ``total`` in all."""
+    more = (len(lines) if total is None else total) - min(len(lines), shown)
+    return [*lines[:shown], *([f"... and {more:,} more; {hint}"] if more > 0 else [])]
+
+
+def findings(found: Sequence[tuple[str, str]], total: int | None = None) -> list[str]:
+    """Return what is wrong, each with its reason below it; of ``total`` the first."""
     lines: list[str] = []
     for what, why in found[:_FOUND_SHOWN]:
-        lines.append(Toned(what, Tone.BAD))
-        lines += textwrap.wrap(why, 78, initial_indent=" " * 4, subsequent_indent=" " * 4)
-    more += max(len(found) - _FOUND_SHOWN, 0)
-    return Lines([*lines, f"... and {more:,} more; --json lists them all"] if more else lines)
+        lines += [Bad(what), *wrapped(why, " " * 4)]
+    more = (len(found) if total is None else total) - min(len(found), _FOUND_SHOWN)
+    return shortened(lines, len(lines), len(lines) + more)
 
 
-def shortened(lines: Sequence[str], shown: int, total: int | None = None) -> list[str]:
-    """Return the first lines, and one that says how many more there are: ``total`` in all."""
-    more = (len(lines) if total is None else total) - shown
-    return [*lines[:shown], *([f"... and {more:,} more; --json lists them"] if more > 0 else [])]
-
-
-def plain(page: Page) -> str:
-    """Return a page as text without any escape sequence, and without a final newline."""
-    return "\n".join(line for part in _parts(page) for line in _plain_lines(part))
-
-
-def _parts(page: Page) -> Iterator[Block | None]:
-    """Yield the blocks of a page, with None for an empty line between two."""
-    for number, block in enumerate(page):
-        below = (
-            number and isinstance(page[number - 1], Heading) and isinstance(block, Facts | Lines)
-        )
-        if number and not below:
-            yield None
-        yield block
-
-
-def _plain_lines(block: Block | None) -> Iterator[str]:
-    if block is None:
-        yield ""
-    elif isinstance(block, Heading):
-        yield str(block.text)
-    elif isinstance(block, Lines):
-        yield from (f"{_INDENT}{line}".rstrip() for line in block.lines)
-    else:
-        rows, right, gap = block.rows, frozenset[int](), "   "
-        if isinstance(block, Table):
-            rows, right, gap = [block.head, *block.rows], block.right, "  "
-        widths = [min(max(map(len, column)), _WIDEST) for column in zip(*rows, strict=True)]
-        for row in rows:
-            cells = (
-                cell.rjust(width) if column in right else cell.ljust(width)
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            yield (_INDENT + gap.join(cells)).rstrip()
-
-
-def styled(page: Page) -> "RenderableType":
-    """Return a page as rich prints it on a terminal: what is too long is folded in its column."""
-    from rich.console import Group
+def plain(page: Page, *, terminal: bool = False) -> str:
+    """Return a page as text without a final newline; for a terminal as wide as that, and styled."""
+    from rich.console import Console  # 30 ms that JSON need not wait for
     from rich.padding import Padding
-    from rich.table import Table as Grid
+
+    console = Console(width=None if terminal else _UNBOUNDED, force_terminal=terminal)
+    with console.capture() as shown:
+        for number, block in enumerate(page):
+            if number and _are_apart(page[number - 1], block):
+                console.print()
+            if isinstance(block, Table):
+                console.print(Padding.indent(_grid(block), _INDENT))
+            else:
+                inner = len(block) - len(block.lstrip(" "))
+                indent = inner + (0 if isinstance(block, Heading) else _INDENT)
+                console.print(Padding.indent(_text(block)[inner:], indent))
+    return "\n".join(map(str.rstrip, shown.get().rstrip("\n").split("\n")))
+
+
+def _are_apart(before: str | Table, block: str | Table) -> bool:
+    """Return whether an empty line stands between two blocks."""
+    if isinstance(before, Heading) and not isinstance(block, Heading):
+        return isinstance(block, Table) and bool(block.head)
+    return isinstance(block, Table | Heading) or isinstance(before, Table)
+
+
+def _text(content: str, style: str = "") -> "Text":
     from rich.text import Text
 
-    def text(content: str, tone: Tone | None = None) -> Text:
-        tone = content.tone if isinstance(content, Toned) else tone
-        return Text(str(content), style=tone.value if tone else "", overflow="fold")
+    return Text(content, style=getattr(content, "style", style), overflow="fold")
 
-    shown: list[RenderableType] = []
-    for block in _parts(page):
-        if block is None:
-            shown.append("")
-        elif isinstance(block, Heading):
-            shown.append(text(block.text, Tone.TITLE))
-        elif isinstance(block, Lines):
-            for line in block.lines:
-                indent = len(line) - len(line.lstrip(" "))
-                shown.append(Padding(text(line)[indent:], (0, 0, 0, len(_INDENT) + indent)))
-        elif isinstance(block, Facts):
-            grid = Grid.grid(padding=(0, 3, 0, 0))
-            for label, content in block.rows:
-                grid.add_row(text(label, Tone.FAINT), text(content))
-            shown.append(Padding(grid, (0, 0, 0, len(_INDENT))))
-        else:
-            grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-            for column, name in enumerate(block.head):
-                right = column in block.right
-                grid.add_column(text(name), justify="right" if right else "left", overflow="fold")
-            for row in block.rows:
-                grid.add_row(*map(text, row))
-            shown.append(Padding(grid, (0, 0, 0, len(_INDENT))))
-    return Group(*shown)
+
+def _grid(table: Table) -> "Grid":
+    from rich.table import Table as Grid
+
+    gap = 2 if table.head else 3
+    grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), show_header=bool(table.head))
+    for column, name in enumerate(table.head or ("", "")):
+        justify: JustifyMethod = "right" if column in table.right else "left"
+        grid.add_column(_text(name, "dim"), justify=justify, overflow="fold", max_width=_WIDEST)
+    for row in table.rows:
+        grid.add_row(*map(_text, row))
+    return grid

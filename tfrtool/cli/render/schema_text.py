@@ -1,9 +1,8 @@
 """A schema for people."""
 
-import textwrap
 from collections.abc import Iterator
 
-from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table
+from tfrtool.cli.render.page import Heading, Page, Table, wrapped
 from tfrtool.errors import human_count, printable
 from tfrtool.examples.feature_text import conflict_text, lengths_text, name_text, values_text
 from tfrtool.examples.statistics import FeatureStatistics
@@ -14,15 +13,13 @@ def schema_page(inferred: InferredSchema) -> Page:
     """Return what ``inspect schema --emit table`` shows."""
     shards = human_count(inferred.shards, "shard")
     records = human_count(inferred.records, "record")
-    page: list[Block] = [Heading(f"{records} of {shards}, {inferred.payload.title}")]
+    page: list[str | Table] = [Heading(f"{records} of {shards}, {inferred.payload.title}")]
     if inferred.features:
         rows = [_row(feature, inferred.records) for feature in inferred.features]
         page.append(Table(head=("feature", "dtype", "shape", "present", "values"), rows=rows))
     notes = [*_notes(inferred), *notes_of(inferred)]
     if notes:
-        wrap = textwrap.TextWrapper(78, subsequent_indent="  ", break_on_hyphens=False)
-        wrap.break_long_words = False
-        page += [Heading("notes"), Lines([line for note in notes for line in wrap.wrap(note)])]
+        page += [Heading("notes"), *(line for note in notes for line in wrapped(note, "- "))]
     return page
 
 

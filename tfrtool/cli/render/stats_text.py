@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tfrtool.cli.render.page import Block, Heading, Lines, Page, Table, Tone, Toned
+from tfrtool.cli.render.page import Bad, Heading, Page, Table
 from tfrtool.errors import human_count, printable
 from tfrtool.examples.feature_text import name_text
 from tfrtool.inspection.stats.stats import StatsReport
@@ -18,7 +18,7 @@ Feature = Mapping[str, Any]
 def stats_page(report: StatsReport, threshold: float | None) -> Page:
     """Return what ``inspect stats`` shows; what is farther than ``threshold`` stands out."""
     records, features = report.records, report.features
-    page: list[Block] = [Heading(f"{_of(records, report.shards)}, {report.payload.title}")]
+    page: list[str | Table] = [Heading(f"{_of(records, report.shards)}, {report.payload.title}")]
     for title, name in (("numbers", "values"), ("list lengths", "lengths"), ("steps", "steps")):
         rows = []
         for one in features:
@@ -38,7 +38,7 @@ def stats_page(report: StatsReport, threshold: float | None) -> Page:
     if rows := [(name_text(one["name"]), *_image(one)) for one in features if "images" in one]:
         page.append(Table(head=("images", "formats", "channels", "width", "height"), rows=rows))
     if notes := _notes(report):
-        page += [Heading("To note"), Lines(notes)]
+        page += [Heading("To note"), *notes]
     if report.against is not None:
         page += _against(report.against, threshold)
     return page
@@ -106,7 +106,7 @@ def _notes(report: StatsReport) -> list[str]:
     return notes
 
 
-def _against(against: Mapping[str, Any], threshold: float | None) -> list[Block]:
+def _against(against: Mapping[str, Any], threshold: float | None) -> list[str | Table]:
     lines = [
         f"{side.replace('_', ' ')}: {printable(name)}"
         for side in ("only_here", "only_there")
@@ -116,13 +116,13 @@ def _against(against: Mapping[str, Any], threshold: float | None) -> list[Block]
     for one in sorted(against["distances"], key=lambda one: -one["distance"]):
         text = f"{one['distance']:.4f}"
         if threshold is not None and one["distance"] > threshold:
-            text = Toned(f"{text} too far", Tone.BAD)
+            text = Bad(f"{text} too far")
         if one["distance"] > 0:
             rows.append((name_text(one["feature"]), one["of"], text, one["measure"]))
     if same := len(against["distances"]) - len(rows):
         lines.append(f"{same} of {len(against['distances'])} distances are 0")
     title = f"Against {_of(against['records'], against['shards'])}"
-    page: list[Block] = [Heading(title), Lines(lines)]
+    page: list[str | Table] = [Heading(title), *lines]
     if rows:
         page.append(Table(head=("feature", "of", "distance", "measure"), rows=rows))
     return page

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tfrtool.cli.output import human_bytes
-from tfrtool.cli.render.page import Block, Facts, Heading, Lines, Page, Table, Tone, Toned, findings
+from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.errors import human_count, printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.feature_text import lengths_text, name_text
@@ -12,7 +12,7 @@ from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.summary.shard_summary import Sample, ShardSummary
 from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.records.compression import Compression
-from tfrtool.records.framing import FaultKind, Record
+from tfrtool.records.framing import Record
 
 _WIDTH = 80
 _INDICES_SHOWN = 8
@@ -24,40 +24,37 @@ _NAME_WIDTH = 36
 def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
     """Return what ``inspect shard`` shows of a shard; ``raw`` leaves its records to `raw_page`."""
     shard = summary.shard
-    damage = sum(fault.kind is not FaultKind.PARSE for fault in summary.faults)
-    crcs = Toned("all hold", Tone.GOOD)
-    if damage:
-        crcs = Toned(f"{human_count(damage, 'fault')}, see below", Tone.BAD)
+    crcs: str = Good("all hold")
+    if damage := summary.fault_count - summary.misfit_count:
+        crcs = Bad(f"{human_count(damage, 'fault')}, see below")
     elif not summary.verified:
-        crcs = Toned("those of lengths hold; those of payloads were not checked", Tone.FAINT)
+        crcs = "those of lengths hold; those of payloads were not checked"
     packed = "not compressed" if shard.compression is Compression.NONE else shard.compression.value
-    facts = [
+    about = facts(
         ("size", f"{human_bytes(shard.bytes)}, {packed}"),
         ("records", f"{summary.records:,}"),
         ("payload", f"{summary.payload.title}, {human_bytes(summary.payload_bytes)}"),
         ("CRCs", crcs),
-    ]
-    page: list[Block] = [Heading(printable(str(shard.path))), Facts(facts)]
-    if summary.faults:
-        page.append(findings([(one.title, printable(one.message)) for one in summary.faults]))
+    )
+    page: list[str | Table] = [Heading(printable(str(shard.path))), about]
+    found = [(one.title, printable(one.message)) for one in summary.faults]
+    page += findings(found, summary.fault_count)
     if summary.features:
         rows = [_feature_row(feature, summary.records) for feature in summary.features]
         head = ("feature", "dtype", "present", "values", "content")
         page.append(Table(head=head, rows=rows))
-    hidden = []
     for name, indices in summary.hidden.items():
         listed = ", ".join(map(str, indices[:_INDICES_SHOWN]))
         listed += ", ..." * (len(indices) > _INDICES_SHOWN)
         count = human_count(len(indices), "record")
-        hidden.append(f"default hides: {name!r} is missing in {count} ({listed})")
-    page += [Lines(hidden)] if hidden else []
-    return page if raw else [*page, *map(_sample, summary.sample)]
+        page.append(f"default hides: {name!r} is missing in {count} ({listed})")
+    return page if raw else [*page, *(line for one in summary.sample for line in _sample(one))]
 
 
 def raw_page(record: Record) -> Page:
     """Return what stands above a record's serialized bytes."""
     crcs = f"length CRC {record.length_crc:08x}, payload CRC {record.payload_crc:08x}"
-    return [Lines([Toned(f"{_title(record)}, {crcs}", Tone.TITLE)])]
+    return [Heading(f"{_title(record)}, {crcs}")]
 
 
 def raw_text(payload: bytes) -> Iterator[str]:
@@ -86,21 +83,21 @@ def _feature_row(feature: FeatureStatistics, records: int) -> tuple[str, str, st
     )
 
 
-def _sample(sample: Sample) -> Lines:
+def _sample(sample: Sample) -> Iterator[str]:
     record, parsed = sample
-    lines: list[str] = [Toned(_title(record), Tone.TITLE)]
+    yield Heading(_title(record))
     if parsed is None:
-        return Lines([*lines, f"  {_value(record.payload, _WIDTH - 4)}"])
+        yield _value(record.payload, _WIDTH - 2)
+        return
     names = [*parsed.values, *(misfit.name for misfit in parsed.misfits)]
     width = min(max((len(name_text(name)) for name in names), default=0), _NAME_WIDTH)
     for name, value in parsed.values.items():
         note = "  (default)" if name in parsed.defaulted else ""
-        room = _WIDTH - width - 6 - len(note)
-        lines.append(f"  {name_text(name):{width}}  {_value(value, room)}{note}")
+        room = _WIDTH - width - 4 - len(note)
+        yield f"{name_text(name):{width}}  {_value(value, room)}{note}"
     for misfit in parsed.misfits:
         text = f"expected {misfit.expected}, found {misfit.found}"
-        lines.append(Toned(f"  {name_text(misfit.name):{width}}  {text}", Tone.BAD))
-    return Lines(lines)
+        yield Bad(f"{name_text(misfit.name):{width}}  {text}")
 
 
 def _value(value: ParsedValue, room: int) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tfrtool.cli.output import human_bytes
-from tfrtool.cli.render.page import Heading, Lines, Page, Tone, Toned
+from tfrtool.cli.render.page import Bad, Heading, Page, shortened
 from tfrtool.errors import human_count, printable, some_of
 from tfrtool.writing.image_audit import Shared
 from tfrtool.writing.write_report import SplitReport, WriteReport
@@ -11,7 +11,7 @@ from tfrtool.writing.write_report import SplitReport, WriteReport
 _KEYS_SHOWN = 5
 _LABELS_SHOWN = 10
 _REASONS_SHOWN = 12
-_SHARDS_SHOWN = 8
+FILES_SHOWN = 8
 
 
 def write_page(report: WriteReport) -> Page:
@@ -24,18 +24,17 @@ def write_page(report: WriteReport) -> Page:
         head += ", complete already; nothing is written"
     else:
         head += f" in {report.seconds:.1f} s"
-    lines: list[str] = []
+    lines: list[str] = [Heading(head)]
     about = "" if report.bytes_estimated_from is None else "about "
     for name, split in report.splits.items():
         lines.append(_split(name, split, about))
         if report.dry_run:
-            lines += [
-                f"  {shard.path}  {human_count(shard.records, 'record')}, "
-                f"{about}{human_bytes(shard.bytes)}"
-                for shard in split.shards[:_SHARDS_SHOWN]
+            shards = [
+                f"  {one.path}  {human_count(one.records, 'record')}, "
+                f"{about}{human_bytes(one.bytes)}"
+                for one in split.shards
             ]
-            if len(split.shards) > _SHARDS_SHOWN:
-                lines.append(f"  and {len(split.shards) - _SHARDS_SHOWN:,} more shards")
+            lines += shortened(shards, FILES_SHOWN)
     if report.bytes_estimated_from is not None:
         tried = human_count(report.bytes_estimated_from, "image")
         lines.append(f"sizes and numbers of shards are estimated, from {tried}")
@@ -45,20 +44,18 @@ def write_page(report: WriteReport) -> Page:
         lines.append(f"converted: {len(report.converted):,}")
         lines += reasons((entry["key"], entry["reason"]) for entry in report.converted)
     if report.rejected:
-        lines.append(Toned(f"left out: {len(report.rejected):,}", Tone.BAD))
+        lines.append(Bad(f"left out: {len(report.rejected):,}"))
         lines += reasons((entry.key, entry.reason) for entry in report.rejected)
     if report.duplicates:
         where = "" if report.across_splits else ", kept in the same split"
         lines.append(f"exact copies of others: {report.duplicates:,}{where}")
     if report.across_splits:
         count = human_count(len(report.across_splits), "image")
-        lines.append(Toned(f"in more than one split: {count}", Tone.BAD))
-        lines += [f"  {shared_text(image)}" for image in report.across_splits[:_KEYS_SHOWN]]
-        if len(report.across_splits) > _KEYS_SHOWN:
-            lines.append(f"  and {len(report.across_splits) - _KEYS_SHOWN:,} more")
+        lines.append(Bad(f"in more than one split: {count}"))
+        lines += shortened([f"  {shared_text(one)}" for one in report.across_splits], _KEYS_SHOWN)
     if report.ignored:
         lines.append(f"no images by their names: {human_count(len(report.ignored), 'file')}")
-    return [Heading(head), Lines(lines)]
+    return lines
 
 
 def shared_text(image: Shared) -> str:

@@ -1,6 +1,5 @@
 """What `edit` does to one payload: images anew, features left out, cast, renamed and added."""
 
-import difflib
 import re
 import struct
 from collections.abc import Collection, Iterable, Mapping
@@ -10,7 +9,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.errors import SourceError, UsageError
+from tfrtool.errors import SourceError, UsageError, nearest
 from tfrtool.examples.example import DTYPES, DType, Value, decode_example, feature_key, feature_name
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images.audit import RenderedImage, audit_image, render_image
@@ -62,8 +61,7 @@ class Changes:
     def check(self, known: Collection[str]) -> None:
         """Raise a `UsageError` if a name is unknown, or what is asked for contradicts itself."""
         for name in sorted(self.names - {*known}):
-            near = difflib.get_close_matches(name, known, 1, 0.5) or sorted(known)
-            expected = ", ".join(map(repr, near))
+            expected = ", ".join(map(repr, nearest(name, sorted(known))))
             raise UsageError("no record has such a feature", expected=expected, found=repr(name))
         for name in (*self.cast, *self.rename):
             if not self.keeps(name):

@@ -14,13 +14,13 @@ from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as
 from tfrtool.images.decoder import quiet_pillow
-from tfrtool.inspection.first_of import FirstOf
 from tfrtool.records.compression import detect_compression
 from tfrtool.records.count import count_shard
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.appearing import linked
+from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.opening import open_regular
 
 _FORMAT = 1

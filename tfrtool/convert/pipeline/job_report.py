@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.convert.pipeline.tally import Tally
-from tfrtool.inspection.first_of import FirstOf
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import LocatedFault
 from tfrtool.sources.items import LeftOut
+from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.plain import plain
 from tfrtool.writing.write_report import SplitReport
 
@@ -29,11 +29,6 @@ class Faults(FirstOf[LocatedFault]):
         if self._stop:
             raise as_error(entry.path, entry.fault)
         super().add(entry)
-
-    def merge(self, other: "Faults") -> None:
-        """Count those that another task met."""
-        self.count += other.count
-        self.kept += other.kept[: _FAULTS_KEPT - len(self.kept)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,5 @@
 """The columns of a table of payloads, and their Arrow schema."""
 
-import difflib
 import enum
 import json
 from collections.abc import Iterable, Mapping
@@ -9,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, nearest
 from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name, is_utf8
 
 METADATA = b"tfrtool"
@@ -141,8 +140,7 @@ class Columns:
         chosen = []
         for name in dict.fromkeys(names):
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=3) or list(known)[:10]
-                expected = f"one of {', '.join(near)}" if near else None
+                expected = f"one of {', '.join(nearest(name, known))}" if known else None
                 raise UsageError(f"no column {name!r}", expected=expected)
             chosen.append(known[name])
         return Columns(self.kind, tuple(column for column in chosen if column is not None))

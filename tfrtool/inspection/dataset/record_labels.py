@@ -14,12 +14,12 @@ from tfrtool.examples.long_values import hollowed, whole_string
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.inspection.first_of import FirstOf
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.inspection.verify.verify_shard import ShardVerdict, digest_of
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import Shard
+from tfrtool.storage.limits import FirstOf
 
 Label = int | bytes
 

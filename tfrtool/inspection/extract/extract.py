@@ -22,13 +22,13 @@ from tfrtool.inspection.extract.safe_names import (
     shard_stem,
     with_suffix,
 )
-from tfrtool.inspection.first_of import FirstOf
 from tfrtool.inspection.summary.summary_json import shortest_float, value_json
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
+from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent

@@ -1,13 +1,12 @@
 """A payload of any kind as JSON values, field by field."""
 
 import base64
-import difflib
 import math
 from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from tfrtool.errors import UsageError, printable
+from tfrtool.errors import UsageError, nearest, printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Feature, PayloadKind, classify_payload, decode_example
 from tfrtool.inspection.summary.summary_json import value_json
@@ -61,8 +60,7 @@ class PayloadJson:
         """Check that there was each feature that was selected; `UsageError` says the nearest."""
         for name in self._select or ():
             if self.seen and name not in self.seen:
-                near = difflib.get_close_matches(name, self.seen, n=3) or sorted(self.seen)[:10]
-                known = ", ".join(map(printable, near))
+                known = ", ".join(map(printable, nearest(name, sorted(self.seen))))
                 raise UsageError(f"no record has a feature {name!r}", expected=f"one of {known}")
 
     def tell(self, payload: bytes) -> dict[str, Any]:

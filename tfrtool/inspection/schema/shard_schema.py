@@ -13,13 +13,13 @@ from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
-from tfrtool.inspection.first_of import FirstOf
 from tfrtool.inspection.summary.shard_summary import EXAMPLES, PayloadFold
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream, path_of
+from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
@@ -172,8 +172,7 @@ def _fold_shard(
     kind, schema = payloads.kind, payloads.schema
     content = None
     if kind in EXAMPLES:
-        for fault in payloads.unparseable:
-            faults.add(fault)
+        faults.merge(payloads.unparseable)
         if not faults.count:
             return schema, None, cut
     else:

@@ -13,7 +13,6 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.inference import MAX_NAMES
 from tfrtool.examples.roles import LabelNames
-from tfrtool.inspection.first_of import FirstOf
 from tfrtool.inspection.rows.batches import Batch, decode_records, in_batches
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples
 from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey, column_parts
@@ -25,6 +24,7 @@ from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream, open_shard, path_of
+from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
 _FAULTS_KEPT = 10

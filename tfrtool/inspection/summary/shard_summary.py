@@ -20,6 +20,7 @@ from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
+from tfrtool.storage.limits import MAX_FAULTS, FirstOf
 from tfrtool.storage.plain import plain
 
 EXAMPLES = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
@@ -30,13 +31,13 @@ class PayloadFold:
 
     Attributes:
         schema: the fold over the payloads that are Examples or SequenceExamples.
-        unparseable: the records that are neither, among a majority that is.
+        unparseable: the first records that are neither, among a majority that is.
         described: what the first records that are neither hold, by `describe_bytes`.
     """
 
     def __init__(self, schema: SchemaFold) -> None:
         self.schema = schema
-        self.unparseable: list[Fault] = []
+        self.unparseable = FirstOf[Fault]()
         self.described: Counter[str] = Counter()
         self._vote = PayloadVote()
 
@@ -49,9 +50,9 @@ class PayloadFold:
             self.described[describe_bytes(record.payload)] += 1
         fits = self.schema.add(record.payload, index=record.index)
         if not fits:
-            self.unparseable.append(unparseable(record))
+            self.unparseable.add(unparseable(record))
         if self._vote.rejects_examples:
-            self.unparseable.clear()
+            self.unparseable = FirstOf()
         return fits
 
     @property
@@ -77,7 +78,10 @@ class ShardSummary:
         payload: what they are.
         payload_bytes: how many bytes all payloads have together, without frames.
         features: what was seen of each feature.
-        faults: all damage, in the order of the file.
+        lost: how many damaged ones it has.
+        faults: all damage, in the order of the file; of very much the first `MAX_FAULTS`.
+        fault_count: how many faults there are in all.
+        misfit_count: those among them that are whole records which can't be parsed.
         sample: the records that were asked for.
         hidden: by feature name, the indices of the records that miss it, and that a default of
             the schema would stand in for in silence.
@@ -89,7 +93,10 @@ class ShardSummary:
     payload: PayloadKind
     payload_bytes: int
     features: tuple[FeatureStatistics, ...]
+    lost: int
     faults: tuple[Fault, ...]
+    fault_count: int
+    misfit_count: int
     sample: tuple[Sample, ...]
     hidden: Mapping[str, tuple[int, ...]]
     verified: bool
@@ -107,6 +114,7 @@ class ShardSummary:
             "payload_bytes": self.payload_bytes,
             "features": [feature_json(feature) for feature in self.features],
             "faults": plain(self.faults),
+            "fault_count": self.fault_count,
             "hidden_by_default": [
                 {"name": name, "records": list(indices)} for name, indices in self.hidden.items()
             ],
@@ -144,7 +152,7 @@ def inspect_shard(
 ) -> ShardSummary:
     """Read the whole of a shard, and return what is in it.
 
-    Memory is bounded by the longest record and by the records that are shown.
+    Memory is bounded by the longest record, by the records that are shown, and by `MAX_FAULTS`.
 
     Args:
         shard: a file, or a binary stream.
@@ -161,8 +169,8 @@ def inspect_shard(
         raise UsageError("limit and record are at least 0", found=f"{limit} and {record}")
     source = as_source(shard)
     payloads = PayloadFold(SchemaFold())
-    records = size = 0
-    faults: list[Fault] = []
+    records = size = lost = 0
+    damage, misfits = FirstOf[Fault](), FirstOf[Fault]()
     shown: list[Record] = []
     hidden: dict[str, array[int]] = {}
     with open_shard(source) as file:
@@ -170,7 +178,8 @@ def inspect_shard(
         items = read_records(file, compression=compression, verify_payload=verify_payload)
         for item in items:
             if isinstance(item, Fault):
-                faults.append(item)
+                damage.add(item)
+                lost += item.record is not None
                 continue
             records += 1
             size += len(item.payload)
@@ -181,21 +190,25 @@ def inspect_shard(
                 parsed = fit_example(example, schema)
                 if parsed.misfits:
                     reasons = "; ".join(map(str, parsed.misfits))
-                    faults.append(replace(unparseable(item, reasons), cause=None))
+                    misfits.add(replace(unparseable(item, reasons), cause=None))
                 for name in parsed.defaulted:
                     hidden.setdefault(name, array("Q")).append(item.index)
         found = Shard(path=path_of(source), bytes=size_of(source, file), compression=compression)
     kind, examples = payloads.kind, payloads.kind in EXAMPLES
-    faults += payloads.unparseable if examples else ()
     if schema is None:
         schema = payloads.schema.schema() if examples else Schema(())
+    others = payloads.unparseable if examples else FirstOf[Fault]()
+    faults = [*damage.kept, *misfits.kept, *others.kept]
     return ShardSummary(
         shard=found,
         records=records,
         payload=kind,
         payload_bytes=size,
         features=payloads.schema.features() if examples else (),
-        faults=tuple(sorted(faults, key=lambda fault: fault.offset)),
+        lost=lost,
+        faults=tuple(sorted(faults, key=lambda fault: fault.offset)[:MAX_FAULTS]),
+        fault_count=damage.count + misfits.count + others.count,
+        misfit_count=misfits.count + others.count,
         sample=tuple(Sample(one, _parsed(one, kind, schema)) for one in shown),
         hidden={name: tuple(indices) for name, indices in hidden.items()},
         verified=verify_payload,

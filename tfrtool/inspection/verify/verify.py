@@ -14,10 +14,11 @@ from tfrtool.errors import DatasetError, human_count, printable
 from tfrtool.examples.tfds_metadata import read_written_shards
 from tfrtool.inspection.verify.dataset_check import DatasetFault, DatasetFindings, check_directory
 from tfrtool.inspection.verify.duplicates import Duplicates, find_duplicates
-from tfrtool.inspection.verify.verify_shard import MAX_FAULTS, ShardVerdict, verify_shard
+from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shard
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardSet
 from tfrtool.records.shards import Locations, locate_shards
+from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 

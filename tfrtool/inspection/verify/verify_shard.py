@@ -10,7 +10,6 @@ from typing import Any
 
 from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
-from tfrtool.inspection.first_of import FirstOf
 from tfrtool.inspection.verify.causes import Causes
 from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
 from tfrtool.inspection.verify.payload_check import PayloadCheck, unparseable
@@ -19,10 +18,10 @@ from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, folder_of, open_shard, path_of, size_of
+from tfrtool.storage.limits import MAX_FAULTS, FirstOf
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.plain import plain
 
-MAX_FAULTS = 10_000  # faults of a shard that are kept; all are counted
 _CRCS_HELD = 16 * 1024
 
 

@@ -18,7 +18,7 @@ from tfrtool.examples.tfds_metadata import (
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.forms import find_image_form, read_described
 from tfrtool.loading.dataset.record_check import find_classes
-from tfrtool.records.count import as_error, count_shard
+from tfrtool.records.count import ShardCount, as_error, count_shard
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import ShardName, ShardSet, find_conflicts, group_shards
@@ -146,7 +146,7 @@ def _split(name: str, lengths: Mapping[Path, int | None], skip: bool) -> Split |
     """Count the records of a split; None if it has none."""
     records: dict[Path, int] = {}
     for path, expected in lengths.items():
-        found, faults = count_shard(path) if path.is_file() else (0, ())
+        found, faults, _ = count_shard(path) if path.is_file() else ShardCount(0)
         damage = [fault for fault in faults if fault.kind is not FaultKind.EMPTY]
         if damage and not skip:
             # Bytes too many or too few show in the header after them; CRCs tell where they are.

@@ -1,7 +1,6 @@
 """The models of keras.applications: found by name, each with its own preprocessing."""
 
 import contextlib
-import difflib
 import functools
 import inspect
 import io
@@ -11,7 +10,7 @@ from typing import Any
 
 import keras
 
-from tfrtool.errors import UsageError, WeightsError, reason_of
+from tfrtool.errors import UsageError, WeightsError, nearest, reason_of
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.models.model_choice import IMAGENET, model_name
 
@@ -43,9 +42,6 @@ _RESCALED = {
 """What the ``preprocess_input`` of a module does to pixels: to -1 to 1; nothing if the model has
 layers for it; what Caffe's or PyTorch's models take. A test asks Keras for all."""
 
-_NEAR = 6
-"""Names in the error where there is none as asked for."""
-
 
 def application_names() -> tuple[str, ...]:
     """Return the names of all constructors in keras.applications."""
@@ -61,8 +57,7 @@ def find_application(model: str) -> Callable[..., Any]:
     """
     names = {model_name(name): name for name in application_names()}
     if model not in names:
-        near = difflib.get_close_matches(model, names, n=_NEAR) or names
-        known = ", ".join(names[name] for name in near)
+        known = ", ".join(names[name] for name in nearest(model, names, len(names)))
         raise UsageError(
             "no such model",
             expected=f"mobilenet_v2, cnn or a name of keras.applications: {known}",

@@ -1,6 +1,5 @@
 """The models: image in, probabilities out."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import keras
 
-from tfrtool.errors import UsageError, WeightsError, reason_of
+from tfrtool.errors import UsageError, WeightsError, nearest, reason_of
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.models.applications import (
     application_rescale,
@@ -22,9 +21,6 @@ _UNIT = Rescale(scale=1 / 255, offset=0.0)
 
 _FILTERS = (16, 32, 64, 64, 64)
 _HIDDEN = 512
-_NEAR = 5
-"""Layers that are named where there is none as asked for."""
-
 _HEAD = "probabilities"
 """The name of the last layer of every model here."""
 
@@ -150,10 +146,9 @@ def _freeze_before(layers: Sequence[Any], name: str, model: str) -> None:
     """Freeze the layers before one of them."""
     names = [layer.name for layer in layers]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=_NEAR) or ["...", *names[-_NEAR:]]
         raise UsageError(
             f"{model} has no layer {name!r}",
-            expected=f"auto, head, all or a layer: {', '.join(near)}",
+            expected=f"auto, head, all or a layer: {', '.join(nearest(name, reversed(names)))}",
             hint="model.summary() of its Keras model lists them",
         )
     for layer in layers[: names.index(name)]:

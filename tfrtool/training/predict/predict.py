@@ -55,7 +55,7 @@ class Prediction:
         classes = {name: round(value, 6) for name, value in self.classes.items()}
         probability = next(iter(classes.values()), None)
         found = {"label": self.label, "probability": probability, "classes": classes}
-        return {"path": self.path, **found}
+        return {"path": self.path, **found, "error": self.problem}
 
 
 def predict(

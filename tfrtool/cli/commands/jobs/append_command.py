@@ -7,21 +7,15 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.job_options import RUN_OPTIONS, existing_of, show_job
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options
+from tfrtool.cli.parameters import INPUT, command
 from tfrtool.cli.process import starting_tensorflow
 
 
-@click.command(
-    name="append",
-    epilog="\b\nExamples:\n"
-    "  tfrtool append ~/tensorflow_datasets/pets/1.0.0 more_photos --dedupe\n"
-    "  tfrtool append shards/pets more_photos --out shards/more_pets --split train\n"
-    "  tfrtool append ~/tensorflow_datasets/pets/1.0.0 'new/*.tfrecord' --version 2.0.0",
-)
-@click.argument("dataset", type=INPUT)
-@click.argument("source", metavar="SRC", type=INPUT)
-@options(
-    {
+@command(
+    "tfrtool append ~/tensorflow_datasets/pets/1.0.0 more_photos --dedupe",
+    "tfrtool append shards/pets more_photos --out shards/more_pets --split train",
+    "tfrtool append ~/tensorflow_datasets/pets/1.0.0 'new/*.tfrecord' --version 2.0.0",
+    options={
         "--version X.Y.Z": "The new version; the default counts up the second number.",
         "--out DIR": "Where it goes; the default is beside DATASET, which then is NAME/X.Y.Z.",
         "--split NAME": "The split that all of SRC goes into; the default is SRC's own, or is "
@@ -30,10 +24,9 @@ from tfrtool.cli.process import starting_tensorflow
         "--dedupe": "Leave out and list images that are there already (exit code 3).",
         **RUN_OPTIONS,
     },
-    {"DIR": OUTPUT},
 )
-@json_option
-@debug_option
+@click.argument("dataset", type=INPUT)
+@click.argument("source", metavar="SRC", type=INPUT)
 def append_command(dataset: str, source: str, as_json: bool, **words: Any) -> Outcome:
     """Make a new version of DATASET with more images or records, in new shards.
 

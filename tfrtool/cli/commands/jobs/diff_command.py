@@ -6,29 +6,23 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import INPUT, debug_option, json_option, options
+from tfrtool.cli.parameters import INPUT, WORKERS, command
 
 
-@click.command(
-    name="diff",
-    epilog="\b\nExamples:\n"
-    "  tfrtool diff shards/pets shards/shuffled\n"
-    "  tfrtool diff shards/pets shards/edited --key image/filename --limit 3\n"
-    "  tfrtool diff train.tfrecord 'train-*.tfrecord.gz' --json",
-)
-@click.argument("a", type=INPUT)
-@click.argument("b", type=INPUT)
-@options(
-    {
+@command(
+    "tfrtool diff shards/pets shards/shuffled",
+    "tfrtool diff shards/pets shards/edited --key image/filename --limit 3",
+    "tfrtool diff train.tfrecord 'train-*.tfrecord.gz' --json",
+    options={
         "--key FEATURE": "The feature that tells which records are the same one; without it, one "
         "that changed is only in A and only in B.",
         "--limit N=10": "Examples that are named of each sort of difference.",
-        "--workers N": "How many processes at most.  [default: the cores]",
+        **WORKERS,
     },
-    {"--limit": click.IntRange(min=0)},
+    kinds={"--limit": click.IntRange(0)},
 )
-@json_option
-@debug_option
+@click.argument("a", type=INPUT)
+@click.argument("b", type=INPUT)
 def diff_command(a: str, b: str, as_json: bool, **words: Any) -> Outcome:
     """Compare the records of A and B: files, quoted patterns or directories.
 

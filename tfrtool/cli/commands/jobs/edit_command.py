@@ -8,54 +8,30 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.job_options import TARGET_OPTIONS, existing_of, show_job
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import (
-    INPUT,
-    OUTPUT,
-    debug_option,
-    image_size,
-    json_option,
-    options,
-)
+from tfrtool.cli.parameters import INPUT, OUTPUT, command, image_size
 from tfrtool.errors import UsageError
 
 
-@click.command(
-    name="edit",
-    epilog="\b\nExamples:\n"
-    "  tfrtool edit shards/pets small --resize 64 --drop image/filename\n"
-    "  tfrtool edit shards/pets renamed --rename label=class --add source=kaggle\n"
-    "  tfrtool edit raw typed --cast height=int64 --add weight:float32=1 --on-bad skip",
-)
-@click.argument("source", metavar="SRC", type=INPUT)
-@click.argument("target", metavar="DST", type=OUTPUT)
-@click.option("--select", multiple=True, metavar="A,B", help="Keep these features alone.")
-@click.option("--drop", multiple=True, metavar="A,B", help="Leave these features out.")
-@click.option(
-    "--cast",
-    multiple=True,
-    metavar="NAME=DTYPE",
-    help="Give a feature's values another type: string, int64 or float32.",
-)
-@click.option(
-    "--rename", multiple=True, metavar="OLD=NEW", help="Give a feature another name; SRC's count."
-)
-@click.option(
-    "--add",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Add a feature to every record; NAME:DTYPE[:SHAPE]=VALUE says its type.",
-)
-@options(
-    {
+@command(
+    "tfrtool edit shards/pets small --resize 64 --drop image/filename",
+    "tfrtool edit shards/pets renamed --rename label=class --add source=kaggle",
+    "tfrtool edit raw typed --cast height=int64 --add weight:float32=1 --on-bad skip",
+    options={
+        "--select A,B ...": "Keep these features alone.",
+        "--drop A,B ...": "Leave these features out.",
+        "--cast NAME=DTYPE ...": "Give a feature's values another type: string, int64 or float32.",
+        "--rename OLD=NEW ...": "Give a feature another name; SRC's count.",
+        "--add NAME=VALUE ...": "Add a feature to every record; NAME:DTYPE[:SHAPE]=VALUE says its "
+        "type.",
         "--encode jpeg|png|keep": "Encode images anew; keep: those that are no good JPEGs alone.",
         "--resize N|WxH": "Scale the shorter side to N, or the image to exactly W x H.",
         "--on-bad fail|skip=fail": "Stop at a record that can't be changed so, or leave it out and "
         "list it (exit code 3).",
         **TARGET_OPTIONS,
-    }
+    },
 )
-@json_option
-@debug_option
+@click.argument("source", metavar="SRC", type=INPUT)
+@click.argument("target", metavar="DST", type=OUTPUT)
 def edit_command(source: str, target: str, as_json: bool, **words: Any) -> Outcome:
     """Change the features of all records of SRC, and write them to DST, shard by shard.
 

@@ -5,22 +5,16 @@ from typing import Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.job_options import existing_of, job_options, show_job
+from tfrtool.cli.job_options import JOB_OPTIONS, existing_of, show_job
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options
+from tfrtool.cli.parameters import INPUT, OUTPUT, command
 
 
-@click.command(
-    name="filter",
-    epilog="\b\nExamples:\n"
-    '  tfrtool filter shards/pets cats --where "label = 0"\n'
-    "  tfrtool filter shards/pets clean --drop bad.txt --dedupe\n"
-    "  tfrtool filter shards/pets small --sample 1000 --seed 7",
-)
-@click.argument("source", metavar="SRC", type=INPUT)
-@click.argument("dataset", metavar="DST", type=OUTPUT)
-@options(
-    {
+@command(
+    'tfrtool filter shards/pets cats --where "label = 0"',
+    "tfrtool filter shards/pets clean --drop bad.txt --dedupe",
+    "tfrtool filter shards/pets small --sample 1000 --seed 7",
+    options={
         "--where EXPR": 'Keep records for which an SQL condition holds: "label = 1 AND height > '
         '64".',
         "--keep FILE": "Keep the records of a list only: lines with a shard and an index.",
@@ -29,12 +23,11 @@ from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, opt
         "else of the record.",
         "--sample N": "Keep so many records at random, of those that the other options keep.",
         "--seed N=0": "Seed of the sample.",
+        **JOB_OPTIONS,
     },
-    {"--seed": click.IntRange(-(2**63), 2**63 - 1), "FILE": INPUT},
 )
-@job_options
-@json_option
-@debug_option
+@click.argument("source", metavar="SRC", type=INPUT)
+@click.argument("dataset", metavar="DST", type=OUTPUT)
 def filter_command(source: str, dataset: str, as_json: bool, **words: Any) -> Outcome:
     """Write some of the records of SRC to DST, in their order and their splits.
 

@@ -5,44 +5,30 @@ from typing import Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.job_options import existing_of, job_options, show_job, splits_of
+from tfrtool.cli.job_options import JOB_OPTIONS, existing_of, show_job, splits_of
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT, debug_option, json_option, options
-
-_SEEDS = click.IntRange(-(2**63), 2**63 - 1)
+from tfrtool.cli.parameters import INPUT, OUTPUT, command
 
 
-@click.command(
-    name="reshard",
-    epilog="\b\nExamples:\n"
-    "  tfrtool reshard shards/pets fewer --shards 4\n"
-    "  tfrtool reshard part-1.tfrecord part-2.tfrecord whole --shuffle 7\n"
-    "  tfrtool reshard shards/pets anew --split train=0.9 --split test=0.1 --stratify label",
-)
-@click.argument("source", metavar="SRC...", nargs=-1, required=True, type=INPUT)
-@click.argument("dataset", metavar="DST", type=OUTPUT)
-@click.option(
-    "--split",
-    "splits",
-    multiple=True,
-    metavar="NAME=FRACTION",
-    help="A new split and its share of all records; repeat for each. The default keeps the splits "
-    "of SRC.",
-)
-@options(
-    {
+@command(
+    "tfrtool reshard shards/pets fewer --shards 4",
+    "tfrtool reshard part-1.tfrecord part-2.tfrecord whole --shuffle 7",
+    "tfrtool reshard shards/pets anew --split train=0.9 --split test=0.1 --stratify label",
+    options={
+        "--split NAME=FRACTION ...": "A new split and its share of all records; repeat for each. "
+        "The default keeps the splits of SRC.",
         "--stratify FEATURE": "Give each split its share of each value of a feature, to rounding.",
         "--group-by FEATURE": "Keep records with the same value of a feature in one split.",
         "--seed N=0": "Seed of the splits.",
         "--shuffle SEED": "Put the records of each split in a random order.",
+        **JOB_OPTIONS,
     },
-    {"--seed": _SEEDS, "SEED": _SEEDS},
+    kinds={"SEED": click.IntRange(-(2**63), 2**63 - 1)},
 )
-@job_options
-@json_option
-@debug_option
+@click.argument("source", metavar="SRC...", nargs=-1, required=True, type=INPUT)
+@click.argument("dataset", metavar="DST", type=OUTPUT)
 def reshard_command(
-    source: tuple[str, ...], dataset: str, splits: tuple[str, ...], as_json: bool, **words: Any
+    source: tuple[str, ...], dataset: str, split: tuple[str, ...], as_json: bool, **words: Any
 ) -> Outcome:
     """Write the records of SRC as other shards.
 
@@ -57,7 +43,7 @@ def reshard_command(
         report = reshard(
             source,
             dataset,
-            splits=splits_of(splits),
+            splits=splits_of(split),
             existing=existing,
             on_progress=bars,
             **words,

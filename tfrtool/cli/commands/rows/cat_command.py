@@ -4,25 +4,18 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import click
-
-from tfrtool.cli.damage import Damage, on_corrupt_option
+from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, debug_option, json_option, options, sources_of
+from tfrtool.cli.parameters import ON_CORRUPT, SHARDS, command, sources_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.errors import ShardError, UsageError
 
 
-@click.command(
-    name="cat",
-    epilog="\b\nExamples:\n"
-    "  tfrtool cat train.tfrecord --limit 3\n"
-    "  tfrtool cat train.tfrecord --records 0,7,100:110 --select label,image/filename\n"
-    "  tfrtool cat 'data/*-train*' --where 'label = 1 AND height > 64' --format csv",
-)
-@click.argument("shards", nargs=-1, required=True, type=INPUT)
-@options(
-    {
+@command(
+    "tfrtool cat train.tfrecord --limit 3",
+    "tfrtool cat train.tfrecord --records 0,7,100:110 --select label,image/filename",
+    "tfrtool cat 'data/*-train*' --where 'label = 1 AND height > 64' --format csv",
+    options={
         "--select A,B": "Print these features only, in this order.",
         "--records 5|10:20|0,7,9": "Print these records of each shard, from 0 on.",
         "--limit N": "Print N records at most.",
@@ -32,12 +25,10 @@ from tfrtool.errors import ShardError, UsageError
         "--format jsonl|csv|text=jsonl": "JSON Lines, CSV, or text for people.",
         "--bytes summary|base64=summary": "Of bytes that are no text, print what they are, or all "
         "of them.",
+        **ON_CORRUPT,
     },
-    {"--seed": click.INT},
 )
-@on_corrupt_option
-@json_option
-@debug_option
+@SHARDS
 def cat_command(
     shards: tuple[str, ...],
     select: str | None,

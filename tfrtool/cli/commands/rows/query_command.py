@@ -9,17 +9,9 @@ from typing import Any, BinaryIO
 
 import click
 
-from tfrtool.cli.damage import Damage, on_corrupt_option
+from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, emit, note
-from tfrtool.cli.parameters import (
-    INPUT,
-    OUTPUT,
-    debug_option,
-    json_option,
-    options,
-    shards_of,
-    workers_option,
-)
+from tfrtool.cli.parameters import ON_CORRUPT, OUTPUT, SHARDS, WORKERS, command, shards_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.cli.render.page import Page, plain
 from tfrtool.errors import UsageError, WriteError, os_errors_as
@@ -29,27 +21,21 @@ _SHOWN = 1000
 """Rows of a table, which is in memory as a whole."""
 
 
-@click.command(
-    name="query",
-    epilog="\b\nExamples:\n"
-    "  tfrtool query data 'SELECT label, count(*) FROM records GROUP BY label'\n"
-    "  tfrtool query data 'SELECT _shard, _record FROM records WHERE _bytes > 1e6' --out big.csv",
-)
-@click.argument("shards", nargs=-1, required=True, type=INPUT)
-@click.argument("sql")
-@options(
-    {
+@command(
+    "tfrtool query data 'SELECT label, count(*) FROM records GROUP BY label'",
+    "tfrtool query data 'SELECT _shard, _record FROM records WHERE _bytes > 1e6' --out big.csv",
+    options={
         "--format table|jsonl|csv|parquet": "How rows are printed or written.  [default: by the "
         "suffix of FILE; else a table]",
         "--out FILE": "Write the rows to a file.",
         "--overwrite": "Replace an existing FILE.",
+        **ON_CORRUPT,
+        **WORKERS,
     },
-    {"FILE": OUTPUT},
+    kinds={"FILE": OUTPUT},
 )
-@on_corrupt_option
-@workers_option
-@json_option
-@debug_option
+@SHARDS
+@click.argument("sql")
 def query_command(
     shards: tuple[str, ...],
     sql: str,
