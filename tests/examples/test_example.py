@@ -20,6 +20,7 @@ from tests.examples.strategies import (
     tf_example,
     tf_sequence,
 )
+from tfrtool.errors import UsageError
 from tfrtool.examples.example import (
     DType,
     Example,
@@ -224,3 +225,12 @@ def test_key_twice() -> None:
     """Of a key that comes twice the last value counts."""
     payload = encode_example({"x": int64(1)}) + encode_example({"x": float32(2.0)})
     assert decode_example(payload).features == {"x": float32(2.0)}
+
+
+@pytest.mark.parametrize(
+    "value", [2**70, [1, -(2**63) - 1], [0.5, 10**400], Feature(dtype=DType.INT64, values=(b"x",))]
+)
+def test_values_that_no_feature_holds(value: Any) -> None:
+    """The error is one of ours, and names the feature."""
+    with pytest.raises(UsageError, match="no feature holds a value of 'wide': expected "):
+        encode_example({"fine": 1, "wide": value})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,9 +13,11 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.examples.strategies import entry, features, names, raw_example
+from tests.examples.strategies import entry, features, int64, names, raw_example
 from tests.examples.wire import field, mutants, sequence_mutants
 from tfrtool.examples import long_values
+from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import (
     DType,
     Feature,
@@ -25,6 +28,7 @@ from tfrtool.examples.example import (
 )
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.inspection.verify.payload_check import NO_EXAMPLE, PayloadCheck
+from tfrtool.storage.limits import MAX_FEATURES
 
 KEYS = st.one_of(names.map(str.encode), st.binary(max_size=4))
 payloads = st.builds(
@@ -146,3 +150,36 @@ def test_values_of_a_large_record_are_whole() -> None:
     assert len(long_values.hollowed(payload)) < 1000
     found = decode_example(payload).features
     assert {name: item.values for name, item in found.items()} == values
+
+
+def test_too_many_features() -> None:
+    """A record that names more features than any table has columns is none, soon and for all."""
+    entries = [entry(b"%x" % number, int64(1)) for number in range(MAX_FEATURES)]
+    whole, over = raw_example(entries), raw_example([*entries, entry(b"", int64())])
+    empty = field(1, b"\x0a\x02\x12\x00" * (2 * MAX_FEATURES))
+    for payload, kind in (
+        (whole, PayloadKind.EXAMPLE),
+        (over, PayloadKind.UNKNOWN),
+        (empty, PayloadKind.UNKNOWN),
+    ):
+        columns = ColumnsFold()
+        columns.add([payload])
+        assert columns.kinds[kind] == 1
+        assert classify_payload(payload) is kind
+        assert SchemaFold().add(payload) == (kind is PayloadKind.EXAMPLE)
+
+
+def test_millions_of_steps() -> None:
+    """The steps of a feature list are looked at one after the other, and not held."""
+    steps = field(1, b"") * 300_000
+    payload = field(2, field(1, field(1, b"steps") + field(2, steps)))
+    fold = SchemaFold()
+    tracemalloc.start()
+    try:
+        assert fold.add(payload)
+        assert describe_bytes(payload) == "binary"
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
+    (steps_seen,) = fold.features()
+    assert (steps_seen.lengths, steps_seen.unset) == ((300_000, 300_000), 300_000)

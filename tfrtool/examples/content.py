@@ -2,7 +2,7 @@
 
 import math
 from codecs import getincrementaldecoder
-from itertools import islice
+from itertools import chain, islice
 
 from google.protobuf.message import DecodeError
 
@@ -29,10 +29,6 @@ _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 # Most values start with none of these bytes, and need no more than this one look. The box that
 # an AVIF file starts with is smaller than 16 MiB, so that its length starts with a zero.
 _FIRST_BYTES = frozenset([magic[0] for magic, _ in _MAGIC] + [*b"RB\0"])
-
-_PRINTABLE_ASCII = bytes([*range(0x20, 0x7F), *b"\t\n\r"])
-_LONG = 256
-"""From here on, deleting what is printable costs less than decoding and asking; measured."""
 
 _PIECE = 1024 * 1024
 """Bytes of a long text that are looked at a time."""
@@ -66,16 +62,14 @@ def _describe_magic(head: bytes) -> str | None:
 
 
 def is_text(value: bytes) -> bool:
-    """Return whether `decode_text` finds a text, sooner than it does, and without a copy of it."""
-    if len(value) < _LONG:
+    """Return whether `decode_text` finds a text, without a copy of a long one."""
+    if len(value) <= _PIECE:
         return decode_text(value) is not None
-    pieces = (value[start : start + _PIECE] for start in range(0, len(value), _PIECE))
-    if value.isascii():
-        return not any(piece.translate(None, _PRINTABLE_ASCII) for piece in pieces)
-    decoder = getincrementaldecoder("utf-8")()
+    decoder, last = getincrementaldecoder("utf-8")(), len(value) - _PIECE
     try:
-        return all(_is_printable(decoder.decode(piece)) for piece in pieces) and not decoder.decode(
-            b"", final=True
+        return all(
+            _is_printable(decoder.decode(value[start : start + _PIECE], final=start >= last))
+            for start in range(0, len(value), _PIECE)
         )
     except UnicodeDecodeError:
         return False
@@ -93,7 +87,9 @@ def decode_text(value: bytes) -> str | None:
 
 
 def _is_printable(text: str) -> bool:
-    return text.isprintable() or all(c.isprintable() or c in "\t\n\r" for c in text)
+    if not text.isprintable():
+        text = text.replace("\n", "").replace("\t", "").replace("\r", "")
+    return text.isprintable()
 
 
 PixelForm = tuple[int, int]
@@ -150,11 +146,10 @@ def _describe_example(value: bytes) -> str | None:
     except DecodeError:
         return None
     lists = message.feature_lists.feature_list
-    features = [(entry.key, entry.value) for entry in message.context.feature]
-    features += [(entry.key, step) for entry in lists for step in entry.value.feature]
-    if not features or not knows_all_fields(message):
-        return None
-    if not all(key and is_text(key) and feature.WhichOneof("kind") for key, feature in features):
+    steps = ((entry.key, step) for entry in lists for step in entry.value.feature)
+    features = chain(((entry.key, entry.value) for entry in message.context.feature), steps)
+    known = [bool(key and is_text(key) and one.WhichOneof("kind")) for key, one in features]
+    if not known or not all(known) or not knows_all_fields(message):
         return None
     return "tf.train.SequenceExample" if lists else "tf.train.Example"
 

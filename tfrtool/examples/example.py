@@ -141,7 +141,7 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
             other numbers float32.
 
     Raises:
-        UsageError: a value is something else.
+        UsageError: a value is something else, or an integer of more than 64 bits.
     """
     message = pb.Example()
     message.features.SetInParent()
@@ -155,7 +155,11 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
         if feature.dtype is not None:
             values = getattr(entry.value, _LISTS[feature.dtype])
             values.SetInParent()
-            values.value.extend(feature.values)
+            try:
+                values.value.extend(feature.values)
+            except (TypeError, ValueError, OverflowError) as error:
+                what = f"no feature holds a value of {name!r}"
+                raise UsageError(what, expected=feature.dtype.value, found=error) from error
     return message.SerializeToString(deterministic=True)
 
 

@@ -8,13 +8,14 @@ protobuf holds once more, nor eight bytes for each number that the record holds 
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.wire import read_spans
+from tfrtool.storage.limits import MAX_FEATURES
 
 _LARGE = 256 * 1024
 """Payloads up to this size, in bytes, are parsed as they are; that is as fast."""
@@ -43,7 +44,7 @@ _Fields = dict[int, Any]
 """The fields of a message that are gone into, by their tags: others, or the type of a list."""
 
 _FEATURE: _Fields = {0x0A: {0x0A: pb.BytesList}, 0x12: pb.FloatList, 0x1A: pb.Int64List}
-_MESSAGE: _Fields = {0x0A: {0x0A: {0x12: _FEATURE}}, 0x12: {0x0A: {0x12: {0x0A: _FEATURE}}}}
+_MAPS: _Fields = {0x0A: {0x0A: {0x12: _FEATURE}}, 0x12: {0x0A: {0x12: {0x0A: _FEATURE}}}}
 
 
 def is_large(payload: bytes) -> bool:
@@ -60,7 +61,7 @@ def hollowed(payload: bytes) -> bytes:
     if not is_large(payload):
         return payload
     try:
-        parts = list(_parts(payload, 0, len(payload), _MESSAGE))
+        parts = list(_parts(payload, 0, len(payload), _MAPS, count()))
     except ValueError as error:
         raise DecodeError(str(error)) from error
     if sum(map(len, parts)) > _WORTH * len(payload):
@@ -126,13 +127,18 @@ class LongNumbers(Sequence[Any]):
         return next(islice(self, range(self._count)[index], None))
 
 
-def _parts(data: bytes, start: int, end: int, fields: _Fields) -> Iterator[bytes | memoryview]:
-    """Yield a message in pieces, in which the long values are marks."""
+def _parts(
+    data: bytes, start: int, end: int, fields: _Fields, features: Iterator[int]
+) -> Iterator[bytes | memoryview]:
+    """Yield a message in pieces, in which the long values are marks; count its map entries."""
     view = memoryview(data)
     copied = before = start
+    is_map = fields in _MAPS.values()
     for tag, first, stop in read_spans(data, start, end):
+        if is_map and next(features) >= MAX_FEATURES:
+            raise ValueError("too many features")
         if stop - first > _LONG and tag in fields:
-            inner = list(_replaced(data, first, stop, fields[tag]))
+            inner = list(_replaced(data, first, stop, fields[tag], features))
             yield view[copied:before]
             yield varint(tag) + varint(sum(map(len, inner)))
             yield from inner
@@ -141,17 +147,19 @@ def _parts(data: bytes, start: int, end: int, fields: _Fields) -> Iterator[bytes
     yield view[copied:end]
 
 
-def _replaced(data: bytes, first: int, stop: int, held: Any) -> Iterator[bytes | memoryview]:
+def _replaced(
+    data: bytes, first: int, stop: int, held: Any, features: Iterator[int]
+) -> Iterator[bytes | memoryview]:
     """Yield what takes the place of a long field."""
     if isinstance(held, dict):
-        yield from _parts(data, first, stop, held)
+        yield from _parts(data, first, stop, held, features)
     elif held is pb.BytesList:
         yield _MARK.pack(_SECRET, first, stop, 0)
     else:
         tag, start, end = next(read_spans(data, first, stop))
         if tag == _PACKED and end == stop:
-            count = sum(map(len, LongNumbers(data, start, end, 0, held).parts()))
-            yield varint(_PLACE) + bytes([_MARK.size]) + _MARK.pack(_SECRET, start, end, count)
+            length = sum(map(len, LongNumbers(data, start, end, 0, held).parts()))
+            yield varint(_PLACE) + bytes([_MARK.size]) + _MARK.pack(_SECRET, start, end, length)
         elif stop - first > _MOST_UNPACKED:
             raise ValueError("a long list of numbers that are not packed")
         else:

@@ -36,6 +36,10 @@ thousand."""
 MAX_TEXT_ROW_BYTES = 256 * 1024 * 1024
 """Of a record as a line of JSON or CSV: an image of some megabytes is a third longer in base64."""
 
+MAX_FEATURES = 131_072
+"""Of a record of more than 256 KiB, which could name a million: each is an object of Python before
+it is known to be one too many. The widest tables that are known to us have some ten thousand."""
+
 MAX_FILES_LOOKED_INTO = 1000
 """Of one directory, files whose names don't tell whether they are shards, and whose first 4 KiB do:
 some hundredths of a second."""

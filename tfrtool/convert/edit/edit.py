@@ -107,7 +107,7 @@ def edit(
         drop=tuple(drop),
         cast={key: as_member(DType, word, "dtype") for key, word in (cast or {}).items()},
         rename=dict(rename or {}),
-        add=_encoded(add or {}),
+        add=encode_example(add) if add else b"",
     )
     columns = infer_columns(shards, workers=workers)
     if not columns.parsed and columns.kind is not PayloadKind.EMPTY:
@@ -174,11 +174,3 @@ def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRe
     if encode not in (None, "keep", "jpeg", "png"):
         raise UsageError("no such encoding", expected="keep, jpeg or png", found=repr(encode))
     return ImageRecipe(encode=Encode(encode or "keep"), resize=Resize.of(resize))
-
-
-def _encoded(values: Mapping[str, Any]) -> bytes:
-    """Return features that are to be added as an Example; nothing for none."""
-    try:
-        return encode_example(values) if values else b""
-    except (ValueError, TypeError) as error:
-        raise UsageError("no feature holds a value that is to be added", found=error) from error

@@ -125,6 +125,17 @@ class Columns:
             names.append(name)
         return tuple(names)
 
+    def arrays(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """Return the array of each column in a batch that has them."""
+        if self.kind is not PayloadKind.SEQUENCE_EXAMPLE:
+            return [batch.column(name) for name in self.names]
+        held: dict[str, pa.Array] = {}
+        for field in batch.schema:
+            if field.name in (CONTEXT, LISTS) and pa.types.is_struct(field.type):
+                names = [one.name for one in field.type]
+                held |= zip(names, batch.column(field.name).flatten(), strict=True)
+        return [held[name] for name in self.names]
+
     @property
     def batch_records(self) -> int:
         """Records of a batch whose columns take some tens of MiB, however many there are."""

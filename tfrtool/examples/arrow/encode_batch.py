@@ -1,19 +1,18 @@
 """Record batches as payloads."""
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice, pairwise
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from tfrtool.examples.arrow.columns import CONTEXT, EXACT, LISTS, PAYLOAD, Column, Columns, Form
-from tfrtool.examples.arrow.scan import TAGS, Ints
+from tfrtool.examples.arrow.arrays import binary_array, strings_array
+from tfrtool.examples.arrow.columns import EXACT, LISTS, PAYLOAD, Column, Columns, Form
+from tfrtool.examples.arrow.scan import TAGS
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.long_values import varint
 
-_Messages = list[bytes | None]  # None where there is none
+_NOTHING = strings_array([b""], np.int64)[0]
 
 
 def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
@@ -25,40 +24,29 @@ def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
     own = EXACT if EXACT in batch.schema.names else PAYLOAD
     if own == EXACT or not columns.parsed:
         return list(batch.column(own).to_pylist())
-    named = dict(zip(columns.names, columns.columns, strict=True))
+    blank = pa.repeat(_NOTHING, batch.num_rows)
+    fields = list(zip(columns.columns, columns.arrays(batch), strict=True))
+    context = _map(0x0A, [one for one in fields if not one[0].is_list], blank)
     if columns.kind is not PayloadKind.SEQUENCE_EXAMPLE:
-        arrays = {name: batch.column(name) for name in named}
-        return _maps(0x0A, named, arrays, [True] * batch.num_rows)
-    context, lists = {}, {}
-    if columns.context:
-        held = batch.column(CONTEXT)
-        context = dict(zip([one.name for one in held.type], held.flatten(), strict=True))
+        return list(context.to_pylist())
     held = batch.column(LISTS)
-    there = held.is_valid().to_pylist()
-    if columns.lists:
-        lists = dict(zip([one.name for one in held.type], held.flatten(), strict=True))
-    parts = _maps(0x0A, named, context, [True] * batch.num_rows), _maps(0x12, named, lists, there)
-    return [one + two for one, two in zip(*parts, strict=True)]
+    there = pc.if_else(held.is_valid() if columns.lists else held, blank, None)
+    lists = _map(0x12, [one for one in fields if one[0].is_list], there)
+    return list(_joined(context, lists.fill_null(b"")).to_pylist())
 
 
-def _maps(
-    tag: int, columns: dict[str, Column], arrays: dict[str, pa.Array], there: Sequence[bool]
-) -> list[bytes]:
-    """Return one of the two maps of each record, nothing where it is not there."""
-    # The order of `encode_example`.
-    names = sorted(arrays, key=lambda name: (*columns[name].key, 256))
-    entries = [_entries(columns[name], arrays[name]) for name in names]
-    rows = map(b"".join, zip(*entries, strict=True)) if entries else [b""] * len(there)
-    held = [row if one else None for row, one in zip(rows, there, strict=True)]
-    return [row or b"" for row in _headed(_field(tag), held)]
+def _map(tag: int, fields: list[tuple[Column, pa.Array]], blank: pa.Array) -> pa.Array:
+    """Return one of the two maps of each record, null where ``blank`` is."""
+    fields.sort(key=lambda one: (*one[0].key, 256))  # the order of `encode_example`
+    entries = (_entries(column, array).fill_null(b"") for column, array in fields)
+    return _headed(_field(tag), _joined(blank, *entries))
 
 
-def _entries(column: Column, array: pa.Array) -> list[bytes]:
-    """Return the entries of a map that hold a column, nothing where it is not there."""
+def _entries(column: Column, array: pa.Array) -> pa.Array:
+    """Return the entries of a map that hold a column, null where it is not there."""
     if column.is_list:
-        flat, counts = _flat(array)
-        steps = _headed(_field(0x0A), _features(column, flat))
-        values = _joined(steps, counts)
+        steps = _features(column, array.flatten()).fill_null(b"")
+        values = _regrouped(array, _headed(_field(0x0A), steps))
     else:
         values = _features(column, array)
     key = b"\x0a" + varint(len(column.key)) + column.key + b"\x12"
@@ -67,96 +55,73 @@ def _entries(column: Column, array: pa.Array) -> list[bytes]:
         length = varint(size)
         return b"\x0a" + varint(len(key) + len(length) + size) + key + length
 
-    return [entry or b"" for entry in _headed(head, values)]
+    return _headed(head, values)
 
 
-def _features(column: Column, array: pa.Array) -> _Messages:
-    """Return messages tf.train.Feature."""
-    if column.dtype is None:
-        parts = [
-            _of_kind(dtype, part, lists=True)
-            for dtype, part in zip(TAGS, array.flatten(), strict=True)
-        ]
-        there = array.is_valid().to_pylist()
-        parts.append([b"" if one else None for one in there])
-        return [
-            next((one for one in some if one is not None), None)
-            for some in zip(*parts, strict=True)
-        ]
-    found = _of_kind(column.dtype, array, lists=column.form is Form.LIST)
-    return [one or b"" for one in found] if column.is_list else found
+def _features(column: Column, array: pa.Array) -> pa.Array:
+    """Return messages tf.train.Feature, null where there is none."""
+    if column.dtype is not None:
+        return _of_kind(column.dtype, array, lists=column.form is Form.LIST)
+    kinds = zip(TAGS, array.flatten(), strict=True)
+    parts = [_of_kind(dtype, part, lists=True) for dtype, part in kinds]
+    return pc.coalesce(*parts, pc.if_else(array.is_valid(), _NOTHING, None))
 
 
-def _of_kind(dtype: DType, array: pa.Array, *, lists: bool) -> _Messages:
-    values, counts = _flat(array) if lists else (array.drop_null(), np.where(_valid(array), 1, -1))
-    if dtype is DType.STRING:
-        held = _joined(_headed(_field(0x0A), values.to_pylist()), counts)
-    else:
-        held = _packed(dtype, values, counts)
+def _of_kind(dtype: DType, array: pa.Array, *, lists: bool) -> pa.Array:
+    values = array.flatten() if lists else array
+    strings = dtype is DType.STRING
+    held = _headed(_field(0x0A), values.cast(pa.large_binary())) if strings else _packed(values)
 
     def head(size: int) -> bytes:
-        packed = b"\x0a" + varint(size) if size and dtype is not DType.STRING else b""
+        packed = b"\x0a" + varint(size) if size and not strings else b""
         return bytes([TAGS[dtype]]) + varint(len(packed) + size) + packed
 
-    return _headed(head, held)
+    return _headed(head, _regrouped(array, held) if lists else held)
 
 
-class _Heads(dict[int, bytes]):
-    """What stands before messages, by their size."""
-
-    def __init__(self, make: Callable[[int], bytes]) -> None:
-        self._make = make
-
-    def __missing__(self, size: int) -> bytes:
-        self[size] = head = self._make(size)
-        return head
-
-
-def _headed(make: Callable[[int], bytes], messages: Iterable[bytes | None]) -> _Messages:
-    heads = _Heads(make)
-    return [None if one is None else heads[len(one)] + one for one in messages]
-
-
-def _field(tag: int) -> Callable[[int], bytes]:
-    return lambda size: bytes([tag]) + varint(size)
-
-
-def _valid(array: pa.Array) -> NDArray[np.bool_]:
-    return np.asarray(array.is_valid())
-
-
-def _flat(array: pa.Array) -> tuple[pa.Array, Ints]:
-    """Return the values of lists, and how many are in each; -1 for null."""
-    counts = pc.fill_null(pc.list_value_length(array), -1)
-    return array.flatten(), counts.to_numpy().astype(np.int64)
-
-
-def _joined(parts: Sequence[bytes | None], counts: Ints) -> _Messages:
-    """Join so many parts each, none for -1."""
-    rest = iter(parts)
-    return [
-        None if count < 0 else b"".join(one or b"" for one in islice(rest, count))
-        for count in counts.tolist()
-    ]
-
-
-def _packed(dtype: DType, values: pa.Array, counts: Ints) -> _Messages:
-    """Return the bytes of numbers, packed."""
-    ends = np.append(0, np.cumsum(np.maximum(counts, 0)))
-    if dtype is DType.FLOAT32:
-        data, ends = values.to_numpy().astype("<f4", copy=False).tobytes(), 4 * ends
+def _packed(values: pa.Array) -> pa.Array:
+    """Return each number as protobuf writes it in a packed list."""
+    numbers = values.fill_null(0).to_numpy()
+    if pa.types.is_float32(values.type):
+        sizes, out = np.full(len(numbers), 4), numbers.astype("<f4", copy=False)
     else:
-        bits = values.to_numpy().view(np.uint64)
+        bits = numbers.view(np.uint64)
         sizes = np.ones(len(bits), np.int64)
         for place in range(1, 10):
             sizes += bits >= np.uint64(1) << np.uint64(7 * place)
-        stops = np.cumsum(sizes)
+        starts = np.cumsum(sizes) - sizes
         out = np.zeros(int(sizes.sum()), np.uint8)
         for place in range(int(sizes.max(initial=0))):
             longer = np.flatnonzero(sizes > place)
             part = (bits[longer] >> np.uint64(7 * place)).astype(np.uint8) & np.uint8(0x7F)
             part[sizes[longer] > place + 1] |= np.uint8(0x80)
-            out[(stops - sizes)[longer] + place] = part
-        data, ends = out.tobytes(), np.append(0, stops)[ends]
-    spans = zip(pairwise(ends.tolist()), counts.tolist(), strict=True)
-    return [None if count < 0 else data[start:end] for (start, end), count in spans]
+            out[starts[longer] + place] = part
+    held = binary_array(np.append(0, np.cumsum(sizes)), out)
+    return pc.if_else(values.is_valid(), held, None) if values.null_count else held
+
+
+def _regrouped(lists: pa.Array, parts: pa.Array) -> pa.Array:
+    """Return together what each list has of the parts, which have no nulls; null where it is."""
+    there = lists.is_valid()
+    if not len(parts):
+        return pc.if_else(there, _NOTHING, None)
+    counts = pc.list_value_length(lists).fill_null(0).to_numpy()
+    _, places, data = parts.buffers()
+    ends = np.frombuffer(places, np.int64)[parts.offset + np.append(0, np.cumsum(counts))]
+    return pc.if_else(there, binary_array(ends, data or b""), None)
+
+
+def _headed(head: Callable[[int], bytes], messages: pa.Array) -> pa.Array:
+    """Return messages with what stands before one of their size."""
+    sizes = pc.binary_length(messages).dictionary_encode()
+    heads = strings_array(list(map(head, sizes.dictionary.to_pylist())), np.int64)
+    return _joined(heads.take(sizes.indices), messages)
+
+
+def _joined(*parts: pa.Array) -> pa.Array:
+    """Return what each row of some columns is together, null where one of them is."""
+    return pc.binary_join_element_wise(*parts, _NOTHING)
+
+
+def _field(tag: int) -> Callable[[int], bytes]:
+    return lambda size: bytes([tag]) + varint(size)

@@ -6,8 +6,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tfrtool.errors import SchemaError
+from tfrtool.examples.arrow.arrays import list_array
 from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, TYPES, Column, Columns, Form
-from tfrtool.examples.arrow.decode_batch import list_array
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1, "day": 86_400_000_000}

@@ -6,25 +6,21 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tfrtool.examples.arrow.arrays import Bools, Ints, numbers_array, strings_array
 from tfrtool.examples.arrow.columns import Column, Columns, Form
-from tfrtool.examples.arrow.map_keys import MapKeys
 from tfrtool.examples.arrow.scan import (
     FLOATS,
     INTEGERS,
     NONE,
     STRINGS,
-    Bools,
     Found,
-    Ints,
     WireScan,
-    canonical,
+    scanned,
 )
 from tfrtool.examples.example import DType, PayloadKind, classify_payload
 from tfrtool.examples.inference import MAX_NAME_BYTES, MAX_NAMES
 
 _KINDS = {NONE: None, STRINGS: DType.STRING, FLOATS: DType.FLOAT32, INTEGERS: DType.INT64}
-_SAMPLE = 64
-"""Keys that are not known are looked at one by one: at first this many, then more each time."""
 
 
 class _Seen:
@@ -35,7 +31,7 @@ class _Seen:
         self.records = np.zeros(0, np.int64)  # that have it
         self.kinds = np.zeros((0, len(_KINDS)), np.bool_)  # whether it comes with each
         self.several = np.zeros(0, np.bool_)  # whether it comes with another number than one
-        self.index = MapKeys(())
+        self.index = strings_array(())
 
     def add(self, keys: Sequence[bytes]) -> None:
         """Make places for new keys."""
@@ -43,7 +39,7 @@ class _Seen:
         self.records = np.append(self.records, np.zeros(len(keys), np.int64))
         self.kinds = np.append(self.kinds, np.zeros((len(keys), len(_KINDS)), np.bool_), axis=0)
         self.several = np.append(self.several, np.zeros(len(keys), np.bool_))
-        self.index = MapKeys(tuple(self.keys))
+        self.index = strings_array(tuple(self.keys))
 
 
 class ColumnsFold:
@@ -67,26 +63,17 @@ class ColumnsFold:
 
     def add(self, payloads: Sequence[bytes]) -> None:
         """Take in payloads, together less than 2 GiB."""
-        held = [(payload, False) for payload in payloads if payload]
-        self.kinds[PayloadKind.EMPTY] += len(payloads) - len(held)
-        odd = self._take([payload for payload, _ in held])
-        while odd.any():
-            again = []
-            for (payload, done), is_odd in zip(held, odd.tolist(), strict=True):
-                if not is_odd:
-                    again.append((payload, done))
-                    continue
-                try:
-                    again.append((canonical(payload, again=done), True))
-                except ValueError:
-                    event = classify_payload(payload) is PayloadKind.EVENT
-                    self.kinds[PayloadKind.EVENT if event else PayloadKind.UNKNOWN] += 1
-            held = again
-            odd = self._take([payload for payload, _ in held])
+        sequences, refused = scanned(payloads, self._take)
+        for index in refused:
+            event = classify_payload(payloads[index]) is PayloadKind.EVENT
+            self.kinds[PayloadKind.EVENT if event else PayloadKind.UNKNOWN] += 1
+        empty = payloads.count(b"")
+        self.kinds[PayloadKind.EMPTY] += empty
+        self.kinds[PayloadKind.SEQUENCE_EXAMPLE] += sequences
+        self.kinds[PayloadKind.EXAMPLE] += len(payloads) - len(refused) - empty - sequences
 
-    def _take(self, payloads: Sequence[bytes]) -> Bools:
-        """Take in payloads if none of them is odd, and return which are."""
-        scan = WireScan(payloads)
+    def _take(self, scan: WireScan) -> int:
+        """Take in payloads if none of them is odd; return how many have feature lists."""
         maps = [scan.features(one) for one in (scan.context, scan.lists)]
         places = [self._find(*one, scan) for one in zip(self._maps, maps, strict=True)]
         context, lists = maps
@@ -100,29 +87,23 @@ class ColumnsFold:
             ),
         )
         if scan.odd.any():
-            return scan.odd
+            return 0
         for seen, held, (found, kinds, several) in zip(self._maps, places, looks, strict=True):
             self.left_out += int(np.count_nonzero(held < 0))
             seen.records += np.bincount(held[held >= 0], minlength=len(seen.keys))
             seen.several[found[several & (found >= 0)]] = True
             for number, kind in enumerate(_KINDS):
                 seen.kinds[found[(kinds == kind) & (found >= 0)], number] = True
-        sequences = int(np.count_nonzero(scan.sequence))
-        self.kinds[PayloadKind.SEQUENCE_EXAMPLE] += sequences
-        self.kinds[PayloadKind.EXAMPLE] += len(payloads) - sequences
-        return scan.odd
+        return int(np.count_nonzero(scan.sequence))
 
     def _find(self, seen: _Seen, found: Found, scan: WireScan) -> Ints:
         """Return the place of each entry's key; a new one gets a place if there is room."""
-        places, _ = seen.index.find(scan, found)
-        size = _SAMPLE
-        while (new := np.flatnonzero((places < 0) & ~scan.odd[found.owner])).size:
-            spans = [part[new[:size]].tolist() for part in (found.key, found.key_end)]
-            keys = (bytes(scan.data[start:end]) for start, end in zip(*spans, strict=True))
-            if not self._add(seen, dict.fromkeys(keys)):
-                break
-            places, _ = seen.index.find(scan, found)
-            size *= 4
+        places, _ = scan.find(found, seen.index)
+        new = (places < 0) & ~scan.odd[found.owner]
+        if new.any() and self._add(
+            seen, found.key.take(numbers_array(np.flatnonzero(new))).unique().to_pylist()
+        ):
+            places, _ = scan.find(found, seen.index)
         return places
 
     def _add(self, seen: _Seen, keys: Iterable[bytes]) -> int:

@@ -6,19 +6,22 @@ each map entry, no key twice, one kind in a feature, packed numbers. Whatever is
 `canonical`. A length is held against the end of what it is in before it is used.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from tfrtool.examples.arrow.arrays import Bools, Ints, binary_array, numbers_array
 from tfrtool.examples.example import DType, holds_features
+from tfrtool.examples.long_values import hollowed
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.wire import read_spans
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from tfrtool.storage.limits import MAX_FEATURES
 
 _FIRST, _SECOND = 0x0A, 0x12
 """The tags of fields 1 and 2 where they have a length."""
@@ -26,27 +29,21 @@ _FIRST, _SECOND = 0x0A, 0x12
 NONE, STRINGS, FLOATS, INTEGERS = 0, 0x0A, 0x12, 0x1A
 """The tags of a feature's kinds; none where it has no kind."""
 
+_Taken = TypeVar("_Taken")
+
 TAGS = {DType.STRING: STRINGS, DType.FLOAT32: FLOATS, DType.INT64: INTEGERS}
 
 _FEW = 32
 """From fewer messages than this on, their fields are read one by one: as fast, and there may be
 millions of them."""
 
-_SHORT = 128
-"""Bytes of a value on average, up to which an index of each byte is quicker than a slice."""
-
-
-_SAME = 1024
-"""Bytes of values that are all of one size, up to which they are taken eight bytes at a time."""
-
 
 class Found(NamedTuple):
-    """Features: each one's record, key and value by where they are."""
+    """Features of records, in order."""
 
     owner: Ints  # the record, by its index
-    key: Ints
-    key_end: Ints
-    value: Ints
+    key: pa.Array
+    value: Ints  # where it is
     end: Ints
 
 
@@ -59,20 +56,42 @@ class Kinds(NamedTuple):
     ok: Bools  # false where it is odd
 
 
-class WireBuffer:
-    """Messages one after the other, of which many are read at a time."""
+class WireScan:
+    """Payloads one after the other, of which some are odd.
 
-    def __init__(self, parts: Sequence[bytes]) -> None:
-        """Join the parts; what is read beyond the end of one is looked at, and not believed."""
-        lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-        self.ends = np.cumsum(lengths)
-        self.starts = self.ends - lengths
-        self.data = memoryview(b"".join([*parts, bytes(24 - int(lengths.sum()) % 8)]))
-        self.bytes = np.frombuffer(self.data, np.uint8)
-        self._eights = np.frombuffer(self.data, "<u8")
+    What is read beyond the end of a message is looked at, and not believed.
+
+    Attributes:
+        data: the payloads, joined.
+        odd: which payloads are not of the form that is understood here, as far as was seen.
+        sequence: which have feature lists.
+    """
+
+    def __init__(self, payloads: Sequence[bytes]) -> None:
+        """Find the two maps of each payload."""
+        lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
+        self._ends = np.cumsum(lengths)
+        self.data = b"".join([*payloads, b"\0"])
+        self._bytes = np.frombuffer(self.data, np.uint8)
+        self.odd = np.zeros(len(payloads), np.bool_)
+        first, stop = self._map(_FIRST, self._ends - lengths)
+        self.context = first, stop
+        self.sequence = stop < self._ends
+        self.lists = self._map(_SECOND, stop)
+        self.odd |= self.lists[1] != self._ends
+
+    def _map(self, tag: int, at: Ints) -> tuple[Ints, Ints]:
+        """Return where a map is; nothing, and where what follows starts, if it is not there."""
+        there = np.flatnonzero((self._tags(at) == tag) & (at < self._ends))
+        first, stop = at.copy(), at.copy()
+        _, begin, close, ok = self.field(at[there], self._ends[there])
+        self.odd[there[~ok]] = True
+        there = there[ok]
+        first[there], stop[there] = begin[ok], close[ok]
+        return first, stop
 
     def _tags(self, at: Ints) -> NDArray[np.uint8]:
-        return self.bytes.take(at, mode="clip")
+        return self._bytes.take(at, mode="clip")
 
     def field(self, at: Ints, end: Ints) -> tuple[NDArray[np.uint8], Ints, Ints, Bools]:
         """Read a field with a length at each place: its tag, where it starts and stops.
@@ -80,14 +99,14 @@ class WireBuffer:
         The last says where there is such a field, which stops before ``end``; where there is none,
         or its length is longer than it must be, the others mean nothing.
         """
-        low = self.bytes.take(at + 1, mode="clip")
+        low = self._bytes.take(at + 1, mode="clip")
         first = at + 2
         size = low.astype(np.int64)
         more = np.flatnonzero(low & 0x80)
         if more.size:
             size[more] &= 0x7F
             for shift in (7, 14, 21, 28):
-                low = self.bytes.take(first[more], mode="clip")
+                low = self._bytes.take(first[more], mode="clip")
                 size[more] |= (low & 0x7F).astype(np.int64) << shift
                 size[more[low == 0]] = 1 << 40  # longer than it must be
                 first[more] += 1
@@ -98,11 +117,12 @@ class WireBuffer:
         stop = first + size
         return self._tags(at), first, stop, stop <= end
 
-    def children(self, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Bools]:
+    def children(self, start: Ints, end: Ints, most: int = 2**31) -> tuple[Ints, Ints, Ints, Bools]:
         """Read messages that have nothing but field 1, with a length, any number of times.
 
         Returns, of all those fields in order, where they start and where they stop; then how many
-        there are in each message, and which messages are odd. Messages are given in order, too.
+        there are in each message, and which messages are odd, as are those of more than ``most``.
+        Messages are given in order, too.
         """
         counts, odd = np.zeros(len(start), np.int64), np.zeros(len(start), np.bool_)
         starts, stops = [start[:0]], [start[:0]]
@@ -120,16 +140,17 @@ class WireBuffer:
             on = last < stop
             live, at, stop = (live, last, stop) if on.all() else (live[on], last[on], stop[on])
         for one, begin, close in zip(live.tolist(), at.tolist(), stop.tolist(), strict=True):
+            spans = islice(read_spans(self.data, begin, close), most + 1)
             try:
-                spans = np.array(list(read_spans(self.data, begin, close)), np.int64)
+                held = np.fromiter(chain.from_iterable(spans), np.int64).reshape(-1, 3)
             except ValueError:
-                spans = np.zeros((1, 3), np.int64)
-            if (spans[:, 0] != _FIRST).any():
+                held = np.zeros((1, 3), np.int64)
+            if (held[:, 0] != _FIRST).any() or counts[one] + len(held) > most:
                 odd[one] = True
                 continue
-            starts.append(spans[:, 1])
-            stops.append(spans[:, 2])
-            counts[one] += len(spans)
+            starts.append(held[:, 1])
+            stops.append(held[:, 2])
+            counts[one] += len(held)
         if len(starts) == 2:
             return starts[1], stops[1], counts, odd
         # Each field starts where the one before it has stopped, or later.
@@ -157,34 +178,22 @@ class WireBuffer:
         tag, _, _, more = self.field(stop, end)
         return ok & (stop == end), ok & more & (tag == _FIRST)
 
-    def words(self, at: Ints) -> NDArray[np.uint64]:
-        """Return the eight bytes at each place as a number."""
-        place = at >> 3
-        shift = (at & 7).astype(np.uint64) << np.uint64(3)
-        low: NDArray[np.uint64] = self._eights.take(place, mode="clip") >> shift
-        high = self._eights.take(place + 1, mode="clip") << np.uint64(1)
-        low |= high << (np.uint64(63) - shift)
-        return low
+    def strings(self, start: Ints, end: Ints) -> pa.Array:
+        """Return what is at these places, which are in order, as a binary array."""
+        # An array of them and of what is between them takes no copy.
+        ends = np.full(2 * len(start) + 1, len(self.data), np.int32)
+        ends[:-1:2], ends[1::2] = start, end
+        return binary_array(ends, self.data).take(numbers_array(np.arange(0, 2 * len(start), 2)))
 
-    def gather(self, start: Ints, size: Ints) -> NDArray[np.uint8]:
-        """Return the bytes from each place, one after the other."""
-        total = int(size.sum())
-        same = int(size[0]) if len(size) else 0
-        if same * len(size) == total and 2 < same <= _SAME and (size == same).all():
-            words = self.words(start[:, np.newaxis] + np.arange(0, same, 8))
-            return words.view(np.uint8)[:, :same].ravel()
-        if total > _SHORT * len(start):
-            ends = (start + size).tolist()
-            data = self.data
-            parts = [data[a:b] for a, b in zip(start.tolist(), ends, strict=True)]
-            return np.frombuffer(b"".join(parts), np.uint8)
-        before = np.cumsum(size) - size
-        return self.bytes.take(np.repeat(start - before, size) + np.arange(total), mode="clip")
+    def packed(self, start: Ints, end: Ints) -> NDArray[np.uint8]:
+        """Return the bytes at these places, which are in order, one after the other."""
+        held = self.strings(start, end).buffers()[2]
+        return np.frombuffer(held or b"", np.uint8, int((end - start).sum()))
 
     def integers(self, start: Ints, end: Ints) -> tuple[Ints, Ints, Bools]:
         """Return the packed int64 at these places; how many each is; and which are odd."""
         size = end - start
-        data = self.gather(start, size)
+        data = self.packed(start, end)
         last = np.cumsum(size)
         stops = np.flatnonzero(data < 0x80) + 1  # each number ends with a byte without high bit
         counts = np.diff(np.searchsorted(stops, last, "right"), prepend=0)
@@ -207,48 +216,59 @@ class WireBuffer:
             values[longer] |= byte.astype(np.uint64) << np.uint64(7 * place)
         return values.view(np.int64), counts, odd
 
-
-class WireScan(WireBuffer):
-    """Payloads, of which some are odd.
-
-    Attributes:
-        odd: which payloads are not of the form that is understood here, as far as was seen.
-        sequence: which have feature lists.
-    """
-
-    def __init__(self, payloads: Sequence[bytes]) -> None:
-        """Find the two maps of each payload."""
-        super().__init__(payloads)
-        self.odd = np.zeros(len(payloads), np.bool_)
-        first, stop = self._map(_FIRST, self.starts)
-        self.context = first, stop
-        self.sequence = stop < self.ends
-        self.lists = self._map(_SECOND, stop)
-        self.odd |= self.lists[1] != self.ends
-
-    def _map(self, tag: int, at: Ints) -> tuple[Ints, Ints]:
-        """Return where a map is; nothing, and where what follows starts, if it is not there."""
-        there = np.flatnonzero((self._tags(at) == tag) & (at < self.ends))
-        first, stop = at.copy(), at.copy()
-        _, begin, close, ok = self.field(at[there], self.ends[there])
-        self.odd[there[~ok]] = True
-        there = there[ok]
-        first[there], stop[there] = begin[ok], close[ok]
-        return first, stop
-
     def features(self, maps: tuple[Ints, Ints]) -> Found:
         """Return the entries of one of the two maps of all records, in order."""
-        start, end, counts, odd = self.children(*maps)
+        start, end, counts, odd = self.children(*maps, MAX_FEATURES)
         owner = np.repeat(np.arange(len(counts)), counts)
         self.odd |= odd
         tag, key, key_end, ok = self.field(start, end)
         ok &= tag == _FIRST
         tag, value, stop, there = self.field(key_end, end)
         ok &= there & (tag == _SECOND) & (stop == end)
-        if ok.all():
-            return Found(owner, key, key_end, value, end)
-        self.odd[owner[~ok]] = True
-        return Found(owner[ok], key[ok], key_end[ok], value[ok], end[ok])
+        if not ok.all():
+            self.odd[owner[~ok]] = True
+            parts = (owner, key, key_end, value, end)
+            owner, key, key_end, value, end = (part[ok] for part in parts)
+        return Found(owner, self.strings(key, key_end), value, end)
+
+    def find(self, found: Found, keys: pa.Array) -> tuple[Ints, Ints]:
+        """Return the place of each feature's key, -1 where it is none; and the features by place.
+
+        Payloads that have one of the keys twice become odd.
+        """
+        nowhere = numbers_array(np.full(len(found.owner), -1, np.int32))
+        held = pc.coalesce(pc.index_in(found.key, value_set=keys), nowhere)
+        places: Any = np.from_dlpack(held)
+        # Numbers of 16 bits are sorted by their digits, which takes no time.
+        order = np.argsort(
+            places.astype(np.int16) if len(keys) < 1 << 15 else places, kind="stable"
+        )
+        first, second = order[:-1], order[1:]
+        twice = (places[first] == places[second]) & (found.owner[first] == found.owner[second])
+        self.odd[found.owner[second[twice & (places[second] >= 0)]]] = True
+        return places, order
+
+
+def scanned(
+    payloads: Sequence[bytes], take: Callable[[WireScan], _Taken]
+) -> tuple[_Taken, dict[int, str]]:
+    """Return what is taken of payloads, of which protobuf writes those again that are odd.
+
+    Those that are no Examples, and nothing is there in their place, are told with the reason.
+    ``take`` is called again with another scan if it finds payloads to be odd.
+    """
+    payloads, again, refused = list(payloads), set[int](), dict[int, str]()
+    while True:
+        scan = WireScan(payloads)
+        taken = take(scan)
+        if not scan.odd.any():
+            return taken, refused
+        for index in np.flatnonzero(scan.odd).tolist():
+            try:
+                payloads[index] = canonical(payloads[index], again=index in again)
+            except ValueError as error:
+                payloads[index], refused[index] = b"", str(error)
+            again.add(index)
 
 
 def canonical(payload: bytes, *, again: bool = False) -> bytes:
@@ -259,22 +279,22 @@ def canonical(payload: bytes, *, again: bool = False) -> bytes:
     if again:
         raise ValueError(f"its {len(payload)} bytes can't be scanned")
     try:
+        hollowed(payload)  # what is none to those who read it alone is none here
         message = pb.SequenceExample.FromString(payload)
     except DecodeError as error:
         raise ValueError(f"its {len(payload)} bytes are no tf.train.Example") from error
     if not holds_features(message):
         raise ValueError("it is neither a tf.train.Example nor a tf.train.SequenceExample")
     message.DiscardUnknownFields()
-    features = _unique(message.context, "feature")
-    steps = [entry.value for entry in features]
-    if message.HasField("feature_lists"):
-        for entry in _unique(message.feature_lists, "feature_list"):
-            steps += entry.value.feature
-    for step in steps:
-        if step.HasField("float_list"):  # ``place`` is a field of ours, and not of TensorFlow's
-            step.float_list.ClearField("place")
-        elif step.HasField("int64_list"):
-            step.int64_list.ClearField("place")
+    context = _unique(message.context, "feature")
+    sequence = message.HasField("feature_lists")
+    lists = _unique(message.feature_lists, "feature_list") if sequence else ()
+    steps = (step for entry in lists for step in entry.value.feature)
+    for feature in chain((entry.value for entry in context), steps):
+        if feature.HasField("float_list"):  # ``place`` is a field of ours, and not of TensorFlow's
+            feature.float_list.ClearField("place")
+        elif feature.HasField("int64_list"):
+            feature.int64_list.ClearField("place")
     return message.SerializeToString()
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from tfrtool.engines.processes import map_shards
+from tfrtool.examples.arrow.arrays import numbers_array
 from tfrtool.examples.arrow.columns import PLACES, Columns
-from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch, numbers_array
+from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.payload_check import unparseable

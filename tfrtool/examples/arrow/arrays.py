@@ -1,0 +1,62 @@
+"""Arrow arrays made of numpy's, without a copy.
+
+`pa.array`, `pa.scalar` and ``to_numpy`` would import pandas, which takes half a second.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+def numbers_array(values: NDArray[Any]) -> pa.Array:
+    """Return numbers as an array."""
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def binary_array(ends: NDArray[Any], data: Any) -> pa.Array:
+    """Return strings that each end where the next starts; large ones for places of 64 bits.
+
+    The data is what has the bytes one after the other, as a buffer.
+    """
+    kind = pa.binary() if ends.dtype == np.int32 else pa.large_binary()
+    return pa.Array.from_buffers(
+        kind, len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    )
+
+
+def strings_array(parts: Sequence[bytes], dtype: type = np.int32) -> pa.Array:
+    """Return strings as an array."""
+    return binary_array(np.cumsum([0, *map(len, parts)], dtype=dtype), b"".join(parts))
+
+
+def list_array(
+    kind: pa.DataType, size: int, places: Ints, counts: Ints, values: pa.Array
+) -> pa.Array:
+    """Return an array of lists of so many values, null but at these places."""
+    lengths = np.zeros(size + 1, np.int32)
+    lengths[places + 1] = counts
+    buffers = [_validity(size, places), pa.py_buffer(np.cumsum(lengths, dtype=np.int32))]
+    return pa.Array.from_buffers(kind, size, buffers, children=[values])
+
+
+def struct_array(
+    kind: pa.DataType, size: int, places: Ints | None, fields: Sequence[pa.Array]
+) -> pa.Array:
+    """Return an array of structs, null but at these places, if they are given."""
+    validity = None if places is None else _validity(size, places)
+    return pa.Array.from_buffers(kind, size, [validity], children=list(fields))
+
+
+def _validity(size: int, places: Ints) -> pa.Buffer | None:
+    if len(places) == size:
+        return None
+    mask = np.zeros(size, np.bool_)
+    mask[places] = True
+    return pa.py_buffer(np.packbits(mask, bitorder="little"))
