@@ -3,7 +3,7 @@
 The formulas are those of ``tensorflow_data_validation/anomalies/metrics.cc``, of version 1.16.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from tfrtool.inspection.stats.number_fold import NumberFold
 
 
-def l_infinity(some: Mapping[Any, int], others: Mapping[Any, int]) -> float | None:
-    """Return the greatest difference of a value's part of all; None where a side has none."""
-    first, second = sum(some.values()), sum(others.values())
+def l_infinity(
+    some: Mapping[Any, int], others: Mapping[Any, int], totals: Sequence[int] = ()
+) -> float | None:
+    """Return the greatest difference of a value's part of all; None where a side has none.
+
+    The ``totals`` say how many there are in all, where not all are held.
+    """
+    first, second = totals or (sum(some.values()), sum(others.values()))
     if not first or not second:
         return None
     parts = (some.get(v, 0) / first - others.get(v, 0) / second for v in {*some, *others})

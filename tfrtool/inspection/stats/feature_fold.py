@@ -1,24 +1,34 @@
-"""What is seen of one feature, column by column."""
+"""What is seen of one feature, column by column, and what a report says of it."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tfrtool.examples.arrow.arrays import strings_array
 from tfrtool.examples.arrow.columns import Column, Form
 from tfrtool.examples.content import describe_bytes, png_form
-from tfrtool.examples.example import DTYPES, DType
+from tfrtool.examples.example import DTYPES, DType, feature_name
+from tfrtool.examples.tfds_features import LABEL_WORDS
 from tfrtool.images.header import claimed_sides, is_jpeg, read_jpeg_header
+from tfrtool.inspection.stats.distance import jensen_shannon, l_infinity
 from tfrtool.inspection.stats.number_fold import NumberFold
-from tfrtool.inspection.stats.string_fold import StringFold
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from tfrtool.inspection.stats.string_fold import StringFold, string_json
 
 _IMAGE_STARTS = b"\xff\x89GIMRB\0"
 """First bytes of images, and of little else."""
+
+COMMONEST = 20
+"""Values that are told with their numbers; as many as TFDV tells by default."""
+
+_MEASURED = ("lengths", "steps", "width", "height", "bytes")
+Json = dict[str, Any]
+Labels = tuple[str, ...]
 
 
 class FeatureKey(NamedTuple):
@@ -27,6 +37,19 @@ class FeatureKey(NamedTuple):
     key: bytes
     is_list: bool
     dtype: DType | None  # None where no kind is set
+
+    @property
+    def name(self) -> str:
+        """Its name as text."""
+        return feature_name(self.key)
+
+    @property
+    def type_name(self) -> str | None:
+        """The name of its type."""
+        return self.dtype and self.dtype.value
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type_name or 'never set'}"
 
 
 FeaturePart = tuple[DType | None, int, dict[str, NDArray[Any]], Any]
@@ -47,33 +70,27 @@ class FeatureFold:
         channels: theirs, where their headers say them.
     """
 
-    def __init__(self, room: int) -> None:
+    def __init__(self) -> None:
         self.present = 0
         self.numbers: defaultdict[str, NumberFold] = defaultdict(NumberFold)
-        self.strings = StringFold(room)
+        self.strings = StringFold()
         self.formats: Counter[str] = Counter()
         self.channels: Counter[int] = Counter()
 
     def add(self, part: FeaturePart, room: int) -> None:
         """Take in a part of a column."""
-        import pyarrow.compute as pc
-
         dtype, present, numbers, values = part
         self.present += present
         name = "values"
         if dtype is DType.STRING:
-            self.strings.add(values)
+            self.strings.add(values, room)
             self._add_images(values, room)
-            name, values = "bytes", pc.binary_length(values).cast("int64")
-        numbers[name] = values.to_numpy(zero_copy_only=False)
-        for of, found in numbers.items():
+            name, values = "bytes", pc.binary_length(values)
+        for of, found in {**numbers, name: values.to_numpy(zero_copy_only=False)}.items():
             self.numbers[of].add(found, room)
 
-    def _add_images(self, values: "pa.Array", room: int) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        starts = pa.array([bytes([byte]) for byte in _IMAGE_STARTS], pa.binary())
+    def _add_images(self, values: pa.Array, room: int) -> None:
+        starts = strings_array([bytes([byte]) for byte in _IMAGE_STARTS])
         likely = pc.is_in(pc.binary_slice(values, 0, 1), value_set=starts)
         sides = []
         for value in values.filter(likely):
@@ -94,17 +111,90 @@ class FeatureFold:
     def merge(self, other: "FeatureFold", room: int) -> None:
         """Take in what another fold has seen of the same feature."""
         self.present += other.present
-        self.strings.merge(other.strings)
+        self.strings.merge(other.strings, room)
         self.formats += other.formats
         self.channels += other.channels
         for name, numbers in other.numbers.items():
             self.numbers[name].merge(numbers, room)
 
+    def to_json(self, key: FeatureKey, records: int, labels: Labels) -> Json:
+        """Return what was seen of the feature in so many records, as docs/json.md describes it."""
+        shown = {name: fold.to_json() for name, fold in self.numbers.items()}
+        data: Json = {
+            "name": key.name,
+            "dtype": key.type_name,
+            "present": self.present,
+            "missing": records - self.present,
+            "lengths": shown["lengths"],
+        }
+        if key.is_list:
+            data |= {"list": True, "steps": shown["steps"]}
+        counts: dict[Any, int] = {}
+        if key.dtype is DType.STRING:
+            counts, short = self.strings.counts, self.strings.short
+            data |= {"bytes": shown["bytes"], "distinct": self.strings.distinct()}
+            data |= {"distinct_exact": not short, "common_error": short}
+        elif key.dtype is not None:
+            counts, error = self.numbers["values"].distinct(), self.numbers["values"].error
+            data |= {"values": shown["values"], "distinct": None if error else len(counts)}
+            data |= {"distinct_exact": not error, "common_error": 0}
+        if key.dtype in (DType.STRING, DType.INT64):
+            order = sorted(counts, key=lambda one: (-counts[one], isinstance(one, tuple), one))
+            data["common"] = common = []
+            for value in order[:COMMONEST]:
+                found = value if isinstance(value, int) else string_json(value)
+                common.append({"value": found, "count": counts[value]})
+                if isinstance(value, int) and 0 <= value < len(labels):
+                    common[-1]["name"] = labels[value]
+        if self.formats:
+            data["images"] = {
+                "formats": dict(sorted(self.formats.items())),
+                "channels": {str(n): count for n, count in sorted(self.channels.items())},
+                "unreadable": self.formats.total() - self.numbers["width"].count,
+                "width": shown["width"],
+                "height": shown["height"],
+            }
+        return data
 
-def column_parts(column: Column, array: "pa.Array") -> Iterator[FeaturePart]:
+    def distances(
+        self, other: "FeatureFold", key: FeatureKey, records: tuple[int, int], labels: Labels
+    ) -> list[Json]:
+        """Return how far the feature is from its like in all that can be compared."""
+        numbers, some, others = list(_MEASURED), self.numbers["values"], other.numbers["values"]
+        apart = {
+            ("presence", "l_infinity"): l_infinity(
+                {True: self.present, False: records[0] - self.present},
+                {True: other.present, False: records[1] - other.present},
+            ),
+            ("format", "l_infinity"): l_infinity(self.formats, other.formats),
+        }
+        if key.dtype is DType.STRING:
+            if not self.formats and not other.formats:
+                totals = self.numbers["bytes"].count, other.numbers["bytes"].count
+                held = self.strings.counts, other.strings.counts
+                apart["values", "l_infinity"] = l_infinity(*held, totals)
+        elif _is_label(key, labels) and not some.error and not others.error:
+            apart["values", "l_infinity"] = l_infinity(some.distinct(), others.distinct())
+        else:
+            numbers.append("values")
+        for of in numbers:
+            apart[of, "jensen_shannon"] = jensen_shannon(self.numbers[of], other.numbers[of])
+        title = {"feature": key.name, "dtype": key.type_name}
+        return [
+            {**title, "of": of, "measure": measure, "distance": distance}
+            for (of, measure), distance in apart.items()
+            if distance is not None
+        ]
+
+
+def _is_label(key: FeatureKey, labels: Labels) -> bool:
+    """Return whether integers are classes rather than numbers, by their names."""
+    words = re.split(r"[^a-z]+", key.name.lower())
+    return key.dtype is DType.INT64 and (bool(labels) or not LABEL_WORDS.isdisjoint(words))
+
+
+def column_parts(column: Column, array: pa.Array) -> Iterator[FeaturePart]:
     """Yield what a column holds, type by type."""
-    import pyarrow.compute as pc
-
     present, numbers = len(array) - array.null_count, {}
     if column.form is Form.SCALAR:
         ones = np.ones(present, np.int64)

@@ -1,6 +1,5 @@
 """Statistics of the features of shards, and how far they are from those of others."""
 
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,17 +7,15 @@ from typing import Any
 
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import ShardError
-from tfrtool.examples.arrow.columns import CONTEXT, LISTS, Columns
+from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.example import PayloadKind, feature_name
+from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.inference import MAX_NAMES
 from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.rows.batches import Batch, decode_records, in_batches
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples
 from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey, column_parts
-from tfrtool.inspection.stats.feature_report import feature_distances, feature_stats
 from tfrtool.inspection.stats.number_fold import EXACT_VALUES
-from tfrtool.inspection.stats.string_fold import load_datasketches
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
@@ -79,15 +76,11 @@ class StatsFold:
     def add(self, batch: Batch, columns: Columns) -> None:
         """Take in records and their columns."""
         self.records += len(batch.records)
-        arrays = batch.table.columns
-        if columns.kind is PayloadKind.SEQUENCE_EXAMPLE:
-            self.sequences = True
-            context, lists = batch.table.column(CONTEXT), batch.table.column(LISTS)
-            arrays = [*context.flatten(), *lists.flatten()]
-        for column, array in zip((*columns.context, *columns.lists), arrays, strict=True):
+        self.sequences |= columns.kind is PayloadKind.SEQUENCE_EXAMPLE
+        room = self._room(len(columns.columns))
+        for column, array in zip(columns.columns, columns.arrays(batch.table), strict=True):
             for part in column_parts(column, array):
-                room = self._room(len(arrays))
-                fold = self._find(FeatureKey(column.key, column.is_list, part[0]), room)
+                fold = self._find(FeatureKey(column.key, column.is_list, part[0]))
                 if fold is not None:
                     fold.add(part, room)
 
@@ -100,7 +93,7 @@ class StatsFold:
         self.losses += other.losses
         room = self._room(len(other.features))
         for key, feature in other.features.items():
-            fold = self._find(key, room)
+            fold = self._find(key)
             if fold is not None:
                 fold.merge(feature, room)
 
@@ -108,12 +101,12 @@ class StatsFold:
         """Return how many different values each feature may hold."""
         return min(EXACT_VALUES, _HELD_VALUES // max(1, features, len(self.features)))
 
-    def _find(self, key: FeatureKey, room: int) -> FeatureFold | None:
+    def _find(self, key: FeatureKey) -> FeatureFold | None:
         if key not in self.features:
             if len(self.features) >= MAX_NAMES:
                 self.left_out += 1
                 return None
-            self.features[key] = FeatureFold(room)
+            self.features[key] = FeatureFold()
         return self.features[key]
 
     def known(self) -> list[FeatureKey]:
@@ -143,34 +136,30 @@ def stats(
 
     Raises:
         ShardError: a file can't be read, or none of them holds Examples or SequenceExamples.
-        UsageError: DataSketches is not installed.
     """
-    load_datasketches()
     here = _fold_all(shards, workers, on_progress)
     there = None if against is None else _fold_all(against, workers, on_progress)
     folders = dict.fromkeys(path.parent for path in here.paths + (there.paths if there else []))
 
     def labels(key: FeatureKey) -> tuple[str, ...]:
         """Return the class names of a feature that stand beside the shards."""
-        found = (LabelNames.beside(folder, feature_name(key.key)).names for folder in folders)
+        found = (LabelNames.beside(folder, key.name).names for folder in folders)
         return next(filter(None, found), ())
 
-    features = [
-        feature_stats(key, here.features[key], here.records, labels(key)) for key in here.known()
-    ]
+    features = [here.features[key].to_json(key, here.records, labels(key)) for key in here.known()]
     compared = None
     if there is not None:
         known = dict.fromkeys([*here.known(), *there.known()])
         records = here.records, there.records
         distances = []
         for key in known:
-            some, others = (fold.features.get(key) or FeatureFold(0) for fold in (here, there))
-            distances += feature_distances(key, some, others, records, labels(key))
+            some, others = (fold.features.get(key) or FeatureFold() for fold in (here, there))
+            distances += some.distances(others, key, records, labels(key))
         compared = {
             "shards": len(there.paths),
             "records": there.records,
-            "only_here": [_title(key) for key in known if key not in there.features],
-            "only_there": [_title(key) for key in known if key not in here.features],
+            "only_here": [str(key) for key in known if key not in there.features],
+            "only_there": [str(key) for key in known if key not in here.features],
             "distances": distances,
         }
     return StatsReport(
@@ -184,10 +173,6 @@ def stats(
     )
 
 
-def _title(key: FeatureKey) -> str:
-    return f"{feature_name(key.key)}: {'never set' if key.dtype is None else key.dtype.value}"
-
-
 def _fold_all(shards: Locations, workers: int | None, on_progress: OnProgress) -> StatsFold:
     sources = locate_shards(shards).sources
     if not sources:
@@ -195,15 +180,14 @@ def _fold_all(shards: Locations, workers: int | None, on_progress: OnProgress) -
     total = StatsFold()
     folds = map_shards(_fold_shard, sources, workers, _WORTH_A_PROCESS)
     for done, fold in enumerate(folds, start=1):
-        total.merge(pickle.loads(fold))
+        total.merge(fold)
         on_progress(Progress(what="reading", done=done, total=len(sources), unit="shards"))
     if not total.records:
         raise no_examples(total.losses[0].path, total.losses[0].content)
     return total
 
 
-def _fold_shard(source: Path | Stream) -> bytes:
-    """Return a fold, pickled in this process, too: sketches may come out in another order."""
+def _fold_shard(source: Path | Stream) -> StatsFold:
     path = path_of(source)
     fold, faults, content = StatsFold([path]), FirstOf[Fault](_FAULTS_KEPT), None
     with open_shard(source) as file:
@@ -217,10 +201,13 @@ def _fold_shard(source: Path | Stream) -> bytes:
                 for record in records:
                     faults.add(unparseable(record))
                 continue
-            for batch in decode_records(path, records, columns, faults.add):
-                fold.add(batch, columns)
+            step = columns.batch_records
+            for start in range(0, len(records), step):
+                part = records[start : start + step]
+                for batch in decode_records(path, part, columns, faults.add):
+                    fold.add(batch, columns)
     if faults.count:
         kept = tuple(faults.kept)
         content = None if fold.records else content or kept[0].message
         fold.losses.append(ShardLoss(path=path, content=content, count=faults.count, faults=kept))
-    return pickle.dumps(fold)
+    return fold
