@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.records.strategies import offsets_of, payload_lists, shard_of
 from tfrtool.errors import CorruptShardError, ShardError, UsageError
-from tfrtool.records.random_access import Records, open_records
+from tfrtool.records.random_access import Records
 
 FIRST = [b"first", b"", b"x" * 1000]
 SECOND = [b"second", b"last"]
@@ -42,7 +42,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_is_a_sequence(scratch: Path, payloads: list[bytes], data: st.DataObject) -> None:
     """Numbers, negative ones and slices mean what they mean for a list."""
     scratch.write_bytes(shard_of(payloads))
-    with open_records(scratch) as records:
+    with tfrtool.open(scratch) as records:
         assert isinstance(records, Sequence)
         assert len(records) == len(payloads)
         index = data.draw(st.integers(-len(payloads), len(payloads) - 1))

@@ -18,17 +18,14 @@ from tfrtool.convert.pipeline.record_marks import Scanned
 from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder, RecordPool
 from tfrtool.convert.pipeline.record_sources import (
     INDEX,
-    RecordSources,
-    SourceShard,
+    faults_of,
     find_sources,
     scan_shards,
 )
 from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as
-from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.records.compression import Compression
-from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import ShardName, check_dataset_name, check_version
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress
@@ -116,17 +113,20 @@ def copy_records(
     carried = CarriedMetadata(found.folders)
 
     def plan(scratch: Path) -> JobPlan:
-        paths = [path for some in found.splits.values() for path in some]
         common: dict[str, Any] = {"workers": workers, "stop": stop, "on_progress": on_progress}
-        scanned = scan_shards(paths, scratch, **common)
-        faults = _faults(found, scanned, stop)
+        scanned = scan_shards(found.paths, scratch, **common)
+        whole = {shard.path: shard.records for shard in scanned if not shard.faults.count}
+        faults = faults_of(found, whole, stop=stop)
+        for shard in scanned:
+            faults.merge(shard.faults)
         pool = RecordPool(shards=scanned, index=scratch / INDEX)
         records = {shard.path: shard.records for shard in scanned}
         counts = {
-            split: sum(records[path] for path in some) for split, some in found.splits.items()
+            split: sum(map(records.__getitem__, files.shards))
+            for split, files in found.splits.items()
         }
         if not any(counts.values()):
-            raise DatasetError("no record could be read", path=paths[0] if paths else None)
+            raise DatasetError("no record could be read", path=found.paths[0])
         planned = JobPlan(tasks=(), faults=faults)
         orders = {}
         if select is None:
@@ -194,18 +194,3 @@ def _write_chosen(path: Path, codes: NDArray[np.uint16], code: int) -> int:
             chosen.astype(np.uint64).tofile(file)
             count += len(chosen)
     return count
-
-
-def _faults(found: RecordSources, scanned: Sequence[SourceShard], stop: bool) -> Faults:
-    """Return all damage that has been met by now."""
-    faults = Faults(stop=stop)
-    for missing in found.faults:
-        faults.add(missing)
-    for shard in scanned:
-        faults.merge(shard.faults)
-        expected = found.expected.get(shard.path)
-        if expected not in (None, shard.records) and not shard.faults.count:
-            message = f"{DATASET_INFO} says {expected:,} records, and it has {shard.records:,}"
-            fault = Fault(kind=FaultKind.COUNT, offset=0, record=None, message=message)
-            faults.add(LocatedFault(path=shard.path, fault=fault))
-    return faults

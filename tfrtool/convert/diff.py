@@ -20,13 +20,13 @@ from tfrtool.errors import UsageError
 from tfrtool.examples.arrow.columns import CONTEXT, PAYLOAD, Column, Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import PayloadKind, decode_example, feature_key, feature_name
 from tfrtool.inspection.rows.batches import in_batches
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
-from tfrtool.records.shard_sets import group_shards
-from tfrtool.records.shards import Locations, locate_shards
+from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import check_least
@@ -90,18 +90,22 @@ class _ComparedRecords:
     """All records of A, or of B: 20 bytes for each, 36 with a key."""
 
     def __init__(
-        self, location: Locations, key: str | None, workers: int | None, on_progress: OnProgress
+        self, location: Paths, key: str | None, workers: int | None, on_progress: OnProgress
     ) -> None:
-        sets = group_shards(locate_shards(location).paths)
-        files = [(path, one.split_below(path.parent)) for one in sets for path in one.paths]
-        self.paths, self.shard_splits = [path for path, _ in files], [split for _, split in files]
+        files: dict[Path, str | None] = {}
+        for place in as_paths(location):
+            found = find_files(place)
+            for one in found.sets:
+                root = found.folders[0] if place.is_dir() else one.directory
+                files |= dict.fromkeys(one.paths, one.split_below(root))
+        self.paths, self.shard_splits = [*files], [*files.values()]
         self.fold, self.faults, self.without_key = ColumnsFold(), Faults(), 0
         shards, digests, counts = [np.zeros(0, np.uint32)], [b""], Counter[str | None]()
         looked = map_shards(partial(_look, key=key), self.paths, workers, _WORTH_A_PROCESS)
         for done, (numbers, words, fold, faults, without_key) in enumerate(looked, 1):
             shards.append(numbers)
             digests.append(words)
-            counts[files[done - 1][1]] += len(numbers)
+            counts[self.shard_splits[done - 1]] += len(numbers)
             self.fold.merge(fold)
             self.faults.merge(faults)
             self.without_key += without_key
@@ -142,8 +146,8 @@ class _ComparedRecords:
 
 
 def diff(
-    a: Locations,
-    b: Locations,
+    a: Paths,
+    b: Paths,
     *,
     key: str | None = None,
     limit: int = 10,

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -24,7 +24,7 @@ from tfrtool.inspection.rows.batches import Batch
 from tfrtool.inspection.rows.conditions import Condition
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.writing.write_options import check_numbers
@@ -37,7 +37,7 @@ _LONGEST_LINE = 8192
 
 
 def filter_records(
-    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    source: Paths,
     dataset: str | os.PathLike[str],
     *,
     where: str | None = None,

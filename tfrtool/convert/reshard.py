@@ -1,7 +1,7 @@
 """The verb: shards become other shards; records are copied unparsed."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from hashlib import blake2b
 from itertools import accumulate
@@ -17,6 +17,7 @@ from tfrtool.convert.pipeline.tally import payload_key, seed_word, splitmix64
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.inspection.rows.batches import Batch
+from tfrtool.storage.locations import Paths
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.writing.write_options import check_numbers, check_splits
 
@@ -24,7 +25,7 @@ _ROW = [("mark", "u1"), ("draw", "u8"), ("stratum", "u8")]
 
 
 def reshard(
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    sources: Paths,
     dataset: str | os.PathLike[str],
     *,
     shards: int | None = None,

@@ -63,8 +63,8 @@ class DatasetInfo:
     image_feature: str | None = "image"  # a model's input, by `supervisedKeys`; None if unsaid
     label_feature: str | None = "label"  # its target
 
-    def shards_of(self, split: SplitInfo, sets: Sequence[ShardSet]) -> ShardSet | None:
-        """Return the shards of a split among all that there are; None if it has none.
+    def shards_of(self, split: SplitInfo, sets: Sequence[ShardSet], directory: Path) -> ShardSet:
+        """Return the shards of a split among all that there are; of none, the set that is missing.
 
         Those are preferred whose names have the dataset's, too, as TFDS demands.
         """
@@ -72,7 +72,17 @@ class DatasetInfo:
         fitting = [one for one in sets if one.split == split.name]
         fitting = [one for one in fitting if not count or (one.count or 1) == count]
         fitting.sort(key=lambda one: not one.prefix.startswith(f"{self.name}-"))
-        return fitting[0] if fitting else None
+        absent = ShardSet(
+            directory=directory,
+            prefix=f"{self.name}-{split.name}.tfrecord-",
+            ending=f"-of-{count:05d}",
+            digits=5,
+            split=split.name,
+            count=count,
+            shards={},
+            duplicates={},
+        )
+        return fitting[0] if fitting else absent
 
     def to_json(self) -> dict[str, Any]:
         """Return the contents of dataset_info.json.

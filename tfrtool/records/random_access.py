@@ -23,11 +23,9 @@ from tfrtool.records.count import as_error, count_records, hop, reader_at
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, FaultKind, Record, header
 from tfrtool.records.reader import read_shard
-from tfrtool.records.shard_sets import group_shards
-from tfrtool.records.shards import locate_shards
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.appearing import new_file
-from tfrtool.storage.locations import as_path, as_paths
+from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.opening import open_regular
 
 _FILES_OPEN = 128
@@ -106,7 +104,7 @@ class Records(Sequence[Record]):
     A record's `index` and `offset` are those in its own shard; `shard_of` tells which that is.
     """
 
-    def __init__(self, shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> None:
+    def __init__(self, shards: Paths) -> None:
         """Open shards, in order.
 
         Raises:
@@ -234,43 +232,3 @@ class Records(Sequence[Record]):
             if masked_crc32c(payload) == crc:
                 return Record(index=index, offset=offset, payload=payload, payload_crc=crc)
         return None
-
-
-def open_records(
-    shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, split: str | None = None
-) -> Records:
-    """Open one or more uncompressed shards for random access.
-
-    Args:
-        shards: a file, a dataset's directory, or a pattern; or several of them, in order.
-        split: the split to open, as the names of the shards or their folders say it.
-
-    Raises:
-        ShardError: there is no such file, or it can't be read, or is compressed.
-        CorruptShardError: the framing of a shard is damaged.
-        UsageError: there is no such split; or a directory has several, and none is named.
-    """
-    paths: dict[Path, None] = {}
-    known: set[str] = set()
-    for argument in [shards] if isinstance(shards, str | os.PathLike) else shards:
-        as_path(argument)  # and no stream, which locate_shards takes
-        found = locate_shards(argument)
-        splits: dict[str | None, list[Path]] = {}
-        for one in group_shards(found.paths):
-            folder = one.directory.name if len(found.folders) > 1 else None
-            splits.setdefault(one.split or folder, []).extend(one.paths)
-        names = {name or "shards of no split" for name in splits}
-        if split is None and found.folders and len(splits) > 1:
-            raise UsageError(
-                "has several splits",
-                path=argument,
-                found=", ".join(sorted(names)),
-                hint=f"open one of them: split={min(filter(None, splits))!r}",
-            )
-        known |= names
-        paths.update(dict.fromkeys(found.paths if split is None else splits.get(split, ())))
-    if split is not None and not paths:
-        raise UsageError(
-            "there is no such split", expected=", ".join(sorted(known)), found=repr(split)
-        )
-    return Records(tuple(paths))

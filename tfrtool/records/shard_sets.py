@@ -1,6 +1,5 @@
 """Names of shards, and which files belong together by them; which of these are missing."""
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from tfrtool.errors import UsageError
-from tfrtool.storage.locations import as_paths
+from tfrtool.storage.locations import Paths, as_paths
 
 COMPRESSED_NAME = re.compile(r"\.(gz|gzip|zlib|z)$", re.IGNORECASE)
 """The end of the name of a compressed file."""
@@ -41,6 +40,10 @@ _SPLITS = frozenset(
     ("train", "training", "test", "testing", "validation", "valid", "val", "eval", "dev")
 )
 """Names of splits in common use: a name without TFDS' form says its split by one of these words."""
+
+
+_TABLES = (".parquet", ".jsonl", ".csv", ".tar")
+"""What files of other formats with records end in: by custom their split stands before a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +105,7 @@ class ShardSet:
         )
 
 
-def group_shards(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-) -> tuple[ShardSet, ...]:
+def group_shards(paths: Paths) -> tuple[ShardSet, ...]:
     """Group files into the sets that their names say, in the order in which they first come.
 
     Files belong together if they are in one folder and their names differ in the number alone; a
@@ -121,7 +122,7 @@ def group_shards(
         key = (path.parent, match["prefix"], int(match["count"]), suffix)
         groups.setdefault(key, []).append((int(match["index"]), path.name, path))
     sets = []
-    for (directory, prefix, count, _), members in groups.items():
+    for (directory, prefix, count, suffix), members in groups.items():
         members.sort()
         shards: dict[int, Path] = {}
         duplicates: dict[int, tuple[Path, ...]] = {}
@@ -139,7 +140,7 @@ def group_shards(
                 prefix=prefix,
                 ending=ending,
                 digits=digits,
-                split=_split(directory, prefix),
+                split=_split(directory, prefix, suffix),
                 count=count,
                 shards=shards,
                 duplicates=duplicates,
@@ -161,7 +162,7 @@ def find_conflicts(sets: Iterable[ShardSet]) -> tuple[tuple[ShardSet, ...], ...]
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
-def _split(directory: Path, prefix: str) -> str | None:
+def _split(directory: Path, prefix: str, suffix: str) -> str | None:
     match = _TFDS.fullmatch(prefix)
     if match is not None:
         return match["split"]
@@ -171,7 +172,10 @@ def _split(directory: Path, prefix: str) -> str | None:
     words = [word for word in re.split(r"[-_.]", prefix) if word.lower() in _SPLITS]
     if len(words) == 1:
         return words[0]
-    return folder if not words and folder.lower() in _SPLITS else None
+    if not words and folder.lower() in _SPLITS:
+        return folder
+    named = re.findall(r"\w+", prefix)
+    return named[-1] if named and suffix.lower() in _TABLES else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

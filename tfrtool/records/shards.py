@@ -14,7 +14,7 @@ from tfrtool.records.compression import Compression, detect_compression, starts_
 from tfrtool.records.shard_sets import COMPRESSED_NAME, VERSION, is_shard_name, natural_order
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
 from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.publishing import check_settled
 
@@ -60,9 +60,7 @@ class FoundShards(NamedTuple):
         return tuple(source for source in self.sources if isinstance(source, Path))
 
 
-def find_shards(
-    arguments: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-) -> tuple[Path, ...]:
+def find_shards(arguments: Paths) -> tuple[Path, ...]:
     """Find the shards that files, patterns and directories mean, each once, in their order.
 
     A file is taken as it is, whatever its name. A directory means the shards in it, or else those
@@ -110,8 +108,6 @@ def _expand(location: Location, keep: bool) -> FoundShards:
     with os_errors_as(ShardError, argument):
         if path.is_dir():
             found = find_folders(path)
-            if not found.shards:
-                raise found.nothing()
             notes = tuple(f"{printable(argument)}: {note}" for note in found.notes)
             return FoundShards(found.shards, tuple(one.parent for one in found.shards), notes)
         if path.exists() or not glob.has_magic(argument):
@@ -132,22 +128,12 @@ def _expand(location: Location, keep: bool) -> FoundShards:
     return FoundShards(shards)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetFolders:
+class DatasetFolders(NamedTuple):
     """Where the shards of a dataset are."""
 
     root: Path  # the directory of the dataset itself, at or below the one that was named
-    shards: tuple[Path, ...]  # folder by folder, in natural order; there may be none
+    shards: tuple[Path, ...]  # folder by folder, in natural order
     notes: tuple[str, ...] = ()  # what was decided on the way, a clause each
-
-    def nothing(self) -> DatasetError:
-        """Return the error for a directory without shards."""
-        pattern = shlex.quote(f"{glob.escape(str(self.root))}/**")
-        return DatasetError(
-            "no shard files in this directory or in a folder in it",
-            path=self.root,
-            hint=f"for folders farther below it, quote a pattern: {pattern}",
-        )
 
 
 def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
@@ -155,15 +141,23 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
 
     It may hold the shards itself; or versions of a dataset (``1.0.0``), of which the newest is
     taken, as TFDS does; or one configuration with versions in it; or a folder for each split, as
-    TFX writes them. It is a `DatasetError` if it is no directory, or can't be read, or holds
-    several datasets, or what is in it is being replaced.
+    TFX writes them. It is a `DatasetError` if it is no directory, or can't be read, or holds none
+    or several datasets, or what is in it is being replaced.
     """
     directory = as_path(directory)
     if not directory.is_dir():
         what = "not a directory" if directory.exists() else "no such directory"
         raise DatasetError(what, path=directory, expected="a directory with shards")
     with os_errors_as(DatasetError, directory):
-        return _descend(directory, _ShardFinder())
+        found = _descend(directory, _ShardFinder())
+    if not found.shards:
+        pattern = shlex.quote(f"{glob.escape(str(found.root))}/**")
+        raise DatasetError(
+            "no shard files in this directory or in a folder in it",
+            path=found.root,
+            hint=f"for folders farther below it, quote a pattern: {pattern}",
+        )
+    return found
 
 
 def shards_in(folder: Path) -> list[Path]:
@@ -255,8 +249,8 @@ def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
             if configs:
                 found = _descend(configs[0], finder)
                 notes = [f"configuration {names}, the only one", *found.notes]
-                return DatasetFolders(root=found.root, shards=found.shards, notes=tuple(notes))
-    return DatasetFolders(root=root, shards=tuple(shards), notes=tuple(notes))
+                return found._replace(notes=tuple(notes))
+    return DatasetFolders(root, tuple(shards), tuple(notes))
 
 
 def _folders(directory: Path) -> list[Path]:

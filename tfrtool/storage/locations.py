@@ -13,6 +13,10 @@ from tfrtool.errors import UsageError
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""One path, or several."""
+
+
 def check_no_url(location: str) -> None:
     """Raise a `UsageError` if text that stands for a path is a URL."""
     if _URL.match(location):
@@ -37,9 +41,7 @@ def as_path(location: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
-def as_paths(
-    locations: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-) -> tuple[Path, ...]:
+def as_paths(locations: Paths) -> tuple[Path, ...]:
     """Return one path or several as a tuple; the errors are those of `as_path`."""
     if isinstance(locations, str | os.PathLike):
         return (as_path(locations),)

@@ -18,13 +18,14 @@ from tfrtool.convert.pipeline.job_report import Faults, JobReport
 from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder, RecordPool
 from tfrtool.convert.pipeline.record_sources import (
     INDEX,
-    RecordSources,
+    faults_of,
     find_sources,
     scan_shards,
 )
 from tfrtool.engines.processes import cores
 from tfrtool.errors import DatasetError, SchemaError, ShardError, UsageError
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.roles import info_beside
 from tfrtool.examples.tfds_metadata import FEATURES, LABELS, REPORT, read_class_names
@@ -104,8 +105,8 @@ def append(
     if split is not None:
         check_split_name(split)
     before = find_sources(root, folder)
-    if before.faults:
-        raise DatasetError(before.faults[0].fault.message, path=root)
+    for lack in faults_of(before, {}).kept:
+        raise DatasetError(lack.fault.message, path=lack.path)
     carried = CarriedMetadata([root])
     said: dict[str, Any] = {}
     with contextlib.suppress(FileNotFoundError), reading_metadata(root / REPORT, "tfrtool"):
@@ -115,7 +116,7 @@ def append(
         raise UsageError("copies are looked for among images, and these are records", path=source)
 
     def plan(scratch: Path) -> JobPlan:
-        kept = [LinkTask(**facts) for facts in one_to_one(before.splits)]
+        kept = [LinkTask(**facts) for facts in one_to_one(before)]
         shards, notes = [task.source for task in kept], []
         if not dry_run and not linked(shards[0], scratch / "linked"):
             notes.append(f"hard links can't be made in {folder}: shards that stay are copied there")
@@ -129,8 +130,7 @@ def append(
                 raise unclear_split(source, before.splits)
             CarriedMetadata([root, *found.folders])  # an error where class names are others
             added, faults = _copied(found, scratch, split, compression, workers)
-            paths = [path for some in found.splits.values() for path in some]
-            come = fold_columns(paths, workers=workers)
+            come = fold_columns(found.paths, workers=workers)
         else:
             if "image" in said:  # as edit tells it
                 raise DatasetError(
@@ -155,7 +155,7 @@ def append(
                 options,
                 scratch,
                 classes,
-                before.splits,
+                before,
                 split,
                 new_classes=new_classes,
                 on_progress=on_progress,
@@ -204,18 +204,18 @@ def _holds_records(source: str | os.PathLike[str]) -> bool:
 
 
 def _copied(
-    found: RecordSources,
+    found: DatasetFiles,
     scratch: Path,
     split: str | None,
     compression: Compression,
     workers: int | None,
 ) -> tuple[list[FileTask], Faults]:
     """Plan to copy the records of shards, one from one; return the damage that was met, too."""
-    split_of = {path: split or own for own, paths in found.splits.items() for path in paths}
-    tasks, faults = list[FileTask](), Faults()
-    for fault in found.faults:
-        faults.add(fault)
+    split_of = {path: split or own for own, some in found.splits.items() for path in some.shards}
+    tasks = list[FileTask]()
     shards = scan_shards([*split_of], scratch, workers=workers)
+    whole = {shard.path: shard.records for shard in shards if not shard.faults.count}
+    faults = faults_of(found, whole)
     pool = RecordPool(shards=shards, index=scratch / INDEX)
     for shard, first in zip(shards, pool.firsts.tolist(), strict=False):
         faults.merge(shard.faults)

@@ -12,8 +12,8 @@ from tfrtool.convert.edit.edited_features import edit_metadata
 from tfrtool.convert.edit.shard_tasks import EditTask, numbered, one_to_one
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.job import JobPlan, run_job
-from tfrtool.convert.pipeline.job_report import Faults, JobReport
-from tfrtool.convert.pipeline.record_sources import find_sources
+from tfrtool.convert.pipeline.job_report import JobReport
+from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import (
     DType,
@@ -93,14 +93,13 @@ def edit(
     """
     folder = as_path(target)
     found = find_sources(source, folder)
-    shards = [path for paths in found.splits.values() for path in paths]
     carried = CarriedMetadata(found.folders)
     name, version = dataset_identity(folder, name, version)
     check_dataset_name(name)
     check_version(version)
     recipe = _recipe(encode, resize)
     changes = Changes(
-        image=_image_feature(shards, found.folders[0]) if recipe else None,
+        image=_image_feature(found.paths, found.folders[0]) if recipe else None,
         recipe=recipe,
         same_format=encode is None,
         select=None if select is None else tuple(select),
@@ -109,7 +108,7 @@ def edit(
         rename=dict(rename or {}),
         add=encode_example(add) if add else b"",
     )
-    columns = infer_columns(shards, workers=workers)
+    columns = infer_columns(found.paths, workers=workers)
     if not columns.parsed and columns.kind is not PayloadKind.EMPTY:
         raise DatasetError(
             "its records have no features",
@@ -124,13 +123,10 @@ def edit(
     tasks = numbered(
         [
             EditTask(**facts, changes=changes, skip_bad=skip_bad, stop=stop)
-            for facts in one_to_one(found.splits)
+            for facts in one_to_one(found)
         ],
         name,
     )
-    faults = Faults(stop=stop)
-    for fault in found.faults:
-        faults.add(fault)
 
     def metadata(splits: Sequence[SplitInfo]) -> Mapping[str, str]:
         held = any(split.records for split in splits)
@@ -146,7 +142,7 @@ def edit(
         options={"name": name, "version": version, **changes.to_json(), "on_bad": on_bad},
     )
     notes = (*found.notes, *carried.warnings)
-    plan = JobPlan(tasks=tasks, faults=faults, warnings=notes)
+    plan = JobPlan(tasks=tasks, faults=faults_of(found, {}, stop=stop), warnings=notes)
     return run_job(
         goal,
         lambda _: plan,

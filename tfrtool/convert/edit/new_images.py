@@ -16,6 +16,7 @@ from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.engines.processes import map_shards
 from tfrtool.engines.threads import run_in_order
 from tfrtool.errors import UsageError
+from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.example import decode_example
 from tfrtool.examples.tfds_metadata import REPORT
 from tfrtool.images.audit import ImageVerdict
@@ -101,7 +102,7 @@ def plan_new_images(
     options: WriteOptions,
     scratch: Path,
     labels: Sequence[str],
-    before: Mapping[str, Sequence[Path]],
+    before: DatasetFiles,
     split: str | None,
     *,
     new_classes: bool,
@@ -125,14 +126,14 @@ def plan_new_images(
             found=", ".join(new[:_SHOWN]),
             hint="--new-classes appends them to its list",
         )
-    if not (split or source.splits or len(options.splits) > 1 or len(before) == 1):
-        raise unclear_split(options.source, before)
+    if not (split or source.splits or len(options.splits) > 1 or len(before.splits) == 1):
+        raise unclear_split(options.source, before.splits)
     audit = Audit(replace(source, labels=(*labels, *new)), options.recipe)
     if options.dedupe:
         audit.look_at_all(options.workers, on_progress)
-        _leave_out_known(audit, [path for some in before.values() for path in some], options)
+        _leave_out_known(audit, before.paths, options)
     check_images(audit, options, on_progress)
-    fractions = options.splits if len(options.splits) > 1 else {next(iter(before)): 1.0}
+    fractions = options.splits if len(options.splits) > 1 else {next(iter(before.splits)): 1.0}
     draw, items, leaders = splitter(fractions, options.seed), source.items, audit.leaders
     placed = tuple(
         replace(item, split=split or item.split or draw(items[leaders[at]].key))

@@ -1,7 +1,7 @@
 """Shards that come from shards, one from one: with changes to their records, or as they are."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from tfrtool.convert.pipeline.record_sources import changed, stamp_of
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as
+from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.records.compression import detect_compression
 from tfrtool.records.count import count_shard
@@ -128,10 +129,10 @@ def _counted(path: Path, tally: Tally, faults: Faults) -> Iterator[Record]:
     tally.add_keys(keys)
 
 
-def one_to_one(splits: Mapping[str, Sequence[Path]]) -> Iterator[dict[str, Any]]:
+def one_to_one(files: DatasetFiles) -> Iterator[dict[str, Any]]:
     """Yield what a `ShardTask` knows of each shard of some splits; its name is yet to be given."""
-    for split, paths in splits.items():
-        for path in paths:
+    for split, some in files.splits.items():
+        for path in some.shards:
             stamp, records = _stamp(path), count_shard(path).records
             facts = {"name": "", "split": split, "source": path, "stamp": stamp}
             yield {**facts, "size": stamp[0], "records": records}

@@ -1,9 +1,9 @@
 """`tfrtool.convert`: records of one format as another."""
 
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from shutil import rmtree
@@ -18,22 +18,23 @@ from tfrtool.convert.formats.registry import (
     Format,
     Piece,
     Scan,
-    find_files,
     format_of,
+    format_of_files,
+    look_for,
 )
 from tfrtool.convert.formats.text_rows import SCHEMA
 from tfrtool.convert.pipeline.job import JobPlan, run_job
-from tfrtool.convert.pipeline.job_report import Faults, JobReport
-from tfrtool.convert.pipeline.record_sources import UNSPLIT
+from tfrtool.convert.pipeline.job_report import JobReport
+from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.loading.dataset.dataset import OnCorrupt
-from tfrtool.records.framing import Fault, FaultKind, LocatedFault
-from tfrtool.records.shard_sets import check_dataset_name, check_version, group_shards
+from tfrtool.records.framing import LocatedFault
+from tfrtool.records.shard_sets import check_dataset_name, check_version
 from tfrtool.storage.appearing import move, temporary_name
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import as_member, as_size, check_least
 from tfrtool.writing.dataset_folder import Target
@@ -73,7 +74,7 @@ class ConvertReport:
 
 
 def convert(
-    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    source: Paths,
     target: str | os.PathLike[str],
     *,
     to: str | None = None,
@@ -126,32 +127,25 @@ def convert(
         ShardError: the same of a shard.
         WriteError: a file can't be written, or what was read back differs.
     """
-    folder, sources = as_path(target), source
-    sources = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    folder = as_path(target)
     if None not in (shards, shard_size):
         raise UsageError("a number of shards and their size exclude each other")
     check_least({"shards": shards}, {"shards": 1})
     proof, present = as_member(Prove, prove, "proof"), as_member(Existing, existing, "existing")
     stop = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.STOP
-    form, paths = find_files(sources, from_format)
+    found = find_sources(source, folder, partial(look_for, name=from_format))
+    form = format_of_files(found.paths) if from_format is None else format_of(from_format)
     goal, single = _goal(folder, to, form)
     name, version = dataset_identity(folder.with_suffix("") if single else folder, name, version)
     check_version(version)
     check_dataset_name(name)
-    if any(folder.resolve().is_relative_to(Path(one).resolve()) for one in sources):
-        hint = "choose a directory outside"
-        raise UsageError("would lie inside its source", path=folder, hint=hint)
-    scans = scan_files(form, paths, workers, on_progress)
-    faults = Faults(stop=stop)
+    scans = scan_files(form, found.paths, workers, on_progress)
+    whole = {scan.path: scan.rows for scan in scans if not scan.faults}
+    faults = faults_of(found, whole, stop=stop)
     for scan in scans:
         for fault in scan.faults:
             faults.add(LocatedFault(path=scan.path, fault=fault))
-    for one in group_shards(paths) if any(Path(one).is_dir() for one in sources) else ():
-        if one.n_missing:
-            what = f"{one.name} lacks {one.n_missing:,} of its files"
-            fault = Fault(kind=FaultKind.MISSING_SHARD, offset=0, record=None, message=what)
-            faults.add(LocatedFault(path=one.directory, fault=fault))
-    before = content_of(form, scans, tuple(select), exact=exact)
+    before = content_of(form, scans, found.folders, tuple(select), exact=exact)
     after = replace(renamed_content(before, rename or {}), declared=True)
     payloads = form.payloads and goal.payloads
     if proof is Prove.BYTES and not (after.exact or payloads):
@@ -161,9 +155,12 @@ def convert(
         read = written = Content(columns=Columns(PayloadKind.UNKNOWN))
     if single:
         pattern = folder.name.replace("{", "{{").replace("}", "}}")
-    losses, notes = goal.losses(after), dict.fromkeys(one for scan in scans for one in scan.notes)
+    losses = goal.losses(after)
+    notes = dict.fromkeys((*found.notes, *(one for scan in scans for one in scan.notes)))
     for text in (*losses, *notes):
         on_note(text)
+    of_path = {scan.path: scan for scan in scans}
+    parts = {name: [of_path[path] for path in files.shards] for name, files in found.splits.items()}
     tasks = [
         ConvertTask(
             name=pattern.format(dataset=name, split=split, index=index, count=len(cuts)),
@@ -178,7 +175,7 @@ def convert(
             prove=proof,
             stop=stop,
         )
-        for split, cuts in _files(scans, single, shards, as_size(shard_size or SHARD_SIZE)).items()
+        for split, cuts in _files(parts, single, shards, as_size(shard_size or SHARD_SIZE)).items()
         for index, pieces in enumerate(cuts)
     ]
 
@@ -224,12 +221,9 @@ def _goal(target: Path, to: str | None, source: Format) -> tuple[Format, bool]:
 
 
 def _files(
-    scans: Sequence[Scan], single: bool, shards: int | None, shard_bytes: int
+    splits: Mapping[str, Sequence[Scan]], single: bool, shards: int | None, shard_bytes: int
 ) -> dict[str, list[list[Piece]]]:
     """Return the rows of each file to write, by split; files of a split have as many each."""
-    splits: dict[str, list[Scan]] = {}
-    for scan in scans:
-        splits.setdefault(_split_of(scan.path), []).append(scan)
     if single and len(splits) > 1:
         hint = "name a directory, and the format by --to"
         raise UsageError(f"one file can't have the splits {' and '.join(splits)}", hint=hint)
@@ -249,14 +243,6 @@ def _files(
                 pieces += [scan.piece(low, high - low)] if low < high else []
             first += scan.rows
     return files
-
-
-def _split_of(path: Path) -> str:
-    """Return the split that a file's name or folder says; a word before its number, if none."""
-    (one,) = group_shards(path)
-    words = re.findall(r"\w+", one.prefix)
-    said = words[-1] if words and one.count is not None and "tfrecord" not in path.name else None
-    return re.sub(r"\W+", "_", one.split or said or UNSPLIT, flags=re.ASCII)
 
 
 def _run(target: Target, plan: JobPlan, single: bool, **options: Any) -> JobReport:

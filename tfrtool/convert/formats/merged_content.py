@@ -37,9 +37,16 @@ def scan_files(
 
 
 def content_of(
-    form: Format, scans: Sequence[Scan], select: Sequence[str], *, exact: bool
+    form: Format,
+    scans: Sequence[Scan],
+    folders: Sequence[Path],
+    select: Sequence[str],
+    *,
+    exact: bool,
 ) -> Content:
     """Return what files hold together; of the columns those that are selected, or all.
+
+    TFDS' files in the ``folders`` describe payloads.
 
     Raises:
         SchemaError: the files don't agree on a type.
@@ -66,7 +73,7 @@ def content_of(
     if columns.kind is not PayloadKind.EXAMPLE:
         return content
     if not known:
-        content = _described(content, [scan.path.parent for scan in scans], whole=not select)
+        content = _described(content, folders, whole=not select)
     return replace(content, images=_images(form, scans, content))
 
 
@@ -147,7 +154,7 @@ def _class_names(scans: Sequence[Scan]) -> dict[str, tuple[str, ...]]:
 
 def _described(content: Content, folders: Sequence[Path], *, whole: bool) -> Content:
     """Add what TFDS' files say in folders of shards."""
-    carried = CarriedMetadata(list(dict.fromkeys(folders)))
+    carried = CarriedMetadata(folders)
     found = {}
     for name, one in zip(content.columns.names, content.columns.columns, strict=True):
         text = carried.labels.get(f"{name.replace('/', '_')}.labels.txt", "")

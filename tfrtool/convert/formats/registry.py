@@ -5,7 +5,6 @@ import bisect
 import glob
 import importlib
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,8 +23,6 @@ from tfrtool.examples.example import DType
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.shard_sets import natural_order
-from tfrtool.records.shards import find_shards
-from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 
 if TYPE_CHECKING:
@@ -234,26 +231,26 @@ def format_of(name: str) -> Format:
     return found()
 
 
-def find_files(
-    sources: Sequence[str | os.PathLike[str]], name: str | None = None
-) -> tuple[Format, tuple[Path, ...]]:
-    """Return the files that files, patterns and directories mean, and the format of all of them.
+def look_for(path: Path, name: str | None) -> Sequence[Path]:
+    """Return the files that a pattern means, or a file; or those of one format in a directory.
 
-    A directory means the files of one format in it and in the folders in it, by their names; or
-    else shards, as `tfrtool.records.shards.find_shards` finds them.
+    These are in it or in folders in it, by their names. None are where shards are to be found.
     """
-    paths: list[Path] = []
-    for path in map(as_path, sources):
-        if path.is_dir():
-            paths += _files_below(path, name)
-            continue
+    if not path.is_dir():
         found = [] if path.exists() else glob.glob(str(path), recursive=True)  # noqa: PTH207
         files = [one for one in map(Path, sorted(found, key=natural_order)) if not one.is_dir()]
-        paths += files or [path]
-    if not paths:
-        raise UsageError("no source", expected="files or directories")
-    if name is not None:
-        return format_of(name), tuple(paths)
+        return files or [path]
+    inside = [one for one in (*path.glob("*"), *path.glob("*/*")) if one.is_file()]
+    for form in map(format_of, NAMES if name is None else (name,)):
+        own = [p for p in inside if form.own_names.search(p.name) and not p.name.startswith(".")]
+        if own:
+            own.sort(key=lambda one: natural_order(str(one)))
+            return own if form.name != "tfrecord" else ()
+    return ()
+
+
+def format_of_files(paths: Sequence[Path]) -> Format:
+    """Return the format that files have; `UsageError` if they have several."""
     formats = {_format_of_file(path): path for path in reversed(paths)}
     if len(formats) > 1:
         raise UsageError(
@@ -261,18 +258,7 @@ def find_files(
             found=" and ".join(f"{one} ({path.name})" for one, path in sorted(formats.items())[:2]),
             hint="--from takes those of one format",
         )
-    return format_of(next(iter(formats))), tuple(paths)
-
-
-def _files_below(folder: Path, name: str | None) -> Sequence[Path]:
-    files = [path for path in (*folder.glob("*"), *folder.glob("*/*")) if path.is_file()]
-    for form in map(format_of, NAMES if name is None else (name,)):
-        found = [p for p in files if form.own_names.search(p.name) and not p.name.startswith(".")]
-        if found and form.name != "tfrecord":
-            return sorted(found, key=lambda path: natural_order(str(path)))
-        if found:
-            break
-    return find_shards(folder)
+    return format_of(next(iter(formats)))
 
 
 def _format_of_file(path: Path) -> str:

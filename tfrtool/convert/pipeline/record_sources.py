@@ -1,10 +1,11 @@
 """The shards that a job reads: found, and gone through once."""
 
 import os
+import re
 import shutil
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,17 +13,23 @@ from typing import BinaryIO
 
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.engines.processes import map_shards
-from tfrtool.errors import ShardError, UsageError, WriteError, os_errors_as
-from tfrtool.examples.roles import info_beside
-from tfrtool.inspection.dataset.dataset_summary import find_splits
+from tfrtool.errors import (
+    DatasetError,
+    ShardError,
+    UsageError,
+    WriteError,
+    human_count,
+    os_errors_as,
+    printable,
+)
+from tfrtool.examples.dataset_files import DatasetFiles, find_files
+from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import hop
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, frame
 from tfrtool.records.reader import read_records
-from tfrtool.records.shard_sets import group_shards
-from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
 UNSPLIT = "train"
@@ -35,79 +42,49 @@ _STEP = 64 * 1024 * 1024
 """Bytes that are gone through at a time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordSources:
-    """What the SRC of a job mean.
-
-    Attributes:
-        splits: the shards of each split, in order.
-        folders: directories whose metadata describes them.
-        expected: how many records a shard has by the metadata; None where that doesn't say.
-        faults: shards that are missing.
-        notes: what was decided on the way, a sentence each.
-    """
-
-    splits: Mapping[str, Sequence[Path]]
-    folders: Sequence[Path]
-    expected: Mapping[Path, int | None] = field(default_factory=dict)
-    faults: Sequence[LocatedFault] = ()
-    notes: Sequence[str] = ()
-
-
 def find_sources(
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], target: Path
-) -> RecordSources:
-    """Find the shards of directories, files and patterns, by split.
+    sources: Paths, target: Path, look: Callable[[Path], Sequence[Path]] = lambda _: ()
+) -> DatasetFiles:
+    """Do what `find_files` does for a job.
 
-    The same split of several sources is one. `UsageError` if the target lies in one of them, and
-    the errors of `find_shards`.
+    `UsageError` if there is no source, or the target lies in one; `DatasetError` if there are none
+    of the files that metadata names.
     """
-    splits: dict[str, list[Path]] = {}
-    folders: dict[Path, None] = {}
-    expected: dict[Path, int | None] = {}
-    faults: list[LocatedFault] = []
-    notes: list[str] = []
-    for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
-        path = as_path(source)
-        if path.is_dir():
-            found = find_folders(path)
-            if not found.shards:
-                raise found.nothing()
-            within = target.resolve().is_relative_to(path.resolve())
-            root = found.root
-            notes += [f"{path}: {note}" for note in found.notes]
-            of_splits = find_splits(root, info_beside(root), group_shards(found.shards))
-            for split, files in of_splits.items():
-                splits.setdefault(UNSPLIT if split == "all" else split, []).extend(files.shards)
-                expected |= files.shards
-                if files.missing:
-                    message = f"split {split!r} lacks {files.missing:,} of its shards"
-                    fault = Fault(
-                        kind=FaultKind.MISSING_SHARD, offset=0, record=None, message=message
-                    )
-                    faults.append(LocatedFault(path=root, fault=fault))
-                if files.extra:
-                    notes.append(
-                        f"{root}: {files.extra:,} files of split {split!r} are left aside: the "
-                        "metadata doesn't have them"
-                    )
-        else:
-            for one in group_shards(locate_shards(path).paths):
-                splits.setdefault(one.split or UNSPLIT, []).extend(one.paths)
-                root = one.directory
-            within = target.resolve() == root.resolve()
-        folders[root] = None
-        if within:
-            raise UsageError(
-                "would lie inside its source", path=target, hint="choose a directory outside"
-            )
-    return RecordSources(
-        splits={split: tuple(dict.fromkeys(paths)) for split, paths in splits.items()},
-        folders=tuple(folders),
-        expected=expected,
-        faults=tuple(faults),
-        notes=tuple(notes),
-    )
+    places, goal = as_paths(sources), target.resolve()
+    if not places:
+        raise UsageError("no source", expected="files or directories")
+    found = find_files(places, _named, look)
+    within = any(goal.is_relative_to(path.resolve()) for path in places)
+    if within or goal in map(Path.resolve, found.folders):
+        hint = "choose a directory outside"
+        raise UsageError("would lie inside its source", path=target, hint=hint)
+    if not found.paths:
+        raise DatasetError("has none of the shards that its metadata names", path=found.folders[0])
+    for aside in found.aside[:1]:
+        count = human_count(len(found.aside), "file")
+        why = "neither the metadata nor the names of the others have a place for it"
+        found.notes.append(f"{count} left aside, as {printable(str(aside))}: {why}")
+    return found
+
+
+def _named(split: str) -> str:
+    return UNSPLIT if split in ("", "all") else re.sub(r"\W+", "_", split, flags=re.ASCII)
+
+
+def faults_of(files: DatasetFiles, records: Mapping[Path, int], *, stop: bool = False) -> Faults:
+    """Return what is missing, and which shards should have other numbers of records."""
+    faults = Faults(stop=stop)
+    for name, split in files.splits.items():
+        if split.n_missing:
+            message = f"split {name!r} lacks {split.n_missing:,} of its files"
+            fault = Fault(kind=FaultKind.MISSING_SHARD, offset=0, record=None, message=message)
+            faults.add(LocatedFault(path=split.missing[0], fault=fault))
+        for path, expected in split.shards.items():
+            if expected not in (None, count := records.get(path)) and count is not None:
+                message = f"{DATASET_INFO} says {expected:,} records, and it has {count:,}"
+                fault = Fault(kind=FaultKind.COUNT, offset=0, record=None, message=message)
+                faults.add(LocatedFault(path=path, fault=fault))
+    return faults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

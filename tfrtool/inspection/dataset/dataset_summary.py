@@ -4,18 +4,18 @@ import contextlib
 import os
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import DatasetError, UsageError
+from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind
-from tfrtool.examples.roles import LabelNames, info_beside
-from tfrtool.examples.tfds_metadata import DATASET_INFO, DatasetInfo, read_written_shards
+from tfrtool.examples.roles import LabelNames
+from tfrtool.examples.tfds_metadata import DATASET_INFO, read_written_shards
 from tfrtool.inspection.dataset.record_labels import (
     MAX_LABELS,
     Label,
@@ -27,7 +27,6 @@ from tfrtool.inspection.dataset.shuffle import ShuffleQuality, measure_order
 from tfrtool.inspection.verify.dataset_check import check_directory
 from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
-from tfrtool.records.shard_sets import ShardSet, group_shards
 from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.publishing import unchanged_while_read
@@ -95,15 +94,6 @@ class DatasetSummary:
     faults: tuple[LocatedFault, ...]
 
 
-class SplitFiles(NamedTuple):
-    """The files of a split, and how many records the metadata says that they have."""
-
-    shards: Mapping[Path, int | None]
-    expected: int | None
-    missing: int
-    extra: int
-
-
 def inspect_dataset(
     dataset: str | os.PathLike[str],
     *,
@@ -130,11 +120,8 @@ def inspect_dataset(
         UsageError: no record has the label feature that was asked for.
     """
     with unchanged_while_read(find_folders(dataset).root, DATASET_INFO):
-        folders = find_folders(dataset)
-        root, info = folders.root, info_beside(folders.root)
-        if not folders.shards and not (root / DATASET_INFO).is_file():
-            raise folders.nothing()
-        files = find_splits(root, info, group_shards(folders.shards))
+        found = find_files(dataset, lambda name: name or UNSPLIT)
+        (root,), info, files = found.folders, found.info, found.splits
         firsts = (path for one in files.values() for path in islice(one.shards, _FIRST_SHARDS))
         first = look_for_label(firsts, info)
         if label and first.payload in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
@@ -149,13 +136,13 @@ def inspect_dataset(
         read: dict[Path, ShardLabels] = {}
         codes: dict[Label, int] = {}  # one numbering for the labels of all shards
         overflowed = False
-        for path, found in zip(paths, map_shards(read_one, paths, workers), strict=True):
+        for path, one in zip(paths, map_shards(read_one, paths, workers), strict=True):
             order = array("H")
             if not overflowed:
-                table = [codes.setdefault(value, len(codes)) for value in found.labels]
-                order = array("H", map(table.__getitem__, found.codes))
-            overflowed |= found.overflowed or len(codes) > MAX_LABELS
-            read[path] = replace(found, codes=order, labels=())
+                table = [codes.setdefault(value, len(codes)) for value in one.labels]
+                order = array("H", map(table.__getitem__, one.codes))
+            overflowed |= one.overflowed or len(codes) > MAX_LABELS
+            read[path] = replace(one, codes=order, labels=())
             on_progress(Progress(what="reading", done=len(read), total=len(paths), unit="shards"))
     labelled = overflowed or bool(codes)
     if label is not None and not labelled:
@@ -167,11 +154,11 @@ def inspect_dataset(
             hint=f"it may be one of these: {listed}" if listed else None,
         )
     if overflowed:
-        read = {path: replace(found, codes=array("H")) for path, found in read.items()}
+        read = {path: replace(one, codes=array("H")) for path, one in read.items()}
         codes = {}
     texts = _texts(codes, LabelNames.beside(root, first.label))
     splits = {name: _summary(split, read, texts) for name, split in files.items()}
-    verdicts = [found.verdict for found in read.values()]
+    verdicts = [one.verdict for one in read.values()]
     return DatasetSummary(
         dataset=root,
         name=root.resolve().name if info is None else info.name,
@@ -182,49 +169,8 @@ def inspect_dataset(
         distinct_labels=None if overflowed else len(codes),
         records=sum(split.records for split in splits.values()),
         splits=splits,
-        notes=folders.notes,
+        notes=tuple(found.notes),
         faults=tuple(_faults(root, files.values(), verdicts)),
-    )
-
-
-def find_splits(
-    root: Path, info: DatasetInfo | None, sets: Sequence[ShardSet]
-) -> dict[str, SplitFiles]:
-    """Return the files of each split of the dataset in a directory, by what its metadata says.
-
-    If there is none, splits are in the order of their names; files of no split are split "all".
-    """
-    if info is None or not info.splits:
-        by_name: dict[str, list[ShardSet]] = {}
-        for one in sets:
-            by_name.setdefault(one.split_below(root) or UNSPLIT, []).append(one)
-        return {name: _by_names(by_name[name]) for name in sorted(by_name)}
-    splits = {}
-    for split in info.splits:
-        chosen, lengths = info.shards_of(split, sets), split.shard_lengths
-        if chosen is not None and not lengths:  # as in an old dataset_info.json
-            splits[split.name] = _by_names([chosen])
-            continue
-        there = {} if chosen is None else chosen.shards
-        shards = {path: lengths[index] for index, path in there.items() if index < len(lengths)}
-        splits[split.name] = SplitFiles(
-            shards=shards,
-            expected=sum(lengths),
-            missing=len(lengths) - len(shards),
-            extra=sum(len(one.paths) for one in sets if one.split == split.name) - len(shards),
-        )
-    return splits
-
-
-def _by_names(sets: Sequence[ShardSet]) -> SplitFiles:
-    """Return the files of sets, up to the numbers that their names say."""
-    extra = {path for one in sets for path in one.extra}
-    paths = [path for one in sets for path in one.shards.values() if path not in extra]
-    return SplitFiles(
-        shards=dict.fromkeys(paths),
-        expected=None,
-        missing=sum(one.n_missing for one in sets),
-        extra=sum(len(one.paths) for one in sets) - len(paths),
     )
 
 
@@ -264,8 +210,8 @@ def _summary(
         records=sum(shard.records for shard in shards),
         expected_records=split.expected,
         bytes=sum(shard.shard.bytes for shard in shards),
-        missing_shards=split.missing,
-        extra_shards=split.extra,
+        missing_shards=split.n_missing,
+        extra_shards=len(split.extra),
         labels={text: whole[code] for text, code in texts.items()},
         unlabelled=sum(shard.unlabelled for shard in shards),
         shuffle=measure_order([read[path].codes for path in split.shards]),

@@ -4,7 +4,7 @@ import base64
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from tfrtool.records.reader import read_records
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.limits import FirstOf
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
@@ -90,7 +90,7 @@ class ExtractReport:
 
 
 def extract(
-    shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    shards: Paths,
     directory: str | os.PathLike[str],
     *,
     feature: str | None = None,

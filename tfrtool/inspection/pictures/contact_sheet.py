@@ -22,7 +22,7 @@ from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.appearing import new_file
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
 _OF_FILES = {"empty", "not-tfrecord", "decompression", "trailing-bytes"}
@@ -65,7 +65,7 @@ class SheetReport:
 
 
 def contact_sheet(
-    shards: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    shards: Paths,
     out: str | os.PathLike[str],
     *,
     limit: int = 100,

@@ -1,21 +1,22 @@
 """Records for programs: as they are, as Arrow record batches, or decoded for a loader."""
 
 import enum
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from tfrtool.errors import ShardError, UsageError, reason_of
+from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import Example, PayloadKind, Value, classify_payload, decode_example
 from tfrtool.examples.roles import find_roles, info_beside
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, LocatedFault, Record
-from tfrtool.records.random_access import Records, open_records
+from tfrtool.records.random_access import Records
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import Location
+from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.words import as_member
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tfrtool.examples.arrow.columns import Columns
-
-Places = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def _raise(found: LocatedFault) -> None:
@@ -84,7 +83,7 @@ def read(
 
 @overload
 def read(
-    shard: Places,
+    shard: Paths,
     *,
     columns: str | Sequence[str],
     on_fault: Callable[[LocatedFault], None] = ...,
@@ -92,7 +91,7 @@ def read(
 
 
 def read(
-    shard: Location | Places,
+    shard: Location | Paths,
     *,
     compression: str | None = None,
     verify_payload: bool = True,
@@ -239,15 +238,15 @@ def _number(values: Sequence[Value]) -> int:
 
 
 @overload
-def open_rows(shards: Places, *, split: str | None = None) -> Records: ...
+def open_rows(shards: Paths, *, split: str | None = None) -> Records: ...
 
 
 @overload
-def open_rows(shards: Places, *, split: str | None = None, decode: str) -> DecodedRecords: ...
+def open_rows(shards: Paths, *, split: str | None = None, decode: str) -> DecodedRecords: ...
 
 
 def open_rows(
-    shards: Places, *, split: str | None = None, decode: str | None = None
+    shards: Paths, *, split: str | None = None, decode: str | None = None
 ) -> Records | DecodedRecords:
     """Open one or more uncompressed shards for random access.
 
@@ -267,5 +266,25 @@ def open_rows(
             none is named.
     """
     how = None if decode is None else as_member(Decode, decode, "way to decode")
-    records = open_records(shards, split=split)
+    paths: dict[Path, None] = {}
+    known: set[str] = set()
+    for location in as_paths(shards):
+        files = find_files(location).splits.items()
+        splits = {name: some.shards for name, some in files if some.shards}
+        names = {name or "shards of no split" for name in splits}
+        if split is None and location.is_dir() and len(splits) > 1:
+            raise UsageError(
+                "has several splits",
+                path=location,
+                found=", ".join(sorted(names)),
+                hint=f"open one of them: split={min(filter(None, splits))!r}",
+            )
+        known |= names
+        for name in [*splits] if split is None else [split]:
+            paths |= dict.fromkeys(splits.get(name, ()))
+    if split is not None and not paths:
+        raise UsageError(
+            "there is no such split", expected=", ".join(sorted(known)), found=repr(split)
+        )
+    records = Records(tuple(paths))
     return records if how is None else DecodedRecords(records, how)

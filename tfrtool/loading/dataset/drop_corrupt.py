@@ -13,10 +13,9 @@ import tensorflow as tf
 
 from tfrtool.engines.processes import cores
 from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason
-from tfrtool.examples.tfds_metadata import read_dataset_info
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.open_dataset import shard_lengths
+from tfrtool.loading.dataset.open_dataset import split_files
 from tfrtool.loading.dataset.record_check import record_check
 from tfrtool.loading.pipeline.decode import full_image, parser
 from tfrtool.loading.pipeline.tensors import Tensor
@@ -24,7 +23,6 @@ from tfrtool.records.compression import TF_TYPES, Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
-from tfrtool.records.shards import find_folders
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, Progress
 
@@ -111,12 +109,13 @@ def drop_corrupt(
     """Leave out the records that can't be trained on, and no others; see `Dataset.drop_corrupt`."""
     scratch, directory = as_path(scratch), dataset.directory
     wanted = [dataset.split(name) for name in (dataset.splits if splits is None else splits)]
-    lengths = shard_lengths(find_folders(directory), read_dataset_info(directory), skip=True)
-    total = sum(len(lengths[split.name]) for split in wanted)
+    files = split_files(directory)
+    total = sum(len((*files[one.name].shards, *files[one.name].missing)) for one in wanted)
     done, left_out, saved = 0, list[LocatedFault](), {}
     for split in wanted:
         kept: dict[Path, int] = {}
-        for path, expected in lengths[split.name].items():
+        own = files[split.name]
+        for path, expected in {**own.shards, **dict.fromkeys(own.missing)}.items():
             # Shards of two splits, in a folder each, may have the same name.
             copy = scratch / str(done) / path.name
             clean, records, faults = _clean(dataset, split.compression, path, copy)
@@ -133,9 +132,9 @@ def drop_corrupt(
                 f"split {split.name!r} has no record that can be used", path=directory
             )
         saved[split.name] = replace(split, shards=tuple(kept), lengths=tuple(kept.values()))
-    counts = [length for split in wanted for length in lengths[split.name].values()]
+    counts = [files[split.name].expected for split in wanted]
     records = sum(split.records for split in saved.values())
-    missing = max(sum(length or 0 for length in counts) - records, 0)
+    missing = max(sum(count or 0 for count in counts) - records, 0)
     report = DropReport(
         records=records,
         left_out=tuple(left_out),

@@ -7,6 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from tfrtool.errors import DatasetError
+from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.tfds_metadata import (
@@ -18,11 +19,11 @@ from tfrtool.examples.tfds_metadata import (
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.forms import find_image_form, read_described
 from tfrtool.loading.dataset.record_check import find_classes
-from tfrtool.records.count import ShardCount, as_error, count_shard
+from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard
-from tfrtool.records.shard_sets import ShardName, ShardSet, find_conflicts, group_shards
-from tfrtool.records.shards import DatasetFolders, Shard, find_folders
+from tfrtool.records.shard_sets import check_dataset_name, find_conflicts
+from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.publishing import unchanged_while_read
 from tfrtool.storage.words import as_member
 
@@ -34,9 +35,6 @@ _OTHERS = "all"
 
 _LOOKED_AT = 64
 """Records of a damaged dataset from which its features are told at most."""
-
-_Lengths = dict[Path, int | None]
-"""The shards of a split, and how many records each should have; None where nothing says so."""
 
 
 def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "stop") -> Dataset:
@@ -62,10 +60,14 @@ def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "st
     root = find_folders(path).root
     with unchanged_while_read(root, DATASET_INFO):
         info = read_dataset_info(root)
+        if info is not None:
+            check_dataset_name(info.name)
+            if not info.splits:
+                raise DatasetError("describes no shards", path=root / DATASET_INFO)
         splits = {
             name: split
-            for name, lengths in shard_lengths(find_folders(root), info, skip=skip).items()
-            if (split := _split(name, lengths, skip)) is not None
+            for name, files in split_files(root).items()
+            if (split := _split(name, files, skip)) is not None
         }
         if not splits:
             raise DatasetError("has no records", path=root)
@@ -90,63 +92,38 @@ def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "st
         )
 
 
-def shard_lengths(
-    found: DatasetFolders, info: DatasetInfo | None, *, skip: bool
-) -> dict[str, _Lengths]:
-    """Return the shards that there should be, by split, and their numbers of records.
+def split_files(directory: Path) -> dict[str, SplitFiles]:
+    """Return the files of each split; those that say none are "train", or "all" beside another.
 
-    It is a `DatasetError` if it is not clear which shards belong together, or, unless damage is
-    skipped, if one is missing. Without ``info`` the names of the files tell.
+    It is a `DatasetError` if it is not clear which shards belong together.
     """
-    sets = group_shards(found.shards)
-    if not sets and info is None:
-        raise found.nothing()
-    splits = _by_name(found.root, sets) if info is None else _by_info(found.root, info, sets)
-    for path, length in chain.from_iterable(lengths.items() for lengths in splits.values()):
-        if not skip and not path.is_file():
-            said = "its name among the others" if length is None else f"{length} records"
-            raise DatasetError("a shard is missing", path=path, expected=said)
-    return splits
+    files = find_files(directory)
+    if files.info is None:
+        for conflicting in find_conflicts(files.sets):
+            raise DatasetError(
+                "the names of the shards claim different numbers of them",
+                path=directory,
+                found=" and ".join(one.name for one in conflicting),
+            )
+        for path in files.aside:
+            raise DatasetError("another shard has the same place", path=path)
+    unnamed = _OTHERS if _UNNAMED in files.splits else _UNNAMED
+    return {name or unnamed: split for name, split in files.splits.items()}
 
 
-def _by_info(root: Path, info: DatasetInfo, sets: Sequence[ShardSet]) -> dict[str, _Lengths]:
-    found: dict[str, _Lengths] = {}
-    for split in info.splits:
-        count = len(split.shard_lengths)
-        one = info.shards_of(split, sets)
-        there = {} if one is None else one.shards
-        for index, length in enumerate(split.shard_lengths):
-            name = ShardName(dataset=info.name, split=split.name, index=index, count=count)
-            path = there.get(index, root / str(name))
-            found.setdefault(split.name, {})[path] = length
-    if not found:
-        raise DatasetError("describes no shards", path=root / DATASET_INFO)
-    return found
-
-
-def _by_name(root: Path, sets: Sequence[ShardSet]) -> dict[str, _Lengths]:
-    for conflicting in find_conflicts(sets):
-        names = " and ".join(one.name for one in conflicting)
-        raise DatasetError(
-            "the names of the shards claim different numbers of them", path=root, found=names
-        )
-    named = {one.split_below(root) for one in sets}
-    found: dict[str, _Lengths] = {}
-    for one in sets:
-        aside = [*one.extra, *chain.from_iterable(one.duplicates.values())]
-        if aside:
-            raise DatasetError("another shard has the same place", path=aside[0])
-        split = one.split_below(root) or (_OTHERS if _UNNAMED in named else _UNNAMED)
-        paths = [*one.paths, *(one.directory / name for name in one.missing)]
-        found.setdefault(split, {}).update(dict.fromkeys(paths))
-    return found
-
-
-def _split(name: str, lengths: Mapping[Path, int | None], skip: bool) -> Split | None:
+def _split(name: str, files: SplitFiles, skip: bool) -> Split | None:
     """Count the records of a split; None if it has none."""
     records: dict[Path, int] = {}
-    for path, expected in lengths.items():
-        found, faults, _ = count_shard(path) if path.is_file() else ShardCount(0)
+    if files.missing and not skip:
+        shards = len(files.shards)
+        raise DatasetError(
+            "a shard is missing",
+            path=files.missing[0],
+            expected=f"{shards + files.n_missing:,} of split {name!r}",
+            found=f"{shards:,}",
+        )
+    for path, expected in files.shards.items():
+        found, faults, _ = count_shard(path)
         damage = [fault for fault in faults if fault.kind is not FaultKind.EMPTY]
         if damage and not skip:
             # Bytes too many or too few show in the header after them; CRCs tell where they are.

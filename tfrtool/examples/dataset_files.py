@@ -1,0 +1,125 @@
+"""Which files each split has of what a user names, and which are missing or left aside."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tfrtool.errors import printable
+from tfrtool.examples.roles import info_beside
+from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.records.shard_sets import ShardSet, group_shards
+from tfrtool.records.shards import find_folders, locate_shards
+from tfrtool.storage.locations import Paths, as_paths
+
+
+@dataclass(slots=True)
+class SplitFiles:
+    """The files of a split.
+
+    Attributes:
+        shards: those that are there, in order, and how many records the metadata says each has.
+        expected: how many records it has by the metadata; None where that doesn't say.
+        missing: the files that are not there, the first `MISSING_NAMED` of each set.
+        n_missing: how many these are.
+        extra: files that have no place by the metadata, or else by the names of the others.
+    """
+
+    shards: dict[Path, int | None] = field(default_factory=dict)
+    expected: int | None = None
+    missing: list[Path] = field(default_factory=list)
+    n_missing: int = 0
+    extra: list[Path] = field(default_factory=list)
+
+    def add(self, one: ShardSet, lengths: Sequence[int] = ()) -> None:
+        """Add what there is of a set that has to be whole."""
+        for index, path in one.shards.items():
+            if one.count is None or index < one.count:
+                self.shards[path] = lengths[index] if lengths else None
+        if lengths:
+            self.expected = (self.expected or 0) + sum(lengths)
+        self.missing += (one.directory / name for name in one.missing)
+        self.n_missing += one.n_missing
+        self.extra += (path for path in one.paths if path not in self.shards)
+
+
+@dataclass(slots=True)
+class DatasetFiles:
+    """The files of datasets, or some that were named.
+
+    Attributes:
+        splits: by name.
+        sets: all files, as their names say it; also those that are in no split.
+        folders: where they are, and their metadata; of a dataset one, whatever folders are in it.
+        info: what the metadata of the dataset says; None where there is none that can be read.
+        notes: how datasets were found, a sentence each.
+    """
+
+    splits: dict[str, SplitFiles] = field(default_factory=dict)
+    sets: list[ShardSet] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
+    info: DatasetInfo | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files of all splits."""
+        return [path for split in self.splits.values() for path in split.shards]
+
+    @property
+    def aside(self) -> list[Path]:
+        """The files that are in no split."""
+        used = {*self.paths}
+        return [path for one in self.sets for path in one.paths if path not in used]
+
+
+def find_files(
+    sources: Paths,
+    named: Callable[[str], str] = str,
+    look: Callable[[Path], Sequence[Path]] = lambda _: (),
+) -> DatasetFiles:
+    """Find the shards of datasets' directories, patterns and files, by split.
+
+    Of a directory the metadata says which they are; without it, the names of files and folders do.
+    What is named otherwise is taken as it is. The same split of several sources is one.
+
+    Args:
+        sources: one, or several.
+        named: gives a split its name; "" is that of files which say none.
+        look: returns files that a source means in place of shards, if it does.
+
+    Raises:
+        ShardError: a source means no file at all.
+        DatasetError: a directory has no shards, or they are being replaced.
+    """
+    found = DatasetFiles()
+
+    def split(name: str | None) -> SplitFiles:
+        return found.splits.setdefault(named(name or ""), SplitFiles())
+
+    for path in as_paths(sources):
+        files, whole = look(path), path.is_dir()
+        if files or not whole:
+            sets = group_shards(files or locate_shards(path).paths)
+            for one in sets:
+                if whole:
+                    split(one.split).add(one)
+                else:
+                    split(one.split).shards.update(dict.fromkeys(one.paths))
+            found.folders += dict.fromkeys(one.directory for one in sets)
+        else:
+            root, shards, notes = find_folders(path)
+            sets, info = group_shards(shards), info_beside(root)
+            if info is None or not info.splits:
+                for one in sorted(sets, key=lambda one: one.split_below(root) or ""):
+                    split(one.split_below(root)).add(one)
+            else:
+                for said in info.splits:
+                    chosen, own = info.shards_of(said, sets, root), split(said.name)
+                    own.add(chosen, said.shard_lengths)
+                    others = (one for one in sets if one.split == said.name and one is not chosen)
+                    own.extra += (path for one in others for path in one.paths)
+            found.folders.append(root)
+            found.info = info
+            found.notes += (f"{printable(str(path))}: {note}" for note in notes)
+        found.sets += sets
+    return found
