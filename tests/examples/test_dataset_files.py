@@ -70,12 +70,18 @@ def test_none_of_the_files_that_metadata_names(pets: Path, tmp_path: Path) -> No
     assert tfrtool.inspect_dataset(pets, workers=1).splits["train"].missing_shards == 9
 
 
+@pytest.mark.tf
 def test_metadata_without_lengths(pets: Path) -> None:
     """As old versions of TFDS wrote it: the names of the files tell which there should be."""
     write_info(pets, {"name": "train"})
     (pets / "pets-train.tfrecord-00000-of-00001").unlink()
     assert tfrtool.inspect_dataset(pets, workers=1).records == 4
-    (pets / "pets-train.tfrecord-00001-of-00002").unlink()
+    assert tfrtool.dataset(pets).split("train").records == 4
+    missing = pets / "pets-train.tfrecord-00001-of-00002"
+    missing.unlink()
+    with pytest.raises(tfrtool.DatasetError) as caught:
+        tfrtool.dataset(pets)
+    assert caught.value.path == str(missing)
     assert tfrtool.inspect_dataset(pets, workers=1).splits["train"].missing_shards == 1
 
 

@@ -249,21 +249,6 @@ def test_shard_that_the_names_count_is_missing(tmp_path: Path) -> None:
     assert open_dataset(directory, OnCorrupt.SKIP).split("train").records == 1
 
 
-def test_metadata_without_lengths(tmp_path: Path) -> None:
-    """As old versions of TFDS wrote it: the names tell how many shards each split has."""
-    directory = write_pets(tmp_path)
-    path = directory / "dataset_info.json"
-    info = json.loads(path.read_text())
-    info["splits"] = [{"name": split["name"]} for split in info["splits"]]
-    path.write_text(json.dumps(info))
-    assert sum(split.records for split in open_dataset(directory).splits.values()) == 20
-    missing = directory / "pets-train.tfrecord-00001-of-00002"
-    missing.unlink()
-    with pytest.raises(DatasetError) as caught:
-        open_dataset(directory)
-    assert caught.value.path == str(missing)
-
-
 def test_shards_of_two_writes_are_refused(tmp_path: Path) -> None:
     """Shards that an earlier write left behind would come twice."""
     directory = write_foreign(tmp_path / "d", [[image_payload(0)], [image_payload(1)]])
