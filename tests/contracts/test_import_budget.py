@@ -77,8 +77,16 @@ def test_printing_records_is_light(shard: Path) -> None:
     options: list[list[str]] = [[], ["--records", "1"], ["--sample", "2"], ["--format", "csv"]]
     words = [["cat", str(shard), *more] for more in options]
     assert all_loaded_by(words, HEAVY) == (0, [])
+
+
+def test_sql_is_light(shard: Path) -> None:
+    """Conditions and queries load DuckDB, and don't wait for pandas where it is installed."""
     where = ["cat", str(shard), "--where", "b = 1"]
-    assert loaded_by(where, ["duckdb", "tensorflow"]) == (0, ["duckdb"])
+    ask = ["query", str(shard), "SELECT b, count(*) FROM records GROUP BY b"]
+    # On Python 3.10 there is none but DuckDB 1.5, which needs pyarrow.dataset and so pandas.
+    heavy = ["duckdb", "tensorflow", *(["pandas"] if sys.version_info >= (3, 11) else [])]
+    for words in (where, ask, [*ask, "--json"]):
+        assert loaded_by(words, heavy) == (0, ["duckdb"])
 
 
 def test_batches_are_light(shard: Path) -> None:

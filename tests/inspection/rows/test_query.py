@@ -78,6 +78,12 @@ def test_rows_are_where_they_are(paths: list[Path]) -> None:
     assert found == [(n, *place) for n, place in zip(N.tolist(), records, strict=True)]
 
 
+def test_times_are_given_as_they_are(paths: list[Path]) -> None:
+    """A type for which Python needs other packages is no matter for a query."""
+    with query(paths, "SELECT now() AS t, n FROM records LIMIT 1", on_fault=print) as reader:
+        assert "timestamp" in str(reader.read_all().schema.field("t").type)
+
+
 def test_a_join_of_records_with_themselves(paths: list[Path]) -> None:
     """A query may go through the records several times."""
     sql = "SELECT count(*) FROM records a JOIN records b ON a._record = b._record + 299"
@@ -165,6 +171,10 @@ def test_sequences_and_others(tmp_path: Path) -> None:
     path.write_bytes(shard_of([payload] * 2))
     sql = "SELECT context.id, len(feature_lists.words) FROM records LIMIT 1"
     assert answer([path], sql)[0][1] == 2
+    odd = raw_example([entry(b'"a\'b" (', int64(7))], {b"\xff": [string(b"a")], b"": [int64(1)]})
+    path.write_bytes(shard_of([odd] * 2))
+    assert answer([path], "SELECT _record FROM records") == [(0,), (1,)]
+    assert answer([path], "SELECT context FROM records")[0] == ({"\"a'b\" (": 7},)
     path.write_bytes(shard_of([tfrtool.encode_example({"a": value}) for value in (1, b"x")]))
     assert answer([path], "SELECT a.int64_list, a.bytes_list FROM records") == [
         ([1], None),
@@ -198,6 +208,20 @@ ATTACKS = {
     "SELECT getenv('HOME')": "getenv",
     "SELECT * FROM paths": "paths",
     "SELECT * FROM query('COPY (SELECT 1) TO ''/tmp/x''')": "SELECT",
+    "SELECT * FROM json_execute_serialized_sql(json_serialize_sql("
+    "'SELECT * FROM read_text(''/etc/passwd'')'))": "disabled by configuration",
+    "SELECT * FROM query('SELECT * FROM read_text(''/etc/passwd'')')": "disabled by configuration",
+    "SELECT * FROM sniff_csv('/etc/passwd')": "disabled by configuration",
+    "DESCRIBE SELECT * FROM read_text('/etc/passwd')": "disabled by configuration",
+    "SELECT * FROM arrow_scan_dumb(1, 2, 3)": "argument types",
+    "SELECT * FROM arrow_scan_dumb(1::POINTER, 2::POINTER, 3::POINTER)": "POINTER",
+    "FROM enable_logging(storage := 'stdout')": "locked",
+    "FROM query('FROM enable_' || 'profiling()')": "locked",
+    "WITH a AS (INSERT INTO records VALUES (1)) SELECT 1": "records|a SELECT",
+    "WITH a AS (COPY (SELECT 1) TO '/tmp/out.csv') SELECT * FROM a": "disabled|a SELECT",
+    "EXPLAIN ANALYZE SELECT 1": "EXPLAIN",
+    "ANALYZE SELECT 1": "syntax error",
+    "SELECT * FROM sys": "sys",
     "SELECT n, n FROM records": "called",
     "SELECT lable FROM records": "did you mean 'label'",
     "SELECT nothing FROM elsewhere": "elsewhere",

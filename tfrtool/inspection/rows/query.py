@@ -1,7 +1,7 @@
 """SQL over the records of shards, as they are read."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -28,7 +28,7 @@ def query(
     """Run a query over ``records``, and give its rows as they come.
 
     The shards are read once for the types of the columns, and then once for each time that the
-    query goes through ``records``, only with the columns that it needs then. Memory is bounded by
+    query goes through ``records``, only with the columns that it needs. Memory is bounded by
     a batch, and by what DuckDB may hold.
 
     Args:
@@ -46,7 +46,7 @@ def query(
     columns = infer_columns(shards, workers=workers, on_progress=on_progress)
     scans = 0
 
-    def scan(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def scan(names: Collection[str]) -> Iterator[pa.RecordBatch]:
         nonlocal scans
         scans += 1
         tell = on_fault if scans == 1 else lambda _: None  # what was told already
@@ -58,8 +58,8 @@ def query(
             yield batch.table
 
     with closing(Sandbox(table_schema(columns), scan)) as sandbox:
-        sandbox.check(sql)
         try:
+            sandbox.check(sql)
             reader = sandbox.read(sql)
             for name, count in Counter(reader.schema.names).items():
                 if count > 1:

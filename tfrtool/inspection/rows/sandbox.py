@@ -2,15 +2,14 @@
 
 import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset
 
 from tfrtool.engines.processes import cores
 from tfrtool.errors import ShardError, UsageError, human_count
+from tfrtool.examples.arrow.columns import PLACES
 
 MEMORY = 10**9
 """Bytes that DuckDB may hold; nothing is written to a disk instead."""
@@ -23,10 +22,20 @@ _CONFIG = {
     "python_enable_replacements": "false",
     "temp_directory": "",
     "memory_limit": f"{MEMORY}B",
+    # The plan is made over one row of NULLs, of which it shall not be concluded that all are.
+    "disabled_optimizers": "statistics_propagation",
 }
 
-Scan = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
+Scan = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
 """Reads all rows, with the columns of these names; called once for each time they are needed."""
+
+_DRAWN = """
+SELECT function_name || '()' FROM duckdb_functions()
+WHERE (stability = 'VOLATILE' OR function_name = 'query')
+  AND contains(lower(json_serialize_sql($1)), '"function_name":"' || function_name || '"')
+UNION ALL SELECT 'SAMPLE' WHERE contains(json_serialize_sql($1), '"sample":{')
+"""
+"""What of a SELECT says something else each time; query() may hide it in a text."""
 
 
 def load_duckdb() -> Any:
@@ -56,61 +65,36 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-class _Rows(pyarrow.dataset.Dataset):  # type: ignore[misc]
-    """Rows as DuckDB asks for them: the columns that it needs, as often as it needs them.
+class _Rows:
+    """Rows as DuckDB reads them: from the first one on, as often as it asks.
 
     The columns are called c0, c1 and so on there: names may be odd, or differ in case alone.
 
     Attributes:
         error: what a scan raised; Arrow makes a text of it.
-        probing: whether there is one row of NULLs instead.
-        asked: the names of the columns that were read by now.
     """
 
-    schema: Any = None
-
-    def __init__(self, schema: pa.Schema, scan: Scan) -> None:
-        self.names: list[str] = schema.names
-        self.schema = pa.schema([(f"c{n}", kind) for n, kind in enumerate(schema.types)])
-        self._scan = scan
+    def __init__(self, names: dict[str, str], schema: pa.Schema, scan: Scan) -> None:
+        fields = [schema.field(name).with_name(column) for column, name in names.items()]
+        self._names, self._schema, self._scan = names, pa.schema(fields), scan
         self.error: Exception | None = None
-        self.probing = False
-        self.asked: set[str] = set()
 
-    def scanner(
-        self,
-        columns: Sequence[str] | None = None,
-        filter: Any = None,  # noqa: A002 - DuckDB's word
-        **_: Any,
-    ) -> Any:
-        """Return some columns of the rows for which a filter holds, as a scanner of Arrow does."""
-        wanted = self.schema.names if columns is None else columns
-        schema = pa.schema([self.schema.field(name) for name in wanted])
-        reader = pa.RecordBatchReader.from_batches(schema, self._batches(schema, filter))
-        return SimpleNamespace(projected_schema=schema, to_reader=lambda: reader)
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
+        return reader.__arrow_c_stream__(requested_schema)
 
-    def _batches(self, schema: pa.Schema, kept: Any) -> Iterator[pa.RecordBatch]:
-        # Of a filter nothing else tells the columns; one too many does no harm.
-        used = {*schema.names, *re.findall(r"\bc\d+\b", str(kept))}
-        read = pa.schema([field for field in self.schema if field.name in used])
-        names = [self.names[int(name[1:])] for name in read.names]
-        self.asked.update(names)
-        if self.probing:
-            nulls = [pa.nulls(1, kind) for kind in schema.types]
-            yield pa.RecordBatch.from_arrays(nulls, schema=schema)
-            return
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
-            for batch in self._scan(names):
-                table = pa.Table.from_arrays([batch.column(name) for name in names], schema=read)
-                table = table if kept is None else table.filter(kept)
-                yield from table.select(schema.names).to_batches()
+            for batch in self._scan(self._names.values()):
+                columns = [batch.column(name) for name in self._names.values()]
+                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
         except Exception as error:
             self.error = error
             raise
 
 
 class Sandbox:
-    """A database that has nothing but a view of rows, and can't reach anything else.
+    """A database that has nothing but a view of records, and can't reach anything else.
 
     Bytes are BLOBs. Where that does not do, as for LIKE, those columns that must be text are
     VARCHAR, and NULL where they are no UTF-8. Of names that differ in case alone, the later ones
@@ -120,51 +104,63 @@ class Sandbox:
     def __init__(self, schema: pa.Schema, scan: Scan, *, view: str = "records") -> None:
         """Offer rows under the name ``view``, first the columns that are not called ``_*``."""
         self._duckdb = load_duckdb()
-        self._rows, self._view = _Rows(schema, scan), view
-        self._base = f"t{secrets.token_hex(8)}"
+        self._schema, self._scan, self._view = schema, scan, view
+        self._names = {f"c{n}": name for n, name in enumerate(schema.names)}
+        self._rows: _Rows | None = None
+        self._base, self._nulls = (f"t{secrets.token_hex(8)}" for _ in range(2))
         config = {**_CONFIG, "threads": str(cores())}
         self._connection = self._duckdb.connect(":memory:", config=config)
-        self._connection.register(self._base, self._rows)
+        row = [pa.nulls(1, kind) for kind in schema.types]
+        nulls = _Rows(self._names, schema, lambda _: iter([pa.record_batch(row, schema=schema)]))
+        self._connection.register(self._base, nulls)
+        self._connection.execute(f'CREATE TABLE "{self._nulls}" AS FROM "{self._base}"')
+        described = self._connection.execute(f'DESCRIBE "{self._nulls}"').fetchall()
+        self._types = {column: kind for column, kind, *_ in described}
         self._connection.execute("SET lock_configuration = true")
-        self._define(set())
 
-    def check(self, sql: str) -> None:
-        """Check that a SELECT makes sense, and decide which bytes are text; or `UsageError`."""
-        check_select(sql)
-        failure = self._bind(sql)
-        if failure is None:
-            return
-        said = sql.replace('""', '"').casefold()
-        named = enumerate(zip(self._rows.names, self._rows.schema.types, strict=True))
-        text = {n for n, (name, kind) in named if kind == pa.binary() and name.casefold() in said}
-        self._define(text)
-        if not text or self._bind(sql) is not None:
-            raise self.as_error(failure) from failure
-        for number in sorted(text):
-            self._define(text - {number})
-            if self._bind(sql) is None:
-                text.remove(number)
-        self._define(text)
+    def drawn(self, sql: str) -> str | None:
+        """Return what in a SELECT may be different each time, if anything is."""
+        found = self._connection.execute(_DRAWN, [sql]).fetchone()
+        return found and str(found[0])
 
-    def probe(self, sql: str) -> set[str]:
-        """Run a query over one row of NULLs; return the names of the columns that it reads."""
-        self._rows.asked.clear()
-        failure = self._bind(sql, run=True)
-        if failure is not None:
-            raise self.as_error(failure) from failure
-        return set(self._rows.asked)
+    def check(self, sql: str) -> set[str]:
+        """Check that a SELECT makes sense, and prepare to read it; or `UsageError`.
+
+        `check_select` has seen it.
+
+        Returns:
+            The names of the columns that are read for it.
+        """
+        text: set[str] = set()
+        used = failure = self._plan(sql, text)
+        if isinstance(failure, Exception):
+            said = sql.replace('""', '"').casefold()
+            blobs = [column for column, kind in self._types.items() if kind == "BLOB"]
+            text = {column for column in blobs if self._names[column].casefold() in said}
+            for column in ("", *sorted(text)):
+                plan = self._plan(sql, text - {column})
+                if not isinstance(plan, Exception):
+                    text, used = text - {column}, plan
+            if isinstance(used, Exception):
+                raise self.as_error(failure) from failure
+        # A table has some column, even where the rows are only counted; and DuckDB can't read
+        # its own word for the type of a struct in which a name is empty.
+        used |= {c for c, n in self._names.items() if n == PLACES[1] or '""' in self._types[c]}
+        names = {column: name for column, name in self._names.items() if column in used}
+        self._rows = _Rows(names, self._schema, self._scan)
+        self._connection.register(self._base, self._rows)
+        self._define(self._base, text, names)
+        return set(names.values())
 
     def read(self, sql: str) -> pa.RecordBatchReader:
-        """Run a query that was checked, and return its rows as they come."""
-        relation = self._connection.sql(sql)
-        # The second is what DuckDB before 1.5 has.
-        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-        return read(2048)
+        """Run the query that was checked last, and return its rows as they come."""
+        return self._connection.sql(sql).to_arrow_reader(2048)
 
     def as_error(self, error: Exception) -> Exception:
         """Return what ended a query: an error of the scan, or else what DuckDB says."""
-        if self._rows.error is not None or not isinstance(error, self._duckdb.Error | OSError):
-            return self._rows.error or error
+        failure = self._rows and self._rows.error
+        if failure is not None or not isinstance(error, self._duckdb.Error | OSError):
+            return failure or error
         if isinstance(error, self._duckdb.OutOfMemoryException):
             return ShardError(f"the query needs more memory than {human_count(MEMORY, 'byte')}")
         near = re.search(r'Candidate bindings: "([^"]+)"', str(error))
@@ -174,32 +170,36 @@ class Sandbox:
         """Give back what DuckDB holds."""
         self._connection.close()
 
-    def _define(self, text: set[int]) -> None:
+    def _define(self, table: str, text: set[str], held: Collection[str]) -> None:
+        """Make the view, of a table that has some of the columns: others are not asked for."""
         taken: set[str] = set()
         parts: list[tuple[bool, str]] = []
-        for number, name in enumerate(self._rows.names):
+        for column, name in self._names.items():
             shown = name or "_"
             while shown.casefold() in taken:
                 shown += "_"
             taken.add(shown.casefold())
-            value = f"try(decode(c{number}))" if number in text else f"c{number}"
+            value = f"try(decode({column}))" if column in text else column
+            if column not in held:
+                kind = "VARCHAR" if column in text else self._types[column]
+                value = f"CAST(error('{column} was not expected') AS {kind})"
             quoted = shown.replace('"', '""')
             parts.append((name.startswith("_"), f'{value} AS "{quoted}"'))
         select = ", ".join(part for _, part in sorted(parts, key=lambda one: one[0]))
         self._connection.execute(
-            f'CREATE OR REPLACE TEMP VIEW "{self._view}" AS SELECT {select} FROM "{self._base}"'
+            f'CREATE OR REPLACE TEMP VIEW "{self._view}" AS SELECT {select} FROM "{table}"'
         )
 
-    def _bind(self, sql: str, *, run: bool = False) -> Exception | None:
-        """Return why a query can't be bound, or does not run over one row of NULLs."""
-        self._rows.probing = True
+    def _plan(self, sql: str, text: set[str]) -> set[str] | Exception:
+        """Return the columns that a query needs, or a few more; or why it makes no sense."""
+        self._define(self._nulls, text, self._names)
         try:
-            bound = self._connection.sql(sql)
-            # A text beyond ASCII makes no BLOB, which is found out only when it is run.
-            if run or not sql.isascii():
-                bound.limit(1).fetchall()
+            ((_, plan),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
+            # DuckDB before 2.0 has settings that are not locked.
+            if re.search(r'"Function": "(EN|DIS)ABLE_', plan):
+                return UsageError("a query changes no settings: they are locked")
+            # That a text is no number, or no BLOB, is found out only when it is run.
+            self._connection.sql(sql).limit(1).to_arrow_table()
         except self._duckdb.Error as error:
             return error  # type: ignore[no-any-return]
-        finally:
-            self._rows.probing = False
-        return None
+        return self._names.keys() & re.findall(r"\bc\d+\b", plan)
