@@ -171,10 +171,12 @@ def test_sequences_and_others(tmp_path: Path) -> None:
     path.write_bytes(shard_of([payload] * 2))
     sql = "SELECT context.id, len(feature_lists.words) FROM records LIMIT 1"
     assert answer([path], sql)[0][1] == 2
-    odd = raw_example([entry(b'"a\'b" (', int64(7))], {b"\xff": [string(b"a")], b"": [int64(1)]})
+    # DuckDB 1.5, the last for Python 3.10, has no structs with an empty name.
+    unnamed = {b"": [int64(1)]} if sys.version_info >= (3, 11) else {}
+    odd = raw_example([entry(b'"a\'b" (', int64(7))], {b"\xff": [string(b"a")]} | unnamed)
     path.write_bytes(shard_of([odd] * 2))
     assert answer([path], "SELECT _record FROM records") == [(0,), (1,)]
-    assert answer([path], "SELECT context FROM records")[0] == ({"\"a'b\" (": 7},)
+    assert answer([path], "SELECT context FROM records")[0] == ({'"a\'b" (': 7},)
     path.write_bytes(shard_of([tfrtool.encode_example({"a": value}) for value in (1, b"x")]))
     assert answer([path], "SELECT a.int64_list, a.bytes_list FROM records") == [
         ([1], None),
