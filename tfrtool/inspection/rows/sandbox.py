@@ -1,5 +1,6 @@
 """DuckDB over one table of records: in memory, without files, network, extensions or settings."""
 
+import contextlib
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterator
@@ -131,22 +132,24 @@ class Sandbox:
         Returns:
             The names of the columns that are read for it.
         """
-        text: set[str] = set()
-        used = failure = self._plan(sql, text)
-        if isinstance(failure, Exception):
+        text, used = set[str](), set[str]()
+        try:
+            used = self._plan(sql, text)
+        except self._duckdb.Error as error:
             said = sql.replace('""', '"').casefold()
             blobs = [column for column, kind in self._types.items() if kind == "BLOB"]
             text = {column for column in blobs if self._names[column].casefold() in said}
+            failed = True
             for column in ("", *sorted(text)):
-                plan = self._plan(sql, text - {column})
-                if not isinstance(plan, Exception):
-                    text, used = text - {column}, plan
-            if isinstance(used, Exception):
-                raise self.as_error(failure) from failure
+                with contextlib.suppress(self._duckdb.Error):
+                    used = self._plan(sql, text - {column})
+                    text, failed = text - {column}, False
+            if failed:
+                raise self.as_error(error) from error
         # A table has some column, even where the rows are only counted; and DuckDB can't read
         # its own word for the type of a struct in which a name is empty.
         used |= {c for c, n in self._names.items() if n == PLACES[1] or '""' in self._types[c]}
-        names = {column: name for column, name in self._names.items() if column in used}
+        names = {column: self._names[column] for column in self._names if column in used}
         self._rows = _Rows(names, self._schema, self._scan)
         self._connection.register(self._base, self._rows)
         self._define(self._base, text, names)
@@ -190,16 +193,13 @@ class Sandbox:
             f'CREATE OR REPLACE TEMP VIEW "{self._view}" AS SELECT {select} FROM "{table}"'
         )
 
-    def _plan(self, sql: str, text: set[str]) -> set[str] | Exception:
-        """Return the columns that a query needs, or a few more; or why it makes no sense."""
+    def _plan(self, sql: str, text: set[str]) -> set[str]:
+        """Return the columns that a query needs, or a few more; or DuckDB's error."""
         self._define(self._nulls, text, self._names)
-        try:
-            ((_, plan),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
-            # DuckDB before 2.0 has settings that are not locked.
-            if re.search(r'"Function": "(EN|DIS)ABLE_', plan):
-                return UsageError("a query changes no settings: they are locked")
-            # That a text is no number, or no BLOB, is found out only when it is run.
-            self._connection.sql(sql).limit(1).to_arrow_table()
-        except self._duckdb.Error as error:
-            return error  # type: ignore[no-any-return]
+        ((_, plan),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
+        # DuckDB before 2.0 has settings that are not locked.
+        if re.search(r'"Function": "(EN|DIS)ABLE_', plan):
+            raise UsageError("a query changes no settings: they are locked")
+        # That a text is no number, or no BLOB, is found out only when it is run.
+        self._connection.sql(sql).limit(1).to_arrow_table()
         return self._names.keys() & re.findall(r"\bc\d+\b", plan)
