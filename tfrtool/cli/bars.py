@@ -30,8 +30,8 @@ class Bars:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __call__(self, progress: Progress, note: str = "") -> None:
-        """Draw how far a phase has come, with a note behind it; a new phase gets a new bar."""
+    def __call__(self, progress: Progress) -> None:
+        """Draw how far a phase has come; a new phase gets a new bar."""
         if self._signals is not None:
             self._signals.heed()
         if not sys.stderr.isatty():
@@ -51,8 +51,8 @@ class Bars:
                 dynamic_ncols=True,
             )
         self._bar.update(progress.done - self._bar.n)
-        if note or progress.note:
-            self._bar.set_postfix_str(note or progress.note, refresh=False)
+        if progress.note:
+            self._bar.set_postfix_str(progress.note, refresh=False)
 
     def close(self) -> None:
         """Take the bar away."""

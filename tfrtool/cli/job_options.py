@@ -58,7 +58,7 @@ def splits_of(notations: tuple[str, ...]) -> Mapping[str, float]:
 
 def show_job(report: "JobReport", *, as_json: bool) -> Outcome:
     """Show what a job has done, and return how it ended."""
-    from tfrtool.cli.render.job_text import job_page
+    from tfrtool.cli.render.write_text import job_page
 
     emit(report.to_json() if as_json else job_page(report))
     for warning in report.warnings:

@@ -44,7 +44,7 @@ def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
     from tfrtool.loading.bench.bench import bench
 
     def show(progress: Progress) -> None:
-        bars(replace(progress, what="measuring"), note=progress.what)
+        bars(replace(progress, what="measuring", note=progress.what))
 
     with Bars() as bars:
         report = bench(dataset_of(dataset), on_progress=show, **given)

@@ -51,7 +51,7 @@ def convert_command(
     can't keep is said before anything is written. Exit code 3 means that records were left out.
     """
     from tfrtool.cli.bars import Bars
-    from tfrtool.cli.render.job_text import job_page
+    from tfrtool.cli.render.write_text import job_page
     from tfrtool.convert.formats.conversion import convert
 
     existing, pairs = existing_of(words), [pair.partition("=") for pair in rename]

@@ -121,20 +121,21 @@ def _are_apart(before: str | Table, block: str | Table) -> bool:
     return isinstance(block, Table | Heading) or isinstance(before, Table)
 
 
-def _text(content: str, style: str = "") -> "Text":
+def _text(content: str) -> "Text":
     from rich.text import Text
 
-    return Text(content, style=getattr(content, "style", style), overflow="fold")
+    return Text(content, style=getattr(content, "style", ""), overflow="fold")
 
 
 def _grid(table: Table) -> "Grid":
     from rich.table import Table as Grid
 
     gap = 2 if table.head else 3
-    grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), show_header=bool(table.head))
+    grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+    grid.show_header = bool(table.head)
     for column, name in enumerate(table.head or ("", "")):
         justify: JustifyMethod = "right" if column in table.right else "left"
-        grid.add_column(_text(name, "dim"), justify=justify, overflow="fold", max_width=_WIDEST)
+        grid.add_column(_text(name), justify=justify, overflow="fold", max_width=_WIDEST)
     for row in table.rows:
         grid.add_row(*map(_text, row))
     return grid

@@ -1,51 +1,36 @@
 """What was written, or would be, as text that can be read in five seconds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Bad, Heading, Page, shortened
 from tfrtool.errors import human_count, printable, some_of
-from tfrtool.writing.image_audit import Shared
-from tfrtool.writing.write_report import SplitReport, WriteReport
 
+if TYPE_CHECKING:
+    from tfrtool.convert.pipeline.job_report import JobReport
+    from tfrtool.writing.image_audit import Shared
+    from tfrtool.writing.write_report import WriteReport
+
+_FAULTS_SHOWN = 10
+_FILES_SHOWN = 8
 _KEYS_SHOWN = 5
 _LABELS_SHOWN = 10
 _REASONS_SHOWN = 12
-FILES_SHOWN = 8
 
 
-def write_page(report: WriteReport) -> Page:
+def write_page(report: "WriteReport") -> Page:
     """Return what ``write`` shows, done or planned."""
     records = human_count(sum(split.records for split in report.splits.values()), "record")
-    head = f"{printable(str(report.dataset))}: {report.name} {report.version}, {records}"
-    if report.dry_run:
-        head += "; nothing is written"
-    elif report.complete:
-        head += ", complete already; nothing is written"
-    else:
-        head += f" in {report.seconds:.1f} s"
-    lines: list[str] = [Heading(head)]
     about = "" if report.bytes_estimated_from is None else "about "
-    for name, split in report.splits.items():
-        lines.append(_split(name, split, about))
-        if report.dry_run:
-            shards = [
-                f"  {one.path}  {human_count(one.records, 'record')}, "
-                f"{about}{human_bytes(one.bytes)}"
-                for one in split.shards
-            ]
-            lines += shortened(shards, FILES_SHOWN)
+    lines = [_head(report, f" {report.version}, {records}"), *_splits(report, "shard", about)]
     if report.bytes_estimated_from is not None:
         tried = human_count(report.bytes_estimated_from, "image")
         lines.append(f"sizes and numbers of shards are estimated, from {tried}")
-    if report.resumed and not report.complete:
-        lines.append(f"resumed: {human_count(report.resumed, 'shard')} had been done before")
     if report.converted:
         lines.append(f"converted: {len(report.converted):,}")
-        lines += reasons((entry["key"], entry["reason"]) for entry in report.converted)
-    if report.rejected:
-        lines.append(Bad(f"left out: {len(report.rejected):,}"))
-        lines += reasons((entry.key, entry.reason) for entry in report.rejected)
+        lines += _reasons((entry["key"], entry["reason"]) for entry in report.converted)
+    lines += _rejected(report)
     if report.duplicates:
         where = "" if report.across_splits else ", kept in the same split"
         lines.append(f"exact copies of others: {report.duplicates:,}{where}")
@@ -58,19 +43,58 @@ def write_page(report: WriteReport) -> Page:
     return lines
 
 
-def shared_text(image: Shared) -> str:
+def job_page(report: "JobReport") -> Page:
+    """Return what commands that copy or change records show."""
+    told = f"{human_count(report.records_in, 'record')} in, {report.records_out:,} out"
+    if not report.dry_run and int(report.digest_out, 16):  # a table has no payloads
+        told += f", digest {report.digest_in}"
+        if report.digest_out != report.digest_in:
+            told += f" in, {report.digest_out} out"
+    lines = [_head(report), told, *_splits(report, "file")]
+    lines += [f"left out by {rule}: {count:,}" for rule, count in report.left_out.items()]
+    lines += _rejected(report)
+    if report.corrupt:
+        lines.append(Bad(f"damaged, and left out: {report.corrupt:,}"))
+        faults = [f"  {one}" for one in report.faults]
+        lines += shortened(faults, _FAULTS_SHOWN, report.corrupt, "see write_report.json")
+    return lines
+
+
+def shared_text(image: "Shared") -> str:
     """Return where the copies of an image are, those of one split by the first of them."""
     return " = ".join(f"{keys[0]} ({split})" for split, keys in image.items())
 
 
-def _split(name: str, split: SplitReport, about: str) -> str:
-    counts = [f"{count:,} {printable(label)}" for label, count in split.labels.items()]
-    text = some_of(counts, _LABELS_SHOWN)
-    records, shards = human_count(split.records, "record"), human_count(len(split.shards), "shard")
-    return f"{name}: {records} ({text}), {shards}, {about}{human_bytes(split.bytes)}"
+def _head(report: "WriteReport | JobReport", about: str = "") -> Heading:
+    how = f" in {report.seconds:.1f} s"
+    if report.dry_run or report.complete:
+        how = ", complete already" * report.complete + "; nothing is written"
+    return Heading(f"{printable(str(report.dataset))}: {report.name}{about}{how}")
 
 
-def reasons(entries: Iterable[tuple[str, str]]) -> list[str]:
+def _splits(report: "WriteReport | JobReport", noun: str, about: str = "") -> Iterator[str]:
+    for name, split in report.splits.items():
+        counts = [f"{count:,} {printable(label)}" for label, count in split.labels.items()]
+        text = f"{name}: {human_count(split.records, 'record')}"
+        text += f" ({some_of(counts, _LABELS_SHOWN)})" if counts else ""
+        yield f"{text}, {human_count(len(split.shards), noun)}, {about}{human_bytes(split.bytes)}"
+        if report.dry_run:
+            shards = [
+                f"  {one.path}  {human_count(one.records, 'record')}, "
+                f"{about}{human_bytes(one.bytes)}"
+                for one in split.shards
+            ]
+            yield from shortened(shards, _FILES_SHOWN)
+    if report.resumed and not report.complete:
+        yield f"resumed: {human_count(report.resumed, noun)} had been done before"
+
+
+def _rejected(report: "WriteReport | JobReport") -> list[str]:
+    entries = [(entry.key, entry.reason) for entry in report.rejected]
+    return [Bad(f"left out: {len(entries):,}"), *_reasons(entries)] if entries else []
+
+
+def _reasons(entries: Iterable[tuple[str, str]]) -> list[str]:
     """Return a line for each reason, the most frequent first, with some of its files."""
     keys: dict[str, list[str]] = {}
     for key, reason in entries:

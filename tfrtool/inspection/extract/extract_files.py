@@ -4,8 +4,9 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -48,17 +49,18 @@ class NewFiles:
         The parts are safe names of folders and, last, of the file. A name that is taken gets a
         number: ``1_2.jpg``.
         """
-        path = folder = ""
+        folder = ""
         try:
             for part in parts[:-1]:
-                folder = self._folders.get((folder, part)) or self._make_folder(folder, part)
-            for path in self._names(folder, parts[-1]):
-                with suppress(FileExistsError):
-                    self._write(path, data)
-                    break
+                known = self._folders.get((folder, part))
+                if known is None:
+                    # What is there is a file, or a folder that only this system takes for the same.
+                    known = self._make(folder, part, os.mkdir) + "/"
+                    self._folders[folder, part] = known
+                folder = known
+            return self._make(folder, parts[-1], partial(_write, data))
         except OSError as error:
             raise _write_error(error, self._directory.joinpath(*parts)) from error
-        return path
 
     def add_line(self, line: str) -> None:
         """Add a line, in ASCII, to the metadata."""
@@ -89,31 +91,24 @@ class NewFiles:
             except OSError as error:
                 raise _write_error(error, error.filename2 or error.filename or beside) from error
 
-    def _write(self, path: str, data: bytes) -> None:
-        # "x" never follows a link, and never opens what is there.
-        with open(f"{self._root}/{path}", "xb", buffering=0) as file:  # noqa: PTH123 - speed
-            while data:
-                data = data[file.write(data) :]
-
-    def _make_folder(self, parent: str, part: str) -> str:
-        """Make a folder, and return its path with a ``/`` at its end."""
-        # What is there is a file, or a folder that only this file system takes for the same.
-        for path in self._names(parent, part):
-            with suppress(FileExistsError):
-                os.mkdir(f"{self._root}/{path}")  # noqa: PTH102 - a text, for speed
-                break
-        self._folders[parent, part] = f"{path}/"
-        return f"{path}/"
-
-    def _names(self, folder: str, name: str) -> Iterator[str]:
-        """Yield a name, and then that name with numbers."""
-        yield folder + name
-        # One counter for all names that numbers would make the same: each number is tried once.
-        key = folder + numbering_key(name)
+    def _make(self, folder: str, name: str, make: Callable[[str], object]) -> str:
+        """Make something of a name, or of that name with a number, and return its path."""
+        path = folder + name
         while True:
-            number = self._numbers.get(key, 1) + 1
-            self._numbers[key] = number
-            yield folder + numbered(name, number)
+            with suppress(FileExistsError):
+                make(f"{self._root}/{path}")
+                return path
+            # One counter for all names that numbers would make the same: each is tried once.
+            key = folder + numbering_key(name)
+            self._numbers[key] = self._numbers.get(key, 1) + 1
+            path = folder + numbered(name, self._numbers[key])
+
+
+def _write(data: bytes, path: str) -> None:
+    # "x" never follows a link, and never opens what is there.
+    with open(path, "xb", buffering=0) as file:  # noqa: PTH123 - a text, for speed
+        while data:
+            data = data[file.write(data) :]
 
 
 @contextmanager
@@ -185,25 +180,18 @@ def _check_made(directory: Path, names: Iterable[str], beside: Path) -> None:
             what = "is not what an extract writes"
             raise UsageError(what, path=beside, hint="move it away") from error
     folders = {str(parent) for name in files for parent in PurePosixPath(name).parents}
-    for path in _below(directory, names):
+    paths = [directory / name for name in names]
+    for path in paths:
         name, status = path.relative_to(directory).as_posix(), path.lstat()
         is_folder = stat.S_ISDIR(status.st_mode)
         what = "was changed after it was extracted"
         if name not in (folders if is_folder else files):
             what = "was made by no extract that is known here"
         elif is_folder or status.st_mtime_ns <= last:
+            paths += path.iterdir() if is_folder else ()
             continue
         hint = "move it away; --overwrite replaces what an earlier extract made, and nothing else"
         raise UsageError(what, path=path, hint=hint)
-
-
-def _below(directory: Path, names: Iterable[str]) -> Iterator[Path]:
-    """Yield what has these names, and all that is in folders among them; links aren't followed."""
-    for name in names:
-        path = directory / name
-        yield path
-        if path.is_dir() and not path.is_symlink():
-            yield from _below(path, os.listdir(path))  # noqa: PTH208 - errors come out
 
 
 def _listed(path: Path) -> Iterator[str]:
