@@ -1,6 +1,6 @@
 """A schema for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tfrtool.cli.render.page import Heading, Page, Table, wrapped
 from tfrtool.errors import human_count, printable
@@ -15,8 +15,7 @@ def schema_page(inferred: InferredSchema) -> Page:
     records = human_count(inferred.records, "record")
     page: list[str | Table] = [Heading(f"{records} of {shards}, {inferred.payload.title}")]
     if inferred.features:
-        rows = [_row(feature, inferred.records) for feature in inferred.features]
-        page.append(Table(head=("feature", "dtype", "shape", "present", "values"), rows=rows))
+        page.append(feature_table(inferred.features, inferred.records))
     notes = [*_notes(inferred), *notes_of(inferred)]
     if notes:
         page += [Heading("notes"), *(line for note in notes for line in wrapped(note, "- "))]
@@ -46,6 +45,12 @@ def loss_text(loss: ShardLoss) -> str:
         f"{path}: {human_count(loss.count, 'fault')}; what they concern is left out; the first is "
         f"{first.title}: {printable(first.message)}"
     )
+
+
+def feature_table(features: Iterable[FeatureStatistics], records: int) -> Table:
+    """Return what was seen of features in so many records."""
+    rows = [_row(feature, records) for feature in features]
+    return Table(head=("feature", "dtype", "shape", "present", "values"), rows=rows)
 
 
 def _row(feature: FeatureStatistics, records: int) -> tuple[str, ...]:

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
+from tfrtool.cli.render.schema_text import feature_table
 from tfrtool.errors import human_count, printable
 from tfrtool.examples.content import decode_text, describe_bytes
-from tfrtool.examples.feature_text import lengths_text, name_text
+from tfrtool.examples.feature_text import name_text
 from tfrtool.examples.parsing import ParsedValue
-from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.summary.shard_summary import Sample, ShardSummary
 from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.records.compression import Compression
@@ -40,9 +40,7 @@ def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
     found = [(one.title, printable(one.message)) for one in summary.faults]
     page += findings(found, summary.fault_count)
     if summary.features:
-        rows = [_feature_row(feature, summary.records) for feature in summary.features]
-        head = ("feature", "dtype", "present", "values", "content")
-        page.append(Table(head=head, rows=rows))
+        page.append(feature_table(summary.features, summary.records))
     for name, indices in summary.hidden.items():
         listed = ", ".join(map(str, indices[:_INDICES_SHOWN]))
         listed += ", ..." * (len(indices) > _INDICES_SHOWN)
@@ -70,17 +68,6 @@ def raw_text(payload: bytes) -> Iterator[str]:
 
 def _title(record: Record) -> str:
     return f"record {record.index} at offset {record.offset}, {len(record.payload):,} bytes"
-
-
-def _feature_row(feature: FeatureStatistics, records: int) -> tuple[str, str, str, str, str]:
-    dtype = "never set" if feature.dtype is None else feature.dtype.value
-    return (
-        name_text(feature.name),
-        dtype + " (mixed)" * feature.conflict,
-        "all" if feature.present == records else f"{feature.present:,} of {records:,}",
-        lengths_text(feature),
-        feature.described_content or "",
-    )
 
 
 def _sample(sample: Sample) -> Iterator[str]:
