@@ -16,8 +16,8 @@ import tfrtool
 from tests.conftest import MakeShard
 from tests.datasets import flip_bit, write_pets
 from tfrtool.convert.formats import array_reader
-from tfrtool.convert.formats.array_records import ArrayRecordFormat
 from tfrtool.convert.formats.conversion import convert
+from tfrtool.convert.formats.payload_formats import ArrayRecordFormat
 from tfrtool.convert.formats.registry import Content
 from tfrtool.convert.formats.registry import read_rows as read_rows_of
 from tfrtool.convert.pipeline.job_report import Faults

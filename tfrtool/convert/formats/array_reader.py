@@ -27,8 +27,8 @@ def library() -> Any:
     return array_record_module
 
 
-def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], int, str]]:
-    """Yield payloads from a record on, the number of the next, and what was wrong with one between.
+def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], str]]:
+    """Yield payloads from a record on, and what is wrong with the record that follows, if it is.
 
     A process of its own reads them: the library is C++, and what a file does to it ends no other.
     """
@@ -36,10 +36,11 @@ def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], int, str]]
         library()
     try:
         with Child() as child:
-            count, following = child.call(_count, str(path)), start
-            while following < count:
-                payloads, following, reason = child.call(_read, str(path), following)
-                yield payloads, following, reason
+            part = child.call(_read, str(path), start)
+            while any(part):
+                yield part
+                start += len(part[0]) + bool(part[1])
+                part = child.call(_read, str(path), start)
     except RuntimeError as error:
         what = "no ArrayRecord file, cut or damaged"
         raise SourceError(what, path=path, found=str(error)[:300]) from error
@@ -48,37 +49,33 @@ def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], int, str]]
         raise SourceError(what, path=path, found=repr(error)) from error
 
 
-def _count(path: str) -> int:
+@functools.lru_cache(maxsize=1)  # opening one takes the time of many records
+def _reader(path: str) -> Any:
     import resource  # array_record is only where this is
 
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     soft = MAX_LIBRARY_MEMORY if most < 0 else min(MAX_LIBRARY_MEMORY, most)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, most))
-    return int(_reader(path).num_records())
-
-
-@functools.lru_cache(maxsize=1)  # opening one takes the time of many records
-def _reader(path: str) -> Any:
     reader = library().ArrayRecordReader(path, _READING)
     if not reader.ok():  # it says that a file which is cut, or something else, has 0 records
         reader.close()  # raises what is wrong
     return reader
 
 
-def _read(path: str, start: int) -> tuple[list[bytes], int, str]:
-    """Read records until they are many, or one is damaged."""
+def _read(path: str, start: int) -> tuple[list[bytes], str]:
+    """Read records until they are many, or one is damaged; nothing at the end."""
     reader, payloads, size = _reader(path), list[bytes](), 0
-    reader.seek(start)
+    left = min(int(reader.num_records()) - start, _PART_RECORDS)
+    if left > 0:
+        reader.seek(start)
     try:
-        while len(payloads) < _PART_RECORDS and size < _PART_BYTES:
+        while len(payloads) < left and size < _PART_BYTES:
             payload = reader.read()
             if len(payload) > MAX_RECORD_BYTES:
                 raise RuntimeError(f"{len(payload)} bytes, and at most {MAX_RECORD_BYTES} are read")
             payloads.append(payload)
             size += len(payload)
-    except IndexError:
-        pass  # the end
     except RuntimeError as error:
         _reader.cache_clear()  # it reads nothing more
-        return payloads, start + len(payloads) + 1, str(error)[:300] or "damaged"
-    return payloads, start + len(payloads), ""
+        return payloads, str(error)[:300] or "damaged"
+    return payloads, ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.registry import Content, Mark, Piece, format_of, read_rows
+from tfrtool.convert.formats.registry import Content, Format, Mark, Piece, read_rows
 from tfrtool.convert.pipeline.job import FileTask
 from tfrtool.convert.pipeline.job_report import Faults, Written
 from tfrtool.convert.pipeline.tally import Tally
@@ -43,8 +43,8 @@ class ConvertTask(FileTask):
         stop: whether a record that the columns can't hold ends the work, or is left out.
     """
 
-    source: str
-    target: str
+    source: Format
+    target: Format
     pieces: Sequence[Piece]
     before: Content
     after: Content
@@ -56,12 +56,13 @@ class ConvertTask(FileTask):
         """A digest of the sources and the options."""
         stats = [one.path.stat() for one in self.pieces]
         stamps = [(one.st_size, one.st_mtime_ns) for one in stats]
-        facts = (_FORMAT, self.source, self.target, self.pieces, stamps, self.before, self.after)
+        formats = self.source.name, self.target.name
+        facts = (_FORMAT, *formats, self.pieces, stamps, self.before, self.after)
         return blake2b(repr(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def write(self, path: Path) -> Written:
         """Write the file, and prove it."""
-        form, read, tally = format_of(self.target), Tally(), Tally()
+        form, read, tally = self.target, Tally(), Tally()
         faults, kept = Faults(stop=self.stop), form.payloads or self.after.exact
         with form.write(path, self.after) as put:
             for batch in self._batches(read, faults):
@@ -82,14 +83,14 @@ class ConvertTask(FileTask):
             if row is not None:
                 what = "what was read back is not what was written"
                 raise WriteError(what, path=self.name, record=row)
-        if kept and not format_of(self.source).payloads:
+        if kept and not self.source.payloads:
             read = tally
         return Written(tally=tally, read=read, faults=faults)
 
     def _batches(self, read: Tally, faults: Faults) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are to be written."""
         for piece in self.pieces:
-            for batch in read_rows(format_of(self.source), piece, self.before, read, faults):
+            for batch in read_rows(self.source, piece, self.before, read, faults):
                 yield renamed(batch, self.after)
 
 

@@ -52,12 +52,11 @@ def content_of(
         SchemaError: the files don't agree on a type.
         UsageError: a column is selected that isn't there.
     """
-    known = [scan.content for scan in scans if scan.content is not None]
-    kept = bool(known) and all(one.exact for one in known)
-    if exact and known and not kept:
-        raise UsageError(
-            "a table has no payloads that could be kept", hint="take it without --exact"
-        )
+    known = [scan.content for scan in scans]
+    kept = not form.payloads and all(one.exact for one in known)
+    if exact and not (form.payloads or kept):
+        hint = "take it without --exact"
+        raise UsageError("a table has no payloads that could be kept", hint=hint)
     if exact and select:
         raise UsageError(_WHOLE)
     if any(one.declared != known[0].declared for one in known):
@@ -67,12 +66,12 @@ def content_of(
         columns=columns.select(select) if select else columns,
         exact=(exact or kept) and not select,
         class_names=_class_names(scans),
-        tfds=known[0].tfds if known and not select else None,
-        declared=all(one.declared for one in known),
+        tfds=None if select else known[0].tfds,
+        declared=known[0].declared,
     )
     if columns.kind is not PayloadKind.EXAMPLE:
         return content
-    if not known:
+    if form.payloads:
         content = _described(content, folders, whole=not select)
     return replace(content, images=_images(form, scans, content))
 
@@ -103,49 +102,41 @@ def renamed_content(content: Content, names: Mapping[str, str]) -> Content:
 
 
 def _merged(form: Format, scans: Sequence[Scan], select: Sequence[str]) -> Columns:
-    total, kinds = ColumnsFold(), dict[PayloadKind, Path]()
+    kinds = {scan.content.columns.kind: scan.path for scan in reversed(scans)}
     seen: dict[tuple[bool, bytes], list[tuple[Column, Path]]] = {}
     for scan in scans:
-        columns = scan.content.columns if scan.content is not None else None
-        if scan.fold is not None:
-            columns = scan.fold.columns()
-            total.merge(scan.fold)
-        if columns is not None:
-            kinds.setdefault(columns.kind, scan.path)
-            for one in columns.columns:
-                seen.setdefault((one.is_list, one.key), []).append((one, scan.path))
+        for one in scan.content.columns.columns:
+            seen.setdefault((one.is_list, one.key), []).append((one, scan.path))
     merged = []
     for (is_list, key), held in seen.items():
-        dtypes: dict[DType, Path] = {}
-        for one, path in held:
-            if one.dtype is not None:
-                dtypes.setdefault(one.dtype, path)
+        dtypes = {one.dtype: path for one, path in reversed(held) if one.dtype is not None}
         try:
             dtype = form.widest(dtypes)
         except ValueError as error:
             if select and feature_name(key) not in select:
                 continue
-            places = " and ".join(map(str, dtypes.values()))
+            places = " and ".join(map(str, reversed(dtypes.values())))
             what = f"the types of {feature_name(key)!r} are in conflict in {places}"
             raise SchemaError(what, found=error, hint="--select leaves a feature out") from error
         forms = {one.form for one, _ in held} | ({Form.LIST} if len(held) < len(scans) else set())
-        if Form.FEATURE in forms:
-            merged.append(Column(key=key, form=Form.FEATURE, dtype=None, is_list=is_list))
-        else:
-            shape = Form.LIST if Form.LIST in forms else Form.SCALAR
-            merged.append(Column(key=key, form=shape, dtype=dtype, is_list=is_list))
-    if total.kinds:
+        shape = max(forms, key=[Form.SCALAR, Form.LIST, Form.FEATURE].index)
+        dtype = None if shape is Form.FEATURE else dtype
+        merged.append(Column(key=key, form=shape, dtype=dtype, is_list=is_list))
+    if form.payloads:
+        total = ColumnsFold()
+        for scan in scans:
+            total.merge(scan.fold)
         return total.columns()
     if len(kinds) > 1:
         found = " and ".join(f"{kind.title} ({path.name})" for kind, path in kinds.items())
         raise SchemaError("the files hold several kinds of records", found=found)
-    return Columns(next(iter(kinds), PayloadKind.EXAMPLE), tuple(merged))
+    return Columns(next(iter(kinds)), tuple(merged))
 
 
 def _class_names(scans: Sequence[Scan]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for scan in scans:
-        for name, names in scan.content.class_names.items() if scan.content else ():
+        for name, names in scan.content.class_names.items():
             if found.setdefault(name, names) != names:
                 what = f"has other class names for {name!r} than the files before"
                 raise SchemaError(what, path=scan.path)

@@ -12,21 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tfrtool.convert.formats.registry import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    Content,
-    Format,
-    Mark,
-    Put,
-    Scan,
-)
+from tfrtool.convert.formats.registry import Content, Format, Mark, Put, Scan
 from tfrtool.errors import SourceError
 from tfrtool.examples.arrow.columns import EXACT, Columns, Form
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS
 from tfrtool.storage.opening import open_regular
 
 _GROUP_BYTES = 64 * 1024 * 1024
@@ -210,7 +203,7 @@ def _arrow_errors(path: Path) -> Iterator[None]:
 
 def _batch_rows(metadata: pq.FileMetaData, groups: range) -> int:
     """Return how many rows make a batch of bounded size, whatever they say that they hold."""
-    rows = BATCH_ROWS
+    rows = BATCH_RECORDS
     for group in map(metadata.row_group, groups):
         rows = min(rows, BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1))
         for one in map(group.column, range(group.num_columns)):

@@ -8,10 +8,12 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
 
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.convert.pipeline.tally import Tally, payload_key
@@ -25,24 +27,18 @@ from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.storage.opening import open_regular
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _MODULES = {
-    "tfrecord": "tfrecord:TfrecordFormat",
+    "tfrecord": "payload_formats:TfrecordFormat",
     "parquet": "parquet:ParquetFormat",
     "hf": "parquet:HuggingFaceFormat",
     "jsonl": "text_rows:JsonLinesFormat",
     "csv": "text_rows:CsvFormat",
-    "arrayrecord": "array_records:ArrayRecordFormat",
+    "arrayrecord": "payload_formats:ArrayRecordFormat",
     "webdataset": "web_dataset:WebDatasetFormat",
 }
 """In the order in which they are asked whether a file is theirs."""
 
 NAMES = tuple(_MODULES)
-BATCH_BYTES, BATCH_ROWS = 16 * 1024 * 1024, 16_384
-"""Of a record batch, about; one record it has in any case."""
-
 _HEAD = 4096
 
 Put = Callable[[Any], None]
@@ -71,19 +67,14 @@ class Content:
     declared: bool = True
 
     @property
-    def schema(self) -> "pa.Schema":
+    def schema(self) -> pa.Schema:
         """The Arrow schema of its batches."""
         return self.columns.to_arrow(exact=self.exact)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {
-            "columns": json.loads(self.schema.metadata[METADATA]),
-            "exact": self.exact,
-            "class_names": self.class_names,
-            "images": self.images,
-            "tfds": self.tfds,
-        }
+        facts = {one.name: getattr(self, one.name) for one in fields(self)}
+        return facts | {"columns": json.loads(self.schema.metadata[METADATA])}
 
     @classmethod
     def from_json(cls, data: Any) -> "Content":
@@ -91,10 +82,7 @@ class Content:
         return cls(
             columns=Columns.from_json(data["columns"]),
             exact=bool(data["exact"]),
-            class_names={
-                name: tuple(map(str, names)) for name, names in data["class_names"].items()
-            },
-            images=tuple(map(str, data["images"])),
+            class_names={name: tuple(map(str, some)) for name, some in data["class_names"].items()},
             tfds=data["tfds"],
         )
 
@@ -125,8 +113,8 @@ class Scan:
     rows: int
     bytes: int  # of what its rows hold, about
     marks: Sequence[Mark] = (Mark(),)  # ascending
-    content: Content | None = None  # None where there are only payloads
-    fold: ColumnsFold | None = None  # of the payloads
+    content: Content
+    fold: ColumnsFold = field(default_factory=ColumnsFold)  # of payloads
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()  # what becomes of types that no feature has, a clause each
 
@@ -153,7 +141,7 @@ class Format(abc.ABC):
     def widest(self, dtypes: Collection[DType]) -> DType | None:
         """Return the type that holds values of all of some; `ValueError` if there is none."""
         if len(dtypes) > 1 and not set(dtypes) <= set(self.widening):
-            raise ValueError(f"it is {' and '.join(one.value for one in dtypes)}")
+            raise ValueError(f"it is {' and '.join(sorted(one.value for one in dtypes))}")
         return max(dtypes, key=[*self.widening, *dtypes].index, default=None)
 
     def losses(self, content: Content) -> list[str]:  # noqa: ARG002
@@ -174,7 +162,7 @@ class Format(abc.ABC):
     @abc.abstractmethod
     def decode(
         self, rows: Any, content: Content, path: Path, first: int
-    ) -> Iterator["pa.RecordBatch | Fault"]:
+    ) -> Iterator[pa.RecordBatch | Fault]:
         """Yield rows that were read as record batches of the content's schema.
 
         What is no such payload is a fault. A row of a table that the columns can't hold is a
@@ -192,32 +180,31 @@ class Format(abc.ABC):
 
 def read_rows(
     form: Format, piece: Piece, content: Content, read: Tally, faults: Faults
-) -> Iterator["pa.RecordBatch"]:
+) -> Iterator[pa.RecordBatch]:
     """Yield rows of a file as record batches of the content's schema.
 
     All rows count as ``read``; payloads that are no such rows are left out, and are ``faults``.
     """
-    row, end = piece.mark.row, piece.first + piece.rows
-    held = form.read(piece.path, piece.mark)
+    mark, row, end = piece.mark, piece.mark.row, piece.first + piece.rows
+    parts = form.read(piece.path, mark)
     while row < end:
-        some = next(held, None)
-        if some is None:
+        if (part := next(parts, None)) is None:
             raise SourceError("was changed while it was read", path=piece.path)
-        first, before = max(piece.first, row), row
-        row += len(some)
-        some = some[first - before : end - before]
+        first = max(piece.first, row)
+        rows = part[first - row : end - row]
+        row += len(part)
+        batches = form.decode(rows, content, piece.path, first)
         if form.payloads:
-            read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in some])
+            read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in rows])
         else:
-            read.records += len(some)
-        batches = form.decode(some, content, piece.path, first)
-        if not (form.payloads or content.schema.names):  # of records without any feature
-            batches = iter([decode_batch([b""] * len(some), content.columns)])
+            read.records += len(rows)
+            if not content.schema.names:  # of records without any feature
+                batches = iter([decode_batch([b""] * len(rows), content.columns)])
         for one in batches:
             if isinstance(one, Fault):
-                record = (one.record or 0) + piece.mark.record
-                one = replace(one, record=record, offset=one.offset + piece.mark.start)
-                faults.add(LocatedFault(path=piece.path, fault=one))
+                offset, record = mark.start + one.offset, mark.record + (one.record or 0)
+                fault = replace(one, offset=offset, record=record)
+                faults.add(LocatedFault(path=piece.path, fault=fault))
             else:
                 yield one
 

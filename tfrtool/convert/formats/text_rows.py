@@ -7,25 +7,18 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, TextIO
+from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.registry import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    Content,
-    Format,
-    Mark,
-    Put,
-    Scan,
-)
+from tfrtool.convert.formats.registry import Content, Format, Mark, Put, Scan
 from tfrtool.errors import SchemaError, SourceError, os_errors_as
 from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS
 from tfrtool.sources.tables.table_rows import csv_rows, text_lines
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
@@ -36,7 +29,6 @@ _MARK_EVERY = 256
 _ROWS = 1024
 """Rows that are held as Python's objects, some times as large as their text, to write them."""
 
-_WriteRow = Callable[[Mapping[str, Any]], object]
 _BASE64 = '{"base64":'
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _LARGEST_FLOAT = 3.4028235677973362e38
@@ -100,15 +92,10 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     raise ValueError(f"{type(value).__name__} is no {kind}, or too large")
 
 
-def by_rows(write: _WriteRow) -> Put:
-    """Return what writes batches by what writes a row."""
-
-    def put(batch: pa.RecordBatch) -> None:
-        for start in range(0, batch.num_rows, _ROWS):
-            for row in batch.slice(start, _ROWS).to_pylist():
-                write(row)
-
-    return put
+def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch."""
+    for start in range(0, batch.num_rows, _ROWS):
+        yield from batch.slice(start, _ROWS).to_pylist()
 
 
 class JsonLinesFormat(Format):
@@ -127,8 +114,8 @@ class JsonLinesFormat(Format):
                 continue
             try:
                 row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                row = error
+            except (ValueError, RecursionError):
+                row = None
             if not isinstance(row, dict):
                 after = f" after offset {start}" if start else ""
                 raise SourceError(f"line {number}{after} is no JSON object", path=path)
@@ -150,10 +137,6 @@ class JsonLinesFormat(Format):
     def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:  # noqa: ARG002
         """Return a value as Arrow takes it; ``typed`` says whether a schema is beside the rows."""
         return from_json(value, kind)
-
-    def _writer(self, file: TextIO, names: list[str]) -> _WriteRow:  # noqa: ARG002
-        """Return what writes a row of Arrow's values."""
-        return lambda row: file.write(json.dumps(as_json(row), ensure_ascii=False) + "\n")
 
     def scan(self, path: Path) -> Scan:
         """Read a file through; where no schema is beside it, its columns are inferred."""
@@ -198,7 +181,7 @@ class JsonLinesFormat(Format):
         with os_errors_as(SourceError, path), open_regular(path) as file:
             for row in self._rows(file, path, mark.start):
                 rows.append(row)
-                if len(rows) == BATCH_ROWS or file.tell() - before > BATCH_BYTES:
+                if len(rows) == BATCH_RECORDS or file.tell() - before > BATCH_BYTES:
                     yield rows
                     rows, before = [], file.tell()
             yield rows
@@ -223,10 +206,14 @@ class JsonLinesFormat(Format):
         yield pa.RecordBatch.from_arrays(arrays, schema=content.schema)
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[Put]:
+    def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
         """Give a file to write."""
+
+        def lines(batch: pa.RecordBatch) -> Iterator[str]:
+            return (json.dumps(as_json(row), ensure_ascii=False) + "\n" for row in rows_of(batch))
+
         with path.open("x", encoding="utf-8", newline="") as file:
-            yield by_rows(self._writer(file, content.schema.names))
+            yield lambda batch: file.writelines(lines(batch))
 
     def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the schema, which makes the way back lossless."""
@@ -279,11 +266,14 @@ class CsvFormat(JsonLinesFormat):
             value = value == "True" if pa.types.is_boolean(leaf) else read(value)
         return from_json(value, kind)
 
-    def _writer(self, file: TextIO, names: list[str]) -> _WriteRow:
-        # Quoted, texts keep the blanks that they start with.
-        writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-        writer.writerow(names)
-        return lambda row: writer.writerow(map(_cell, row.values()))
+    @contextlib.contextmanager
+    def write(self, path: Path, content: Content) -> Iterator[Put]:
+        """Give a table to write."""
+        with path.open("x", encoding="utf-8", newline="") as file:
+            # Quoted, texts keep the blanks that they start with.
+            writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+            writer.writerow(content.schema.names)
+            yield lambda batch: writer.writerows(map(_cell, row.values()) for row in rows_of(batch))
 
 
 def _cell(value: Any) -> str | int | float:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from tfrtool.convert.formats.registry import Content, Put
-from tfrtool.convert.formats.text_rows import JsonLinesFormat, as_json, by_rows
+from tfrtool.convert.formats.text_rows import JsonLinesFormat, as_json, rows_of
 from tfrtool.errors import SchemaError, SourceError, printable
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
 from tfrtool.examples.content import describe_bytes, is_text
@@ -101,7 +101,7 @@ class WebDatasetFormat(JsonLinesFormat):
     def write(self, path: Path, content: Content) -> Iterator[Put]:
         """Give an archive to write."""
         with path.open("xb", buffering=1 << 20) as file:
-            yield by_rows(_SampleWriter(file, path.stem, content).add)
+            yield _SampleWriter(file, path.stem, content).put
             file.write(bytes(2 * tarfile.BLOCKSIZE))
             file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
 
@@ -147,33 +147,32 @@ class _SampleWriter:
     def __init__(self, file: BinaryIO, name: str, content: Content) -> None:
         self._file, self._name, self._rows = file, name, 0
         self._keys: set[str] = set()
-        plain = content.columns.kind is PayloadKind.EXAMPLE
-        like: dict[str, Feature] = {}
-        for name, column in zip(content.columns.names, content.columns.columns, strict=False):
-            if plain and column.form is Form.SCALAR and column.dtype:
-                value: Value = _IMAGE if name in content.images else _LIKE[column.dtype]
-                like[name] = Feature(dtype=column.dtype, values=(value,))
+        columns, like = content.columns, dict[str, Feature]()
+        for feature, one in zip(columns.names, columns.columns, strict=False):
+            if columns.kind is PayloadKind.EXAMPLE and one.form is Form.SCALAR and one.dtype:
+                value: Value = _IMAGE if feature in content.images else _LIKE[one.dtype]
+                like[feature] = Feature(dtype=one.dtype, values=(value,))
         _, label, self._named = find_roles(like)
         label = next(iter(content.class_names), label)
-        others = content.columns.kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
         texts = [one for one in like if like[one].values == (b"a",) and one != self._named]
-        self._homes = {PAYLOAD if others else EXACT: "pb"}  # members by the names of columns
+        usual = [one for one in _TEXTS if one in texts] or (texts if len(texts) == 1 else [])
+        self._homes = {EXACT if columns.parsed else PAYLOAD: "pb"}  # members by names of columns
+        self._homes |= dict.fromkeys(usual[:1], "txt")
         if label in like and like[label].dtype is DType.INT64:
             self._homes[label] = "cls"
-        for text in [one for one in _TEXTS if one in texts][:1] or (
-            texts if len(texts) == 1 else ()
-        ):
-            self._homes[text] = "txt"
         self._images = dict.fromkeys(content.images[:1], "")
         for image in content.images[1:]:
             stem = re.sub(r"[^a-z0-9_]", "_", image.lower()) + "."
             self._images |= {} if stem in self._images.values() else {image: stem}
 
-    def add(self, values: Mapping[str, Any]) -> None:
-        """Write a row."""
-        row = dict(values)
+    def put(self, batch: pa.RecordBatch) -> None:
+        """Write rows."""
+        for row in rows_of(batch):
+            self._add(row)
+
+    def _add(self, row: dict[str, Any]) -> None:
         key, members, names = self._key(row.get(self._named or "")), dict[str, bytes](), {}
-        for name, value in values.items():
+        for name, value in list(row.items()):
             extension = self._homes.get(name)
             if name in self._images:
                 kind, _, form = describe_bytes(value[:18]).partition("/")

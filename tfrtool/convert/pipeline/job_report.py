@@ -22,11 +22,11 @@ class Faults(FirstOf[LocatedFault]):
 
     def __init__(self, *, stop: bool = False) -> None:
         super().__init__(_FAULTS_KEPT)
-        self._stop = stop
+        self.stop = stop
 
     def add(self, entry: LocatedFault) -> None:
         """Count a fault; `CorruptShardError` if the job is to stop."""
-        if self._stop:
+        if self.stop:
             raise as_error(entry.path, entry.fault)
         super().add(entry)
 
