@@ -16,7 +16,7 @@ from tfrtool.training.models.applications import (
     build_base,
     find_application,
 )
-from tfrtool.training.models.model_choice import CNN, feature_size, model_name, usual_size
+from tfrtool.training.models.model_choice import CNN, known_sizes, model_name
 
 pytestmark = pytest.mark.tf
 
@@ -80,13 +80,13 @@ def test_size_is_keras_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imagenet_utils, "obtain_input_shape", ask)
     with pytest.raises(_AskedError) as caught:
         find_application(model_name(name))(weights=None)
-    assert caught.value.args == (usual_size(model_name(name)),)
+    assert caught.value.args == known_sizes(model_name(name))[:1]
 
 
 @pytest.mark.parametrize("name", ["MobileNetV3Large", "MobileNetV3Small"])
 def test_size_is_the_documented_one(name: str) -> None:
     """These two take images of any size; their documentation has a default."""
-    size = usual_size(model_name(name))
+    size, _ = known_sizes(model_name(name))
     assert f"`({size}, {size}, 3)`" in str(find_application(model_name(name)).__doc__)
 
 
@@ -94,13 +94,13 @@ def test_size_is_the_documented_one(name: str) -> None:
 def test_feature_size_is_that_of_the_base(name: str) -> None:
     """A model's name tells how many numbers its base makes of an image."""
     base = build_base(find_application(model_name(name)), 32, imagenet=False)
-    assert feature_size(model_name(name)) == base.output_shape[-1]
+    assert known_sizes(model_name(name))[1] == base.output_shape[-1]
 
 
 def test_feature_sizes_are_known_of_all() -> None:
     """Each model of keras.applications has one, and what has no base has none."""
-    assert all(feature_size(model_name(name)) for name in NAMES)
-    assert feature_size(CNN) is None
+    assert all(known_sizes(model_name(name))[1] for name in NAMES)
+    assert known_sizes(CNN)[1] is None
 
 
 @pytest.mark.parametrize("name", NAMES)

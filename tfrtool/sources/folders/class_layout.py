@@ -144,17 +144,12 @@ def _meaning(
         if split is None:
             return None, None, "not in the folder of a split"
     if label_from is LabelFrom.NAME:
-        label = _label_of_name(key)
-        return label, split, "its name has no label before a dot, hyphen or underscore"
+        stem = key[key.rfind("/") + 1 : key.rfind(".")]
+        match = _NUMBERED.search(stem) or _SEPARATED.search(stem)
+        label = stem[: match.start()].rstrip(" ._-").strip() if match else ""
+        return label or None, split, "its name has no label before a dot, hyphen or underscore"
     label, slash, _ = below.partition("/")
     return label if slash else None, split, "not in a class folder"
-
-
-def _label_of_name(key: str) -> str | None:
-    """Return the label that a file's name starts with."""
-    stem = key[key.rfind("/") + 1 : key.rfind(".")]
-    match = _NUMBERED.search(stem) or _SEPARATED.search(stem)
-    return (stem[: match.start()].rstrip(" ._-").strip() or None) if match else None
 
 
 def _nothing(

@@ -8,8 +8,7 @@ import re
 import stat
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import unquote
@@ -25,7 +24,7 @@ from tfrtool.sources.tables.table_columns import (
     refused_label,
     sort_labels,
 )
-from tfrtool.sources.tables.table_rows import Row, read_rows
+from tfrtool.sources.tables.table_rows import read_rows
 from tfrtool.storage.limits import MAX_PATH_LENGTH
 
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
@@ -112,7 +111,7 @@ class _Files:
     def __init__(self, table: Path, folder: str, root: str | None) -> None:
         """Allow the table's own folder, and another one that the user gave; both are absolute."""
         self._table = table
-        self.reader = _find_reader(partial(read_rows, table), folder, root)
+        self.reader = _find_reader(table, folder, root)
         self._bounds = tuple(_real_folder(place) for place in (folder, root) if place is not None)
         self._outside: dict[str, bool] = {}  # by folder: there are fewer than files
 
@@ -159,9 +158,7 @@ def _real_folder(folder: str) -> str:
     return os.path.join(os.path.realpath(folder), "")  # noqa: PTH118 - with a slash at its end
 
 
-def _find_reader(
-    read: Callable[[], Iterable[Row]], folder: str, root: str | None = None
-) -> FolderReader:
+def _find_reader(table: Path, folder: str, root: str | None) -> FolderReader:
     """Find out what the relative paths of a table are relative to: its folder, or else ``root``.
 
     If neither, it is the folder without the folders that all paths start with. The table is read
@@ -170,7 +167,7 @@ def _find_reader(
     beside, other = FolderReader(folder), FolderReader(root or folder)
     from_root = False
     common: str | None = None
-    for name in _relative_paths(read()):
+    for name in _relative_paths(table):
         if _is_there(name, beside):
             return beside
         from_root = from_root or _is_there(name, other)
@@ -181,13 +178,13 @@ def _find_reader(
     ends = [end for end, character in enumerate(common, start=1) if character == "/"]
     moved = [FolderReader(folder, common[:end]) for end in ends[:_MOST_FOLDERS]]
     found = (
-        reader for name in _relative_paths(read()) for reader in moved if _is_there(name, reader)
+        reader for name in _relative_paths(table) for reader in moved if _is_there(name, reader)
     )
     return next(found, beside)
 
 
-def _relative_paths(rows: Iterable[Row]) -> Iterator[str]:
-    for row in rows:
+def _relative_paths(table: Path) -> Iterator[str]:
+    for row in read_rows(table):
         with contextlib.suppress(_RefusedRowError):
             if not posixpath.isabs(name := _plain_path(row.path)):
                 yield name

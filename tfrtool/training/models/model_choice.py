@@ -61,17 +61,11 @@ def model_name(text: str) -> str:
     return MOBILENET_V2 if key == "mobilenetv2" else key
 
 
-def usual_size(model: str) -> int:
-    """Return the size of images that a model was made for, in pixels both ways."""
-    return _known(model)[0]
+def known_sizes(model: str) -> tuple[int, int | None]:
+    """Return the pixels both ways that a model was made for, and the size of its base's outputs.
 
-
-def feature_size(model: str) -> int | None:
-    """Return how many numbers a model's base makes of an image; None where that is not known."""
-    return _known(model)[1]
-
-
-def _known(model: str) -> tuple[int, int | None]:
+    The second is how many numbers the base makes of an image; None where that is not known.
+    """
     key = model.replace("_", "")
     known = (sizes for sizes, names in _KNOWN.items() if key in names.split())
     return next(known, (_USUAL_SIZE, None))

@@ -10,7 +10,7 @@ from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
 from tfrtool.storage.locations import as_path, take_paths
 from tfrtool.storage.words import take_words
-from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS, model_name, usual_size
+from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS, known_sizes, model_name
 
 KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
 """The numbers of our loader; None for each is its own default."""
@@ -182,7 +182,7 @@ class TrainOptions:
     @property
     def size(self) -> int:
         """The image size in pixels, the model's own where none is given."""
-        return usual_size(self.model) if self.image_size is None else self.image_size
+        return known_sizes(self.model)[0] if self.image_size is None else self.image_size
 
     @property
     def rate(self) -> float:

@@ -24,7 +24,7 @@ from tfrtool.loading.pipeline.normalize import standard_rescale
 from tfrtool.loading.pipeline.pipeline import count_images, has_disk_cache, load
 from tfrtool.loading.pipeline.reading import split_records
 from tfrtool.storage.progress import OnProgress, Progress
-from tfrtool.training.models.model_choice import CNN, feature_size
+from tfrtool.training.models.model_choice import CNN, known_sizes
 from tfrtool.training.run.train_options import Precision, TrainOptions
 
 _USUAL_VALIDATION = "validation"
@@ -164,7 +164,7 @@ def plan_run_cache(options: TrainOptions, data: TrainingData, before: Cache | No
             recipe=options.recipe,
             base_frozen=options.freezes_base,
             augmented=options.augment is not None,
-            feature_size=feature_size(options.model),
+            feature_size=known_sizes(options.model)[1],
             free_memory=available_memory(),
             free_disk=free_disk(directory) if ours else None,
             on_disk=ours and all(has_disk_cache(data.dataset, part) for part in data.parts),
