@@ -24,6 +24,7 @@ from tfrtool.storage.limits import FirstOf
 
 _BLOCK = 64 * 1024
 _LONG = 4096  # from this size on, a call for each header is faster than to read it all
+_FAR = 1 << 63  # beyond the end of any file
 _HEADERS_KNOWN = 1024  # those whose CRC is not computed again: often there are a few lengths only
 
 
@@ -117,30 +118,29 @@ def hop(
     while offset + HEADER_SIZE <= size:
         # Short records are read by the block, of long ones only the headers.
         block = read_at(_BLOCK if step < _LONG else HEADER_SIZE, offset)
-        position, last = 0, len(block) - HEADER_SIZE
+        position, last, limit = 0, len(block) - HEADER_SIZE, size - offset
         if last < 0:  # the file became shorter
             break
         while position <= last:
-            if records == most:
-                return records, offset + position
             step = sizes[block[position : position + HEADER_SIZE]]
-            if not step or offset + position + step > size:
+            end = position + step
+            if end > limit or records == most:
                 return records, offset + position
-            position += step
+            position = end
             records += 1
             if append is not None:
-                append(offset + position)
+                append(offset + end)
         offset += position
     return records, offset
 
 
 class _RecordSizes(dict[bytes, int]):
-    """By headers, the sizes of their records, frames included; 0 where the CRC does not hold."""
+    """By headers, the sizes of their records with frames; `_FAR` where the CRC does not hold."""
 
     def __missing__(self, head: bytes) -> int:
         (length,) = LENGTH.unpack_from(head)
         if length > MAX_RECORD_BYTES or not holds_header(head):
-            return 0
+            return _FAR
         if len(self) < _HEADERS_KNOWN:
             self[head] = FRAME_SIZE + length
         return FRAME_SIZE + int(length)
