@@ -24,6 +24,13 @@ _NAMED = 8
 Locations = Location | Iterable[Location]
 
 
+def matching_files(pattern: str) -> list[Path]:
+    """Return the files that a pattern matches, in natural order."""
+    # Path.glob takes neither an absolute pattern nor one that starts with "..".
+    matches = sorted(glob.glob(pattern, recursive=True), key=natural_order)  # noqa: PTH207
+    return [path for path in map(Path, matches) if not path.is_dir()]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
     """A shard file.
@@ -113,9 +120,7 @@ def _expand(location: Location, keep: bool) -> FoundShards:
         if path.exists() or not glob.has_magic(argument):
             Shard.at(path)
             return FoundShards((path,))
-        # Path.glob takes neither an absolute pattern nor one that starts with "..".
-        matches = sorted(glob.glob(argument, recursive=True), key=natural_order)  # noqa: PTH207
-    files = [file for match in matches if not (file := Path(match)).is_dir()]
+        files = matching_files(argument)
     for folder in {file.parent for file in files}:
         check_settled(folder)
     # What has the name of another format is none (an index, metadata). If no other file starts as a
@@ -220,37 +225,29 @@ def _kind(name: str) -> str:
 
 
 def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
-    notes: list[str] = []
-    root = directory
-    shards = finder.shards(root)
-    if not shards:
-        below = _folders(root)
-        versions = {n: path for path in below if (n := _version(path.name)) is not None}
-        if versions:
-            root = versions[max(versions)]
-            last = [versions[number].name for number in sorted(versions)[-_NAMED:]]
-            names = ", ".join(["..."] * (len(versions) > len(last)) + last)
-            which = "the only one" if len(versions) == 1 else f"the newest of {names}"
-            notes.append(f"version {root.name}, {which}")
-            shards = finder.shards(root)
-        if not shards:
-            folders = {path: finder.shards(path) for path in _folders(root)}
-            shards = [shard for inside in folders.values() for shard in inside]
-            notes += ["a folder for each split"] if shards else []
-        if not shards and not versions:
-            configs = [
-                path for path in folders if any(_version(one.name) for one in _folders(path))
-            ]
-            names = ", ".join(printable(path.name) for path in configs)
-            if len(configs) > 1:
-                raise DatasetError(
-                    "holds several datasets; name one of them", path=directory, found=names
-                )
-            if configs:
-                found = _descend(configs[0], finder)
-                notes = [f"configuration {names}, the only one", *found.notes]
-                return found._replace(notes=tuple(notes))
-    return DatasetFolders(root, tuple(shards), tuple(notes))
+    if shards := finder.shards(directory):
+        return DatasetFolders(directory, tuple(shards))
+    below = _folders(directory)
+    versions = {n: path for path in below if (n := _version(path.name)) is not None}
+    if versions:
+        last = [versions[number].name for number in sorted(versions)[-_NAMED:]]
+        names = ", ".join(["..."] * (len(versions) > len(last)) + last)
+        which = "the only one" if len(versions) == 1 else f"the newest of {names}"
+        return _noted(_descend(versions[max(versions)], finder), f"version {last[-1]}, {which}")
+    if shards := [shard for folder in below for shard in finder.shards(folder)]:
+        return DatasetFolders(directory, tuple(shards), ("a folder for each split",))
+    configs = [path for path in below if any(_version(one.name) for one in _folders(path))]
+    names = ", ".join(printable(path.name) for path in configs)
+    if len(configs) > 1:
+        what = "holds several datasets; name one of them"
+        raise DatasetError(what, path=directory, found=names)
+    if configs:
+        return _noted(_descend(configs[0], finder), f"configuration {names}, the only one")
+    return DatasetFolders(directory, ())
+
+
+def _noted(found: DatasetFolders, note: str) -> DatasetFolders:
+    return found._replace(notes=(note, *found.notes))
 
 
 def _folders(directory: Path) -> list[Path]:

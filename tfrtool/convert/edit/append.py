@@ -117,7 +117,7 @@ def append(
 
     def plan(scratch: Path) -> JobPlan:
         kept = [LinkTask(**facts) for facts in one_to_one(before)]
-        shards, notes = [task.source for task in kept], []
+        shards, notes = [task.source for task in kept], [*before.notes]
         if not dry_run and not linked(shards[0], scratch / "linked"):
             notes.append(f"hard links can't be made in {folder}: shards that stay are copied there")
         with open_regular(shards[0]) as first:
@@ -126,6 +126,7 @@ def append(
         rejected = list[LeftOut]()
         if records:
             found = find_sources(source, folder)
+            notes += found.notes
             if not split and not set(found.splits) <= set(before.splits):
                 raise unclear_split(source, before.splits)
             CarriedMetadata([root, *found.folders])  # an error where class names are others

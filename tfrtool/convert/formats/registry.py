@@ -2,7 +2,6 @@
 
 import abc
 import bisect
-import glob
 import importlib
 import json
 import re
@@ -25,6 +24,7 @@ from tfrtool.examples.example import DType
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.shard_sets import natural_order
+from tfrtool.records.shards import matching_files
 from tfrtool.storage.opening import open_regular
 
 _MODULES = {
@@ -224,9 +224,7 @@ def look_for(path: Path, name: str | None) -> Sequence[Path]:
     These are in it or in folders in it, by their names. None are where shards are to be found.
     """
     if not path.is_dir():
-        found = [] if path.exists() else glob.glob(str(path), recursive=True)  # noqa: PTH207
-        files = [one for one in map(Path, sorted(found, key=natural_order)) if not one.is_dir()]
-        return files or [path]
+        return [path] if path.exists() else matching_files(str(path)) or [path]
     inside = [one for one in (*path.glob("*"), *path.glob("*/*")) if one.is_file()]
     for form in map(format_of, NAMES if name is None else (name,)):
         own = [p for p in inside if form.own_names.search(p.name) and not p.name.startswith(".")]

@@ -96,30 +96,25 @@ def _against_metadata(
             message = f"{DATASET_INFO} says nothing of {printable(one.name)}"
             yield DatasetFault(one.paths[0], message)
     for split in info.splits:
-        of_split = [one for one in sets if one.split == split.name]
-        if not split.shard_lengths:
-            continue
-        if of_split:
-            yield from _split_against_metadata(directory, split, of_split, verdicts)
-        elif whole:
-            count = human_count(len(split.shard_lengths), "shard")
+        count = human_count(len(split.shard_lengths), "shard")
+        meant = info.shards_of(split, sets, directory)
+        others = [one for one in sets if one.split == split.name and one is not meant]
+        for one in others if split.shard_lengths else ():
+            wanted = f"{count} of split {split.name!r} by {DATASET_INFO}"
+            beside = " beside them, perhaps of an earlier write" if meant.shards else ""
+            message = f"expected {wanted}, found {printable(one.name)}{beside}"
+            yield DatasetFault(one.paths[0], message)
+        if meant.shards and split.shard_lengths:
+            yield from _split_against_metadata(directory, split, meant, verdicts)
+        elif split.shard_lengths and whole and not others:
             message = f"there is none of the {count} of split {split.name!r} in {DATASET_INFO}"
             yield DatasetFault(directory, message, FaultKind.MISSING_SHARD)
 
 
 def _split_against_metadata(
-    directory: Path, split: SplitInfo, sets: Sequence[ShardSet], verdicts: Verdicts
+    directory: Path, split: SplitInfo, meant: ShardSet, verdicts: Verdicts
 ) -> Iterator[DatasetFault]:
     count = len(split.shard_lengths)
-    meant = next((one for one in sets if (one.count or 1) == count), None)
-    for one in sets:
-        if one is not meant:
-            wanted = f"{human_count(count, 'shard')} of split {split.name!r} by {DATASET_INFO}"
-            beside = "" if meant is None else " beside them, perhaps of an earlier write"
-            message = f"expected {wanted}, found {printable(one.name)}{beside}"
-            yield DatasetFault(one.paths[0], message)
-    if meant is None:
-        return
     yield from _missing(meant)
     checked: list[ShardVerdict] = []
     for index, expected in enumerate(split.shard_lengths):
