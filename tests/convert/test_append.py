@@ -177,6 +177,37 @@ def test_packed_and_damaged_records_of_several_splits(root: Path) -> None:
         tfrtool.append(old, root / "photos", version="3.0.0")
 
 
+def test_jobs_hand_on_how_images_were_written(root: Path) -> None:
+    """After reshard and filter, append makes of images what `write` made, in its splits."""
+    tfrtool.write(
+        root / "photos", root / "small" / "1.0.0", splits={"train": 0.5, "test": 0.5}, seed=3,
+        resize=8, encode="png", label_from="folder",
+    )  # fmt: skip
+    tfrtool.reshard(root / "small" / "1.0.0", root / "small" / "2.0.0", shards=1, shuffle=1)
+    tfrtool.filter(
+        root / "small" / "2.0.0", root / "small" / "3.0.0", sample=18, seed=9, compression="gzip"
+    )
+    new, seen = _new_photos(root / "new", "cat"), []
+    for version in ("1.0.0", "3.0.0"):
+        before = _names(root / "small" / version)
+        report = tfrtool.append(root / "small" / version, new, version=f"9{version}")
+        after = _names(report.dataset)
+        seen.append({split: after[split] - names for split, names in before.items()})
+        for shard in tfrtool.find_shards(report.dataset):
+            for item in tfrtool.read(shard):
+                assert isinstance(item, Record)
+                image = parse_example(item.payload)["image"]
+                assert isinstance(image, bytes)
+                assert image.startswith(b"\x89PNG")
+                assert 8 in image[16:24]
+    assert seen[0] == seen[1]
+    assert sum(names.total() for names in seen[0].values()) == 14
+    tfrtool.reshard(
+        root / "small" / "3.0.0", root / "small" / "4.0.0", splits={"some": 0.5, "rest": 0.5}
+    )
+    assert set(tfrtool.append(root / "small" / "4.0.0", new).splits) == {"some", "rest"}
+
+
 def test_what_is_unclear_is_refused(root: Path, tmp_path: Path) -> None:
     """Other features, a place or a split that nothing tells, damage: nothing is written."""
     old, new = root / "pets" / "1.0.0", _new_photos(root / "new", "cat", count=1)

@@ -122,7 +122,9 @@ def test_damage_is_listed_or_stops_the_work(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "want"),
     [
-        ({"drop": ["txt"]}, "'text'"),
+        ({"drop": ["txt"]}, "no feature 'txt'; nearest 'text'"),
+        ({"drop": ["zzzz"]}, "no feature 'zzzz'; nearest 'id', 'text'"),
+        ({"shards": 2, "drop": ["text"]}, "no such option 'shards'"),
         ({"cast": {"text": "int32"}}, "string, int64, float32"),
         ({"encode": "raw", "drop": ["text"]}, "keep, jpeg or png"),
         ({"resize": 8}, "hold images"),

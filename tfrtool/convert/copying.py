@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.job import JobPlan, run_job
+from tfrtool.convert.pipeline.job import JobPlan, numbered, run_job
 from tfrtool.convert.pipeline.job_report import Faults, JobReport
-from tfrtool.convert.pipeline.record_marks import Scanned
-from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder, RecordPool
+from tfrtool.convert.pipeline.job_settings import JobSettings
+from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
 from tfrtool.convert.pipeline.record_sources import (
-    INDEX,
-    faults_of,
+    RecordPool,
     find_sources,
     scan_shards,
 )
 from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as
-from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.records.compression import Compression
-from tfrtool.records.shard_sets import ShardName, check_dataset_name, check_version
-from tfrtool.storage.locations import as_path
-from tfrtool.storage.progress import OnProgress
-from tfrtool.storage.words import as_member, as_size
-from tfrtool.writing.dataset_folder import Target
-from tfrtool.writing.write_options import Existing, check_numbers, dataset_identity
+from tfrtool.storage.locations import Paths, as_path
+from tfrtool.storage.words import as_size, make_options, take_words
+from tfrtool.writing.write_options import check_numbers
 
 SHARD_SIZE = "128MiB"
 """Of a shard; see `tfrtool.write`."""
@@ -41,148 +35,142 @@ _WORTH = {True: 1024**3, False: 64 * 1024**2}
 """Bytes that are copied, or else compressed, in the time that a process takes to start."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CopySettings(JobSettings):
+    """What those are given that write records into new shards."""
+
+    shards: int | None = None
+    shard_size: int | str | None = None
+    compression: Compression = Compression.NONE
+
+    def __post_init__(self) -> None:
+        JobSettings.__post_init__(self)
+        take_words(self, compression=Compression)
+        check_numbers(self.shards, None)
+        if self.shards is not None and self.shard_size is not None:
+            raise UsageError("shards and shard_size exclude each other")
+
+    @property
+    def shard_bytes(self) -> int:
+        """How large a shard is at most, to within one record."""
+        return as_size(self.shard_size or SHARD_SIZE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """Which records go into which split, in the order of the sources.
 
     Attributes:
         splits: the names.
-        codes: of each record, 0 if it goes into none, else the split's place among them, from 1.
-        read: all records that were read to tell.
+        codes: of each record, 0 if it goes into none, else the split's place among them, from 1;
+            None where all stay in the splits of the sources.
+        read: all records that were read to tell; None if none were.
         faults: damage that was met.
         left_out: how many records are in none, by the rule.
     """
 
     splits: Sequence[str]
-    codes: NDArray[np.uint16]
-    read: Tally
-    faults: Faults
+    codes: NDArray[np.uint16] | None = None
+    read: Tally | None = None
+    faults: Faults = field(default_factory=Faults)
     left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+Select = Callable[[RecordPool, Mapping[str, int], JobSettings], Selection]
+"""What looks at records, of which each split of the sources has so many, one after the other."""
+
+
+def all_records(_: RecordPool, splits: Mapping[str, int], __: JobSettings) -> Selection:
+    """Select all records, and leave each in its split."""
+    return Selection(splits=list(splits))
 
 
 def copy_records(
     command: str,
-    sources: Any,
+    sources: Paths,
     dataset: str | os.PathLike[str],
     rules: Mapping[str, Any],
-    select: Callable[[Scanned], Selection] | None = None,
-    *,
+    select: Select,
     shuffle: int | None = None,
-    shards: int | None,
-    shard_size: int | str | None,
-    compression: str,
-    name: str | None,
-    version: str | None,
-    on_corrupt: str,
-    workers: int | None,
-    existing: str,
-    dry_run: bool,
-    on_progress: OnProgress,
+    **options: Any,
 ) -> JobReport:
     """Copy the records that ``select`` chooses, all by default, as a job of this ``command``.
 
     The ``rules`` are the options that decide which records there are, in which splits; the other
     words, and the errors, are those of `tfrtool.reshard`.
     """
-    folder = as_path(dataset)
-    name, version = dataset_identity(folder, name, version)
-    check_dataset_name(name)
-    check_version(version)
-    check_numbers(shards, workers, shuffle)
-    if shards is not None and shard_size is not None:
-        raise UsageError("shards and shard_size exclude each other")
-    stop = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.STOP
-    packed = as_member(Compression, compression, "compression")
-    size = as_size(shard_size or SHARD_SIZE)
-    target = Target(
-        folder=folder,
-        name=name,
-        existing=as_member(Existing, existing, "existing"),
-        command=command,
-        options={
-            "name": name,
-            "version": version,
-            "shards": shards,
-            "shard_bytes": size,
-            "compression": packed.value,
-            "shuffle": shuffle,
-            **rules,
-        },
-    )
-    found = find_sources(sources, folder)
+    settings = make_options(CopySettings, folder=as_path(dataset), **options)
+    check_numbers(None, None, shuffle)
+    found = find_sources(sources, settings.folder)
     carried = CarriedMetadata(found.folders)
+    written = carried.written | {key: rules[key] for key in ("splits", "seed") if "splits" in rules}
 
     def plan(scratch: Path) -> JobPlan:
-        common: dict[str, Any] = {"workers": workers, "stop": stop, "on_progress": on_progress}
-        scanned = scan_shards(found.paths, scratch, **common)
-        whole = {shard.path: shard.records for shard in scanned if not shard.faults.count}
-        faults = faults_of(found, whole, stop=stop)
-        for shard in scanned:
-            faults.merge(shard.faults)
-        pool = RecordPool(shards=scanned, index=scratch / INDEX)
-        records = {shard.path: shard.records for shard in scanned}
+        pool, faults = scan_shards(found, scratch, settings)
+        records = {shard.path: shard.records for shard in pool.shards}
         counts = {
             split: sum(map(records.__getitem__, files.shards))
             for split, files in found.splits.items()
         }
         if not any(counts.values()):
             raise DatasetError("no record could be read", path=found.paths[0])
-        planned = JobPlan(tasks=(), faults=faults)
-        orders = {}
-        if select is None:
-            first = 0
-            for split, count in counts.items():
-                orders[split] = RecordOrder(pool=pool, count=count, first=first, seed=shuffle)
-                first += count
-        else:
-            chosen = select(Scanned(shards=scanned, splits=counts, scratch=scratch, **common))
-            faults.merge(chosen.faults)
-            planned = replace(planned, read=chosen.read, left_out=chosen.left_out)
-            for code, split in enumerate(chosen.splits, start=1):
+        chosen = select(pool, counts, settings)
+        faults.merge(chosen.faults)
+        facts = (sorted(rules.items()), shuffle, [shard.identity for shard in pool.shards])
+        recipe = blake2b(repr(facts).encode(), digest_size=16).hexdigest()
+        tasks, warnings, first = list[CopyTask](), [*found.notes, *carried.warnings], 0
+        for code, split in enumerate(chosen.splits, start=1):
+            path, count = None, counts.get(split, 0)
+            if chosen.codes is not None:
                 path = scratch / f"{split}.chosen"
                 count = _write_chosen(path, chosen.codes, code)
-                orders[split] = RecordOrder(pool=pool, count=count, chosen=path, seed=shuffle)
-        facts = (sorted(rules.items()), shuffle, [shard.identity for shard in scanned])
-        recipe = blake2b(repr(facts).encode(), digest_size=16).hexdigest()
-        empty = [split for split, order in orders.items() if not order.count]
-        tasks = []
-        for split, order in orders.items():
-            if shards is not None and shards > order.count > 0:
+            order = RecordOrder(pool=pool, count=count, first=first, chosen=path, seed=shuffle)
+            first += count
+            if not count:
+                warnings.append(f"split {split!r} has no records, and is left out")
+            elif settings.shards is not None and settings.shards > count:
                 raise UsageError(
                     f"split {split!r} has too few records for its shards",
-                    expected=f"at most {order.count} shards",
-                    found=shards,
+                    expected=f"at most {count} shards",
+                    found=settings.shards,
                 )
-            bounds, total = order.cut(shards, size) if order.count else ([], 0)
-            for index, (start, end) in enumerate(pairwise(bounds)):
-                file = ShardName(dataset=name, split=split, index=index, count=len(bounds) - 1)
-                tasks.append(
-                    CopyTask(
-                        name=str(file),
-                        split=split,
-                        records=end - start,
-                        size=total * (end - start) // order.count,
-                        order=order,
-                        start=start,
-                        end=end,
-                        compression=packed,
-                        stop=stop,
-                        recipe=recipe,
-                    )
+            tasks += [
+                CopyTask(
+                    split=split,
+                    records=end - start,
+                    size=size,
+                    order=order,
+                    start=start,
+                    end=end,
+                    compression=settings.compression,
+                    stop=settings.stop,
+                    recipe=recipe,
                 )
-        warnings = [f"split {split!r} has no records, and is left out" for split in empty]
-        return replace(planned, tasks=tasks, warnings=warnings)
+                for start, end, size in order.cut(settings.shards, settings.shard_bytes)
+            ]
+        return JobPlan(
+            tasks=numbered(tasks, settings.name),
+            read=chosen.read,
+            faults=faults,
+            left_out=chosen.left_out,
+            warnings=warnings,
+        )
 
-    report = run_job(
-        target,
+    return run_job(
+        settings,
+        command,
+        {
+            "shards": settings.shards,
+            "shard_bytes": settings.shard_bytes,
+            "compression": settings.compression.value,
+            "shuffle": shuffle,
+            **rules,
+            "written": written,
+        },
         plan,
-        workers=workers,
-        on_progress=on_progress,
-        metadata=lambda splits: carried.texts(name, version, splits),
-        dry_run=dry_run,
-        worth=_WORTH[packed is Compression.NONE],
+        lambda splits: carried.texts(settings.name, settings.version, splits),
+        _WORTH[settings.compression is Compression.NONE],
     )
-    return replace(report, warnings=(*found.notes, *carried.warnings, *report.warnings))
 
 
 def _write_chosen(path: Path, codes: NDArray[np.uint16], code: int) -> int:

@@ -1,6 +1,5 @@
 """The verb: some of the records of a dataset; they are copied unparsed."""
 
-import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -13,20 +12,24 @@ from numpy.typing import NDArray
 
 from tfrtool.convert.copying import Selection, copy_records
 from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.record_marks import KEPT, UNPARSED, Marks, Scanned, values_of
+from tfrtool.convert.pipeline.job_settings import JobSettings
+from tfrtool.convert.pipeline.record_marks import (
+    KEPT,
+    UNPARSED,
+    Marks,
+    columns_of,
+    image_feature,
+    mark_records,
+    values_of,
+)
 from tfrtool.convert.pipeline.record_order import permuted
-from tfrtool.convert.pipeline.record_sources import SourceShard
+from tfrtool.convert.pipeline.record_sources import RecordPool, SourceShard
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
-from tfrtool.examples.example import PayloadKind, decode_example
-from tfrtool.examples.roles import find_roles
 from tfrtool.inspection.rows.batches import Batch
 from tfrtool.inspection.rows.conditions import Condition
-from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_shard
 from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.opening import file_sha256, open_regular
-from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.writing.write_options import check_numbers
 
 _RULES = {"keep": 2, "drop": 3, "where": 4, "dedupe": 5, "sample": 6}
@@ -46,21 +49,12 @@ def filter_records(
     dedupe: bool = False,
     sample: int | None = None,
     seed: int = 0,
-    shards: int | None = None,
-    shard_size: int | str | None = None,
-    compression: str = "none",
-    name: str | None = None,
-    version: str | None = None,
-    on_corrupt: str = "skip",
-    workers: int | None = None,
-    existing: str = "refuse",
-    dry_run: bool = False,
-    on_progress: OnProgress = silent,
+    **options: Any,
 ) -> JobReport:
     """Write some records of a dataset as another one, in their order and their splits.
 
     A record has to pass all rules that are given; the report tells which one left out how many.
-    Further words, errors and what becomes of damage are those of `tfrtool.reshard`.
+    Errors and what becomes of damage are as in `tfrtool.reshard`, too.
 
     Args:
         source: a dataset's directory, a shard or a pattern; or several.
@@ -73,16 +67,7 @@ def filter_records(
             have one, else of the record.
         sample: how many records to keep at most, drawn at random from what the other rules leave.
         seed: decides the sample.
-        shards: how many shards each split gets.
-        shard_size: of a shard before compression.
-        compression: of the shards.
-        name: the dataset's name.
-        version: its version.
-        on_corrupt: "skip" or "stop".
-        workers: how many processes at most.
-        existing: "refuse", "overwrite" or "resume".
-        dry_run: whether only the plan is reported.
-        on_progress: called now and then.
+        **options: those of `tfrtool.reshard`.
 
     Raises:
         UsageError: there is no rule, or one makes no sense: a condition that can't be understood, a
@@ -109,23 +94,7 @@ def filter_records(
         what = "one of where, keep, drop, dedupe and sample"
         raise UsageError("nothing says which records to keep", expected=what)
     select = partial(_select, where=where, lists=lists, dedupe=dedupe, sample=sample, seed=seed)
-    return copy_records(
-        "filter",
-        source,
-        dataset,
-        rules,
-        select,
-        shards=shards,
-        shard_size=shard_size,
-        compression=compression,
-        name=name,
-        version=version,
-        on_corrupt=on_corrupt,
-        workers=workers,
-        existing=existing,
-        dry_run=dry_run,
-        on_progress=on_progress,
-    )
+    return copy_records("filter", source, dataset, rules, select, **options)
 
 
 def _look(
@@ -149,7 +118,9 @@ def _look(
 
 
 def _select(
-    scanned: Scanned,
+    pool: RecordPool,
+    splits: Mapping[str, int],
+    settings: JobSettings,
     where: str | None,
     lists: Mapping[str, Path],
     dedupe: bool,
@@ -157,19 +128,21 @@ def _select(
     seed: int,
 ) -> Selection:
     """Keep the records that pass all rules."""
-    shards = scanned.shards
+    shards = pool.shards
     listed = {rule: _listed(path, shards) for rule, path in lists.items()}
     columns, condition, image = UNPARSED, None, None
     if where is not None or dedupe:
-        found = scanned.columns()
+        found = columns_of(pool, settings)
         condition = None if where is None else Condition(where, found)
-        image = _image_feature(shards) if dedupe else None
+        places = [shard.place for shard in shards]
+        image = image_feature(places, shards[0].path.parent) if dedupe else None
         image = image if image in found.names else None
         names = () if condition is None else condition.columns.names
         if condition is not None or image is not None:
             columns = found.select([*names, *([] if image is None else [image])])
     look = partial(_look, columns=columns, condition=condition, digests=dedupe, image=image)
-    marks, read, faults = scanned.mark(look, _ROW[: 3 if dedupe else 1], columns)
+    dtype = _ROW[: 3 if dedupe else 1]
+    marks, read, faults = mark_records(pool, look, dtype, columns, settings)
     codes = np.array(marks["mark"])
     for rule, those in listed.items():
         codes[(codes != 0) & (those == (rule == "drop"))] = _RULES[rule]
@@ -184,11 +157,10 @@ def _select(
     if not counts[KEPT]:
         what = f"none of the {human_count(read.records, 'record')} is left"
         raise WriteError(what, path=shards[0].path.parent)
-    numbers = np.arange(1, len(scanned.splits) + 1, dtype=np.uint16)
-    splits = np.repeat(numbers, list(scanned.splits.values()))
+    numbers = np.arange(1, len(splits) + 1, dtype=np.uint16)
     return Selection(
-        splits=list(scanned.splits),
-        codes=np.where(codes == KEPT, splits, np.uint16(0)),
+        splits=list(splits),
+        codes=np.where(codes == KEPT, np.repeat(numbers, [*splits.values()]), np.uint16(0)),
         read=read,
         faults=faults,
         left_out={rule: int(counts[code]) for rule, code in _RULES.items() if counts[code]},
@@ -201,17 +173,6 @@ def _copies(marks: Marks, kept: NDArray[np.int64]) -> NDArray[np.int64]:
     order = np.lexsort((low, high))  # which keeps the order of those that are alike
     same = (high[order][1:] == high[order][:-1]) & (low[order][1:] == low[order][:-1])
     return np.asarray(kept[order[1:][same]], np.int64)
-
-
-def _image_feature(shards: Sequence[SourceShard]) -> str | None:
-    """Return the feature of the first record that is its image."""
-    for record in (item for shard in shards for item in read_shard(shard.place)):
-        if isinstance(record, Record):
-            with contextlib.suppress(ValueError):
-                example = decode_example(record.payload, PayloadKind.EXAMPLE)
-                return find_roles(example.features).image
-            return None
-    return None
 
 
 def _listed(path: Path, shards: Sequence[SourceShard]) -> NDArray[np.bool_]:

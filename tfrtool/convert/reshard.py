@@ -10,15 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.copying import Selection, copy_records
+from tfrtool.convert.copying import Select, Selection, all_records, copy_records
 from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.record_marks import KEPT, UNPARSED, Marks, Scanned, values_of
+from tfrtool.convert.pipeline.job_settings import JobSettings
+from tfrtool.convert.pipeline.record_marks import (
+    KEPT,
+    UNPARSED,
+    Marks,
+    columns_of,
+    mark_records,
+    values_of,
+)
+from tfrtool.convert.pipeline.record_sources import RecordPool
 from tfrtool.convert.pipeline.tally import payload_key, seed_word, splitmix64
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.inspection.rows.batches import Batch
 from tfrtool.storage.locations import Paths
-from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.writing.write_options import check_numbers, check_splits
 
 _ROW = [("mark", "u1"), ("draw", "u8"), ("stratum", "u8")]
@@ -28,21 +36,12 @@ def reshard(
     sources: Paths,
     dataset: str | os.PathLike[str],
     *,
-    shards: int | None = None,
-    shard_size: int | str | None = None,
     shuffle: int | None = None,
     splits: Mapping[str, float] | None = None,
     stratify: str | None = None,
     group_by: str | None = None,
     seed: int = 0,
-    compression: str = "none",
-    name: str | None = None,
-    version: str | None = None,
-    on_corrupt: str = "skip",
-    workers: int | None = None,
-    existing: str = "refuse",
-    dry_run: bool = False,
-    on_progress: OnProgress = silent,
+    **options: Any,
 ) -> JobReport:
     """Write the records of shards as other shards: more or fewer, shuffled, in other splits.
 
@@ -55,23 +54,25 @@ def reshard(
         sources: a dataset's directory, a shard or a pattern; or several. The same split of several
             is one.
         dataset: the directory to write to.
-        shards: how many shards each split gets; None goes by ``shard_size``.
-        shard_size: of a shard before compression, at most, to one record; None is 128 MiB.
         shuffle: the seed of a permutation of all records of a split; None keeps their order.
         splits: new splits and their share of all records: ``{"train": 0.8, "test": 0.2}``. None
             keeps those of the sources. Copies of a record go into one split.
         stratify: a feature; of each of its values, each split gets its share, to rounding.
         group_by: a feature; records that have the same value go into one split.
         seed: decides the splits.
-        compression: of the shards: "none", "gzip" or "zlib". TFDS reads none only.
-        name: the dataset's name, as TFDS takes it; None makes one from the directory's path.
-        version: its version, X.Y.Z; None takes it from the path, or 1.0.0.
-        on_corrupt: "skip" leaves damaged records out and lists them, "stop" ends the work.
-        workers: how many processes at most; None takes the cores.
-        existing: what becomes of a dataset that is there already: "refuse" leaves it, "overwrite"
+        **options: any of these, with what they are without being given.
+
+            shards: how many shards each split gets; else it goes by shard_size.
+            shard_size ("128MiB"): of a shard before compression, at most, to one record.
+            compression ("none"): of the shards, "gzip" or "zlib". TFDS reads none only.
+            name: the dataset's name, as TFDS takes it; else made from the directory's path.
+            version: its version, X.Y.Z; else taken from the path, or 1.0.0.
+            on_corrupt ("skip"): leave damaged records out and list them; "stop" ends the work.
+            workers: how many processes at most; the cores.
+            existing ("refuse"): what becomes of a dataset that is there already: "overwrite"
             replaces it if tfrtool wrote it, "resume" goes on with an interrupted job.
-        dry_run: whether only the plan is reported, and nothing is written.
-        on_progress: called now and then, from the thread that called this.
+            dry_run (False): whether only the plan is reported, and nothing is written.
+            on_progress: called now and then, from the thread that called this.
 
     Raises:
         UsageError: an option makes no sense, or the directory may not be written to.
@@ -81,7 +82,7 @@ def reshard(
         WriteError: something can't be written.
     """
     rules: dict[str, Any] = {}
-    select = None
+    select: Select = all_records
     check_numbers(None, None, seed)
     if stratify is not None and group_by is not None:
         raise UsageError("stratify and group_by exclude each other")
@@ -95,24 +96,7 @@ def reshard(
             "stratify and group_by say how records are split",
             hint="--split says which there are to be",
         )
-    return copy_records(
-        "reshard",
-        sources,
-        dataset,
-        rules,
-        select,
-        shuffle=shuffle,
-        shards=shards,
-        shard_size=shard_size,
-        compression=compression,
-        name=name,
-        version=version,
-        on_corrupt=on_corrupt,
-        workers=workers,
-        existing=existing,
-        dry_run=dry_run,
-        on_progress=on_progress,
-    )
+    return copy_records("reshard", sources, dataset, rules, select, shuffle, **options)
 
 
 def _draw(
@@ -134,7 +118,9 @@ def _draw(
 
 
 def _split(
-    scanned: Scanned,
+    pool: RecordPool,
+    _: Mapping[str, int],
+    settings: JobSettings,
     splits: Mapping[str, float],
     stratify: str | None,
     group_by: str | None,
@@ -142,9 +128,9 @@ def _split(
 ) -> Selection:
     """Draw the split of each record."""
     feature = stratify or group_by
-    columns = UNPARSED if feature is None else scanned.columns().select([feature])
+    columns = UNPARSED if feature is None else columns_of(pool, settings).select([feature])
     look = partial(_draw, columns=columns, stratify=stratify, group_by=group_by, seed=seed)
-    marks, read, faults = scanned.mark(look, _ROW, columns)
+    marks, read, faults = mark_records(pool, look, _ROW, columns, settings)
     ends = list(accumulate(list(splits.values())[:-1]))
     if stratify is None:
         bounds = np.array([round(end * 2**64) for end in ends], np.uint64)

@@ -67,6 +67,18 @@ class SplitReport:
     shards: tuple[ShardReport, ...]
     labels: Mapping[str, int]
 
+    @classmethod
+    def of_shards(
+        cls, shards: Sequence[ShardReport], labels: Mapping[str, int] | None = None
+    ) -> "SplitReport":
+        """Return the report of a split that has these shards."""
+        return cls(
+            records=sum(shard.records for shard in shards),
+            bytes=sum(shard.bytes for shard in shards),
+            shards=tuple(shards),
+            labels=dict(labels or {}),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
@@ -139,13 +151,8 @@ def report_on(
     splits = {}
     for split, count in counts.items():
         start = f"{options.name}-{split}."
-        own = tuple(shard for shard in shards if shard.path.startswith(start))
-        splits[split] = SplitReport(
-            records=sum(shard.records for shard in own),
-            bytes=sum(shard.bytes for shard in own),
-            shards=own,
-            labels=dict(count),
-        )
+        own = [shard for shard in shards if shard.path.startswith(start)]
+        splits[split] = SplitReport.of_shards(own, count)
     bad = (LeftOut(key=items[at].key, reason=why) for at, why in audit.problems.items())
     rejected = sorted((*audit.source.rejected, *bad), key=lambda entry: entry.key)
     return WriteReport(
@@ -177,14 +184,7 @@ def _shown(entries: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
 
 def metadata_texts(report: WriteReport, audit: Audit) -> dict[str, str]:
     """Return the files that make shards a dataset of TFDS, and the report, by their names."""
-    splits = tuple(
-        SplitInfo(
-            name=name,
-            shard_lengths=tuple(shard.records for shard in split.shards),
-            bytes=sum(shard.payload_bytes or 0 for shard in split.shards),
-        )
-        for name, split in report.splits.items()
-    )
+    splits = split_infos(report.splits)
     info = DatasetInfo(name=report.name, version=report.version, splits=splits)
     encode, size = audit.recipe.encode, audit.recipe.resize
     encoding = "jpeg" if encode is Encode.KEEP else encode.value
@@ -196,6 +196,18 @@ def metadata_texts(report: WriteReport, audit: Audit) -> dict[str, str]:
         DATASET_INFO: json_text(info.to_json()),
         REPORT: json_text(report.to_json()),
     }
+
+
+def split_infos(splits: Mapping[str, SplitReport]) -> tuple[SplitInfo, ...]:
+    """Return what TFDS is told of splits that were written."""
+    return tuple(
+        SplitInfo(
+            name=name,
+            shard_lengths=tuple(shard.records for shard in split.shards),
+            bytes=sum(shard.payload_bytes or 0 for shard in split.shards),
+        )
+        for name, split in splits.items()
+    )
 
 
 def json_text(data: object) -> str:

@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from tfrtool.convert.pipeline.job import FileTask, run_job
+from tfrtool.convert.pipeline.job import FileTask, JobPlan, run_job
 from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
-from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder, RecordPool
-from tfrtool.convert.pipeline.record_sources import INDEX, scan_shards
+from tfrtool.convert.pipeline.job_settings import JobSettings
+from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
+from tfrtool.convert.pipeline.record_sources import scan_shards
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import ShardError, UsageError, WriteError
+from tfrtool.examples.dataset_files import find_files
 from tfrtool.records.compression import Compression
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.words import as_member
-from tfrtool.writing.dataset_folder import Target
 from tfrtool.writing.write_options import Existing
 
 
@@ -65,10 +66,9 @@ def _tasks(fate: str = "", count: int = 3) -> list[NumbersTask]:
 def _run(
     folder: Path, tasks: list[NumbersTask], existing: str = "refuse", **more: Any
 ) -> JobReport:
-    target = Target(
-        folder=folder, name="n", existing=Existing(existing), command="reshard", options={"n": 1}
-    )
-    return run_job(target, tasks, metadata=lambda _: {"label.labels.txt": "a\n"}, **more)
+    settings = JobSettings(folder=folder, name="n", existing=Existing(existing), **more)
+    plan, texts = JobPlan(tasks=tasks), {"label.labels.txt": "a\n"}
+    return run_job(settings, "reshard", {"n": 1}, lambda _: plan, lambda _: texts)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -120,10 +120,9 @@ def test_a_source_that_changes_is_an_error(tmp_path: Path, seed: int | None) -> 
     path = tmp_path / "s"
     NumbersTask(name="", split="", numbers=range(10)).write(path)
     status = path.stat()
-    (shard,) = scan_shards([path], tmp_path)
-    order = RecordOrder(
-        pool=RecordPool(shards=[shard], index=tmp_path / INDEX), count=5, first=3, seed=seed
-    )
+    settings = JobSettings(folder=tmp_path / "new")
+    pool, _ = scan_shards(find_files([path]), tmp_path, settings)
+    order = RecordOrder(pool=pool, count=5, first=3, seed=seed)
     task = CopyTask(
         name="", split="", order=order, start=0, end=5, compression=Compression.NONE, stop=False,
         recipe="",

@@ -1,48 +1,34 @@
 """The verb: a new version of a dataset with more shards; those that stay are not written again."""
 
-import contextlib
 import os
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfrtool.convert.edit.new_images import (
-    options_of_write,
-    plan_new_images,
-    unclear_split,
-)
-from tfrtool.convert.edit.shard_tasks import LinkTask, numbered, one_to_one
+from tfrtool.convert.edit.new_images import plan_new_images, unclear_split
+from tfrtool.convert.edit.shard_task import one_to_one
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.job import FileTask, JobPlan, run_job
-from tfrtool.convert.pipeline.job_report import Faults, JobReport
-from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder, RecordPool
-from tfrtool.convert.pipeline.record_sources import (
-    INDEX,
-    faults_of,
-    find_sources,
-    scan_shards,
-)
-from tfrtool.engines.processes import cores
+from tfrtool.convert.pipeline.job import JobPlan, numbered, run_job
+from tfrtool.convert.pipeline.job_report import JobReport
+from tfrtool.convert.pipeline.job_settings import JobSettings
+from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
+from tfrtool.convert.pipeline.record_sources import faults_of, find_sources, scan_shards
 from tfrtool.errors import DatasetError, SchemaError, ShardError, UsageError
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.roles import info_beside
-from tfrtool.examples.tfds_metadata import FEATURES, LABELS, REPORT, read_class_names
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.shard_sets import VERSION, check_split_name, check_version, is_shard_name
 from tfrtool.records.shards import find_folders, locate_shards
-from tfrtool.sources.items import LeftOut, Starting
+from tfrtool.sources.items import Starting
 from tfrtool.storage.appearing import linked
-from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.progress import OnProgress, silent
-from tfrtool.storage.words import as_member
-from tfrtool.writing.dataset_folder import Target
-from tfrtool.writing.shard_writer import payload_of
-from tfrtool.writing.write_options import Existing, dataset_identity
+from tfrtool.storage.words import make_options
+from tfrtool.writing.write_options import dataset_identity
 
 
 def append(
@@ -54,11 +40,8 @@ def append(
     split: str | None = None,
     new_classes: bool = False,
     dedupe: bool = False,
-    workers: int | None = None,
-    existing: str = "refuse",
-    dry_run: bool = False,
-    on_progress: OnProgress = silent,
     starting: Starting = nullcontext,
+    **options: Any,
 ) -> JobReport:
     """Add images or records to a dataset, as new shards in a new version of it.
 
@@ -77,11 +60,9 @@ def append(
             fractions by which the dataset was split.
         new_classes: whether classes that the dataset does not have are added behind its others.
         dedupe: whether images that are there already are left out and listed.
-        workers: how many processes or threads; None takes the cores.
-        existing: "refuse", "overwrite" or "resume": what becomes of the new version if it is there.
-        dry_run: only tell what would be written.
-        on_progress: called now and then.
         starting: gives a context in which TensorFlow is loaded, where it reads the images.
+        **options: ``workers`` (threads, where it is images), ``existing``, ``dry_run`` and
+            ``on_progress``, as of `tfrtool.reshard`.
 
     Raises:
         UsageError: the new version has no place, or its split or classes are not clear.
@@ -102,95 +83,48 @@ def append(
             hint="--out DIR gives it one",
         )
     folder = root.parent / version if out is None else as_path(out)
+    settings = make_options(JobSettings, folder=folder, name=name, version=version, **options)
     if split is not None:
         check_split_name(split)
     before = find_sources(root, folder)
     for lack in faults_of(before, {}).kept:
         raise DatasetError(lack.fault.message, path=lack.path)
     carried = CarriedMetadata([root])
-    said: dict[str, Any] = {}
-    with contextlib.suppress(FileNotFoundError), reading_metadata(root / REPORT, "tfrtool"):
-        said = dict(read_json(root / REPORT).get("options", {}))
     records = _holds_records(source)
     if records and dedupe:
         raise UsageError("copies are looked for among images, and these are records", path=source)
 
     def plan(scratch: Path) -> JobPlan:
-        kept = [LinkTask(**facts) for facts in one_to_one(before)]
-        shards, notes = [task.source for task in kept], [*before.notes]
-        if not dry_run and not linked(shards[0], scratch / "linked"):
+        shards, notes = before.paths, [*before.notes]
+        if not settings.dry_run and not linked(shards[0], scratch / "linked"):
             notes.append(f"hard links can't be made in {folder}: shards that stay are copied there")
         with open_regular(shards[0]) as first:
             compression = detect_compression(first)  # readers take one for all
-        added, faults, come = list[FileTask](), Faults(), ColumnsFold()
-        rejected = list[LeftOut]()
         if records:
-            found = find_sources(source, folder)
-            notes += found.notes
-            if not split and not set(found.splits) <= set(before.splits):
-                raise unclear_split(source, before.splits)
-            CarriedMetadata([root, *found.folders])  # an error where class names are others
-            added, faults = _copied(found, scratch, split, compression, workers)
-            come = fold_columns(found.paths, workers=workers)
+            added, come = _new_records(source, scratch, settings, before, split, compression)
         else:
-            if "image" in said:  # as edit tells it
-                raise DatasetError(
-                    "its images were encoded anew by edit, so that others would differ from them",
-                    path=root,
-                    expected="records to append",
-                )
-            classes = read_class_names(root, "label")
-            if classes is None:
-                raise DatasetError(f"no {LABELS} tells the numbers of its classes", path=root)
-            options = options_of_write(
-                said,
-                source=os.fspath(source),
-                dataset=folder,
-                name=name,
-                version=version,
-                compression=compression,
-                dedupe=dedupe,
-                workers=cores() if workers is None else workers,
-            )
-            audit, added = plan_new_images(
-                options,
+            added, come = plan_new_images(
+                source,
                 scratch,
-                classes,
+                settings,
                 before,
-                split,
+                carried,
+                compression,
+                split=split,
+                dedupe=dedupe,
                 new_classes=new_classes,
-                on_progress=on_progress,
                 starting=starting,
             )
-            labels, problems = audit.source.labels, audit.problems.items()
-            rejected = [LeftOut(key=audit.source.items[at].key, reason=why) for at, why in problems]
-            rejected += audit.source.rejected
-            come.add(
-                [payload_of(audit, audit.good[0], {name: at for at, name in enumerate(labels)})]
-            )
-            if len(labels) > len(classes):
-                carried.labels[LABELS] = "".join(f"{name}\n" for name in labels)
-                if carried.features is not None:
-                    with reading_metadata(root / FEATURES, "TFDS"):
-                        described = carried.features["featuresDict"]["features"]["label"]
-                        described["classLabel"]["numClasses"] = str(len(labels))
-        _check_columns(come, fold_columns(shards, workers=workers), source)
-        tasks = numbered([*kept, *added], name)
-        return JobPlan(tasks=tasks, faults=faults, rejected=rejected, warnings=notes)
+        _check_columns(come, fold_columns(shards, workers=settings.workers), source)
+        tasks = numbered([*one_to_one(before), *added.tasks], settings.name)
+        return replace(added, tasks=tasks, warnings=(*notes, *added.warnings))
 
     return run_job(
-        Target(
-            folder=folder,
-            name=name,
-            existing=as_member(Existing, existing, "existing"),
-            command="append",
-            options={**said, "version": version, "split": split, "dedupe": dedupe},
-        ),
+        settings if records else replace(settings, workers=1),  # images are made by threads
+        "append",
+        {"split": split, "dedupe": dedupe, "written": carried.written},
         plan,
-        workers=workers if records else 1,  # images are made by threads
-        on_progress=on_progress,
-        metadata=lambda splits: carried.texts(name, version, splits),
-        dry_run=dry_run,
+        lambda splits: carried.texts(settings.name, settings.version, splits),
     )
 
 
@@ -204,37 +138,37 @@ def _holds_records(source: str | os.PathLike[str]) -> bool:
         return False
 
 
-def _copied(
-    found: DatasetFiles,
+def _new_records(
+    source: str | os.PathLike[str],
     scratch: Path,
+    settings: JobSettings,
+    before: DatasetFiles,
     split: str | None,
     compression: Compression,
-    workers: int | None,
-) -> tuple[list[FileTask], Faults]:
-    """Plan to copy the records of shards, one from one; return the damage that was met, too."""
+) -> tuple[JobPlan, ColumnsFold]:
+    """Plan to copy the records of shards, one from one; return what they hold, too."""
+    found = find_sources(source, settings.folder)
+    if not split and not set(found.splits) <= set(before.splits):
+        raise unclear_split(source, before.splits)
+    CarriedMetadata([*before.folders, *found.folders])  # an error where class names are others
     split_of = {path: split or own for own, some in found.splits.items() for path in some.shards}
-    tasks = list[FileTask]()
-    shards = scan_shards([*split_of], scratch, workers=workers)
-    whole = {shard.path: shard.records for shard in shards if not shard.faults.count}
-    faults = faults_of(found, whole)
-    pool = RecordPool(shards=shards, index=scratch / INDEX)
-    for shard, first in zip(shards, pool.firsts.tolist(), strict=False):
-        faults.merge(shard.faults)
-        tasks.append(
-            CopyTask(
-                name="",
-                split=split_of[shard.path],
-                records=shard.records,
-                size=shard.size,
-                order=RecordOrder(pool=pool, count=shard.records, first=first),
-                start=0,
-                end=shard.records,
-                recipe=shard.identity,
-                compression=compression,
-                stop=False,
-            )
+    pool, faults = scan_shards(found, scratch, settings)
+    tasks = [
+        CopyTask(
+            split=split_of[shard.path],
+            records=shard.records,
+            size=shard.size,
+            order=RecordOrder(pool=pool, count=shard.records, first=first),
+            start=0,
+            end=shard.records,
+            recipe=shard.identity,
+            compression=compression,
+            stop=settings.stop,
         )
-    return tasks, faults
+        for shard, first in zip(pool.shards, pool.firsts.tolist(), strict=False)
+    ]
+    plan = JobPlan(tasks=tasks, faults=faults, warnings=found.notes)
+    return plan, fold_columns(found.paths, workers=settings.workers)
 
 
 def _check_columns(come: ColumnsFold, held: ColumnsFold, source: str | os.PathLike[str]) -> None:

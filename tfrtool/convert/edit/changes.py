@@ -61,8 +61,8 @@ class Changes:
     def check(self, known: Collection[str]) -> None:
         """Raise a `UsageError` if a name is unknown, or what is asked for contradicts itself."""
         for name in sorted(self.names - {*known}):
-            expected = ", ".join(map(repr, nearest(name, sorted(known))))
-            raise UsageError("no record has such a feature", expected=expected, found=repr(name))
+            near = ", ".join(map(repr, nearest(name, sorted(known))))
+            raise UsageError(f"no feature {name!r}; nearest {near}")
         for name in (*self.cast, *self.rename):
             if not self.keeps(name):
                 raise UsageError(f"feature {name!r} is left out, so it can't be changed, too")

@@ -1,40 +1,30 @@
 """The verb: a dataset with other features, shard by shard."""
 
-import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfrtool.convert.edit.changes import Changes
-from tfrtool.convert.edit.edited_features import edit_metadata
-from tfrtool.convert.edit.shard_tasks import EditTask, numbered, one_to_one
+from tfrtool.convert.edit.shard_task import one_to_one
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.job import JobPlan, run_job
+from tfrtool.convert.pipeline.job import JobPlan, numbered, run_job
 from tfrtool.convert.pipeline.job_report import JobReport
+from tfrtool.convert.pipeline.job_settings import JobSettings
+from tfrtool.convert.pipeline.record_marks import image_feature
 from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.examples.example import (
-    DType,
-    PayloadKind,
-    decode_example,
-    encode_example,
-    feature_name,
-)
-from tfrtool.examples.roles import find_roles, info_beside
-from tfrtool.examples.tfds_metadata import SplitInfo
+from tfrtool.examples.example import DType, PayloadKind, encode_example, feature_name
+from tfrtool.examples.tfds_features import tfds_features
+from tfrtool.examples.tfds_metadata import FEATURES, Json, SplitInfo, connector, dimensions
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.inspection.rows.batches import infer_columns
-from tfrtool.loading.dataset.dataset import OnCorrupt
-from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_shard
-from tfrtool.records.shard_sets import check_dataset_name, check_version
+from tfrtool.inspection.schema.shard_schema import infer_schema
+from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.locations import as_path
-from tfrtool.storage.progress import OnProgress, silent
-from tfrtool.storage.words import as_member
-from tfrtool.writing.dataset_folder import STAGING, Target
-from tfrtool.writing.write_options import Existing, OnBad, dataset_identity
+from tfrtool.storage.words import as_member, make_options
+from tfrtool.writing.dataset_folder import STAGING
+from tfrtool.writing.write_options import OnBad
 
 
 def edit(
@@ -49,13 +39,7 @@ def edit(
     encode: str | None = None,
     resize: int | tuple[int, int] | None = None,
     on_bad: str = "fail",
-    on_corrupt: str = "skip",
-    name: str | None = None,
-    version: str | None = None,
-    workers: int | None = None,
-    existing: str = "refuse",
-    dry_run: bool = False,
-    on_progress: OnProgress = silent,
+    **options: Any,
 ) -> JobReport:
     """Change the features of all records, an output shard for an input shard.
 
@@ -77,13 +61,7 @@ def edit(
         resize: the shorter side in pixels, or width and height.
         on_bad: "fail" stops at a record that can't be changed so; "skip" leaves it out, and lists
             it among the faults.
-        on_corrupt: "skip" leaves damaged records out and lists them; "stop" stops at the first.
-        name: the dataset's name; None makes one from the target's path.
-        version: its version, X.Y.Z; None takes it from the path, or 1.0.0.
-        workers: how many processes; None takes the cores.
-        existing: "refuse", "overwrite" or "resume", as in `write`.
-        dry_run: only tell what would be written.
-        on_progress: called after each shard.
+        **options: those of `tfrtool.reshard` but for shards, shard_size and compression.
 
     Raises:
         UsageError: no record has a feature of a name, or two would have the same; or the target may
@@ -91,15 +69,12 @@ def edit(
         DatasetError: a record can't be changed.
         WriteError: something can't be written.
     """
-    folder = as_path(target)
-    found = find_sources(source, folder)
+    settings = make_options(JobSettings, folder=as_path(target), **options)
+    found = find_sources(source, settings.folder)
     carried = CarriedMetadata(found.folders)
-    name, version = dataset_identity(folder, name, version)
-    check_dataset_name(name)
-    check_version(version)
     recipe = _recipe(encode, resize)
     changes = Changes(
-        image=_image_feature(found.paths, found.folders[0]) if recipe else None,
+        image=image_feature(found.paths, found.folders[0]) if recipe else None,
         recipe=recipe,
         same_format=encode is None,
         select=None if select is None else tuple(select),
@@ -108,7 +83,7 @@ def edit(
         rename=dict(rename or {}),
         add=encode_example(add) if add else b"",
     )
-    columns = infer_columns(found.paths, workers=workers)
+    columns = infer_columns(found.paths, workers=settings.workers)
     if not columns.parsed and columns.kind is not PayloadKind.EMPTY:
         raise DatasetError(
             "its records have no features",
@@ -119,48 +94,25 @@ def edit(
     known = {feature_name(column.key) for column in columns.columns}
     changes.check(known)
     skip_bad = as_member(OnBad, on_bad, "on_bad") is OnBad.SKIP
-    stop = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.STOP
     tasks = numbered(
-        [
-            EditTask(**facts, changes=changes, skip_bad=skip_bad, stop=stop)
-            for facts in one_to_one(found)
-        ],
-        name,
+        one_to_one(found, changes=changes, skip_bad=skip_bad, stop=settings.stop),
+        settings.name,
+    )
+    plan = JobPlan(
+        tasks=tasks,
+        faults=faults_of(found, {}, stop=settings.stop),
+        warnings=(*found.notes, *carried.warnings),
     )
 
     def metadata(splits: Sequence[SplitInfo]) -> Mapping[str, str]:
         held = any(split.records for split in splits)
-        staged = [folder / STAGING / task.name for task in tasks] if held else []
-        edit_metadata(carried, changes, known, staged)
-        return carried.texts(name, version, splits)
+        staged = [settings.folder / STAGING / task.name for task in tasks] if held else []
+        _edit_metadata(carried, changes, known, staged)
+        return carried.texts(settings.name, settings.version, splits)
 
-    goal = Target(
-        folder=folder,
-        name=name,
-        existing=as_member(Existing, existing, "existing"),
-        command="edit",
-        options={"name": name, "version": version, **changes.to_json(), "on_bad": on_bad},
-    )
-    notes = (*found.notes, *carried.warnings)
-    plan = JobPlan(tasks=tasks, faults=faults_of(found, {}, stop=stop), warnings=notes)
-    return run_job(
-        goal,
-        lambda _: plan,
-        workers=workers,
-        on_progress=on_progress,
-        metadata=metadata,
-        dry_run=dry_run,
-    )
-
-
-def _image_feature(shards: Sequence[Path], folder: Path) -> str | None:
-    """Return the feature of the first record that is its image."""
-    for item in chain.from_iterable(map(read_shard, shards)):
-        if isinstance(item, Record):
-            with contextlib.suppress(ValueError):
-                example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
-                return find_roles(example.features, info_beside(folder)).image
-    return None
+    written = carried.written | ({"image": changes.image} if recipe else {})
+    facts = {**changes.to_json(), "on_bad": on_bad, "written": written}
+    return run_job(settings, "edit", facts, lambda _: plan, metadata)
 
 
 def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRecipe | None:
@@ -170,3 +122,59 @@ def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRe
     if encode not in (None, "keep", "jpeg", "png"):
         raise UsageError("no such encoding", expected="keep, jpeg or png", found=repr(encode))
     return ImageRecipe(encode=Encode(encode or "keep"), resize=Resize.of(resize))
+
+
+def _edit_metadata(
+    carried: CarriedMetadata, changes: Changes, known: Collection[str], shards: Sequence[Path]
+) -> None:
+    """Make the metadata of a dataset that of the edited one.
+
+    ``known`` are the names of features that records have. What TFDS describes as it was stays,
+    under its new name; all else is described by what the edited ``shards`` hold.
+    """
+    kept = {name: changes.rename.get(name, name) for name in known if changes.keeps(name)}
+    files = {
+        _labels_file(name): _labels_file(new)
+        for name, new in kept.items()
+        if name not in changes.cast
+    }
+    labels = carried.labels.items()
+    carried.labels = {files[file]: text for file, text in labels if file in files}
+    items = carried.info.pop("supervisedKeys", {}).get("tuple", {}).get("items", [])
+    names = [str(item.get("featureKey")) for item in items]
+    if names and all(map(changes.keeps, names)):
+        items = [{"featureKey": changes.rename.get(name, name)} for name in names]
+        carried.info["supervisedKeys"] = {"tuple": {"items": items}}
+    if carried.features is None:
+        return
+    with reading_metadata(FEATURES, "TFDS"):
+        before: dict[str, Json] = dict(carried.features["featuresDict"]["features"])
+    after: dict[str, Json] = {}
+    missing, touched = {*changes.added}, {*changes.cast, changes.image}
+    for name, feature in before.items():
+        parts = [one for one in known if one not in before and one.startswith(f"{name}/")]
+        same = touched.isdisjoint([name, *parts]) and all(kept.get(one) == one for one in parts)
+        if same and changes.keeps(name):
+            after[changes.rename.get(name, name)] = feature
+        else:
+            missing.update(kept[one] for one in (name, *parts) if one in kept)
+    if missing and shards:
+        found = infer_schema(shards)
+        made = tfds_features(found.features, found.records).content["featuresDict"]["features"]
+        after |= {
+            name: feature
+            for name, feature in made.items()
+            if not missing.isdisjoint([name, f"{name}/ragged_flat_values"])
+        }
+    if changes.image is not None and changes.recipe is not None and changes.recipe.resize:
+        image = after.get(kept[changes.image], {}).get("image")
+        if image:
+            size = changes.recipe.resize
+            channels = int(image["shape"]["dimensions"][-1])
+            image["shape"] = dimensions(size.height or -1, size.width or -1, channels)
+    carried.features = connector("FeaturesDict", featuresDict={"features": after})
+
+
+def _labels_file(feature: str) -> str:
+    """Return the name of the file that has the names of a feature's classes."""
+    return f"{feature.replace('/', '_')}.labels.txt"

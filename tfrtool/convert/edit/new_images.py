@@ -9,26 +9,29 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from tfrtool.convert.pipeline.job import FileTask
+from tfrtool.convert.pipeline.carried import CarriedMetadata
+from tfrtool.convert.pipeline.job import FileTask, JobPlan
 from tfrtool.convert.pipeline.job_report import Written
+from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.processes import cores, map_shards
 from tfrtool.engines.threads import run_in_order
-from tfrtool.errors import UsageError
+from tfrtool.errors import DatasetError, UsageError
+from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.example import decode_example
-from tfrtool.examples.tfds_metadata import REPORT
+from tfrtool.examples.tfds_metadata import FEATURES, LABELS, REPORT, read_class_names
 from tfrtool.images.audit import ImageVerdict
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import ImageRecipe, Resize
+from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.sources.folders.class_layout import LabelFrom
-from tfrtool.sources.items import Starting
+from tfrtool.sources.items import LeftOut, Starting
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.json_files import reading_metadata, whole_number
-from tfrtool.storage.progress import OnProgress
 from tfrtool.storage.words import as_size
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.record_sizes import record_sizes
@@ -56,15 +59,121 @@ class NewImagesTask(FileTask):
     def write(self, path: Path) -> Written:
         """Write the shard."""
         audit, positions = self.shard.audit, self.shard.positions
-        labels = {label: number for number, label in enumerate(audit.source.labels)}
-        make = partial(payload_of, audit, labels=labels)
+        make = partial(payload_of, audit, labels=_numbers(audit))
         with quiet_pillow(), ShardSink(path, self.shard.compression) as sink:
             sink.write(run_in_order(make, positions, self.workers, computes=False))
         return Written(tally=sink.tally, read=Tally())
 
 
-def options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
-    """Return options as a write_report.json says them; others are ``given``."""
+def unclear_split(source: str | os.PathLike[str], before: Collection[str]) -> UsageError:
+    """Return the error for what could go into several splits."""
+    return UsageError(
+        "nothing tells which split this is for",
+        path=source,
+        expected="--split NAME",
+        found=f"the splits {', '.join(before)}",
+    )
+
+
+def plan_new_images(
+    source: str | os.PathLike[str],
+    scratch: Path,
+    settings: JobSettings,
+    before: DatasetFiles,
+    carried: CarriedMetadata,
+    compression: Compression,
+    *,
+    split: str | None,
+    dedupe: bool,
+    new_classes: bool,
+    starting: Starting,
+) -> tuple[JobPlan, ColumnsFold]:
+    """List and look at the images of a source, give each a split, and plan the shards.
+
+    It is the split that was named; or that of the source; or the one that `write` would draw; or
+    the only one of the dataset, whose shards are those of ``before``. Else it is a `UsageError`.
+    Classes have the numbers of the dataset, behind which come those that it hasn't, if they are
+    wanted; what is carried along is told of these.
+
+    Returns:
+        The plan, and what the records will hold.
+    """
+    root = before.folders[0]
+    if "image" in carried.written:
+        raise DatasetError(
+            "its images were encoded anew by edit, so that others would differ from them",
+            path=root,
+            expected="records to append",
+        )
+    classes = read_class_names(root, "label")
+    if classes is None:
+        raise DatasetError(f"no {LABELS} tells the numbers of its classes", path=root)
+    options = _options_of_write(
+        carried.written,
+        source=os.fspath(source),
+        dataset=settings.folder,
+        name=settings.name,
+        version=settings.version,
+        compression=compression,
+        dedupe=dedupe,
+        workers=cores() if settings.workers is None else settings.workers,
+    )
+    opened = open_source(options.source, options.label_from, scratch, options.root, starting)
+    new = [label for label in opened.labels if label not in classes]
+    labels = (*classes, *new)
+    if new and not new_classes:
+        raise UsageError(
+            "holds classes that the dataset does not have",
+            path=source,
+            expected=", ".join(classes[:_SHOWN]),
+            found=", ".join(new[:_SHOWN]),
+            hint="--new-classes appends them to its list",
+        )
+    if new:
+        carried.labels[LABELS] = "".join(f"{label}\n" for label in labels)
+    if new and carried.features is not None:
+        with reading_metadata(root / FEATURES, "TFDS"):
+            described = carried.features["featuresDict"]["features"]["label"]
+            described["classLabel"]["numClasses"] = str(len(labels))
+    if not (split or opened.splits or len(options.splits) > 1 or len(before.splits) == 1):
+        raise unclear_split(source, before.splits)
+    audit = Audit(replace(opened, labels=labels), options.recipe)
+    if dedupe:
+        audit.look_at_all(options.workers, settings.on_progress)
+        _leave_out_known(audit, before.paths, options)
+    check_images(audit, options, settings.on_progress)
+    fractions = options.splits if len(options.splits) > 1 else {next(iter(before.splits)): 1.0}
+    draw, items, leaders = splitter(fractions, options.seed), opened.items, audit.leaders
+    placed = tuple(
+        replace(item, split=split or item.split or draw(items[leaders[at]].key))
+        for at, item in enumerate(items)
+    )
+    splits = tuple(sorted({str(item.split) for item in placed}))
+    audit.source = replace(audit.source, items=placed, splits=splits)
+    sizes = record_sizes(audit, options.workers).records
+    tasks = [
+        NewImagesTask(
+            split=shard.name.split,
+            records=len(shard.positions),
+            size=sum(items[position].bytes for position in shard.positions),
+            shard=shard,
+            workers=options.workers,
+        )
+        for shard in plan_shards(audit, options, sizes)
+    ]
+    bad = [LeftOut(key=items[at].key, reason=why) for at, why in audit.problems.items()]
+    come = ColumnsFold()
+    come.add([payload_of(audit, audit.good[0], _numbers(audit))])
+    return JobPlan(tasks=tasks, rejected=(*bad, *opened.rejected)), come
+
+
+def _numbers(audit: Audit) -> dict[str, int]:
+    """Return the numbers of classes."""
+    return {label: number for number, label in enumerate(audit.source.labels)}
+
+
+def _options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
+    """Return options as the report of a `write` says them; others are ``given``."""
     with reading_metadata(REPORT, "tfrtool"):
         size = said.get("resize")
         recipe = ImageRecipe(
@@ -88,76 +197,9 @@ def options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
         )
 
 
-def unclear_split(source: str | os.PathLike[str], before: Collection[str]) -> UsageError:
-    """Return the error for what could go into several splits."""
-    return UsageError(
-        "nothing tells which split this is for",
-        path=source,
-        expected="--split NAME",
-        found=f"the splits {', '.join(before)}",
-    )
-
-
-def plan_new_images(
-    options: WriteOptions,
-    scratch: Path,
-    labels: Sequence[str],
-    before: DatasetFiles,
-    split: str | None,
-    *,
-    new_classes: bool,
-    on_progress: OnProgress,
-    starting: Starting,
-) -> tuple[Audit, list[FileTask]]:
-    """List and look at the images of a source, give each a split, and plan the shards.
-
-    It is the split that was named; or that of the source; or the one that `write` would draw; or
-    the only one of the dataset, whose shards are those of ``before``. Else it is a `UsageError`.
-    Classes have the numbers of the dataset's ``labels``, behind which come those that it hasn't, if
-    they are wanted.
-    """
-    source = open_source(options.source, options.label_from, scratch, options.root, starting)
-    new = [label for label in source.labels if label not in labels]
-    if new and not new_classes:
-        raise UsageError(
-            "holds classes that the dataset does not have",
-            path=options.source,
-            expected=", ".join(labels[:_SHOWN]),
-            found=", ".join(new[:_SHOWN]),
-            hint="--new-classes appends them to its list",
-        )
-    if not (split or source.splits or len(options.splits) > 1 or len(before.splits) == 1):
-        raise unclear_split(options.source, before.splits)
-    audit = Audit(replace(source, labels=(*labels, *new)), options.recipe)
-    if options.dedupe:
-        audit.look_at_all(options.workers, on_progress)
-        _leave_out_known(audit, before.paths, options)
-    check_images(audit, options, on_progress)
-    fractions = options.splits if len(options.splits) > 1 else {next(iter(before.splits)): 1.0}
-    draw, items, leaders = splitter(fractions, options.seed), source.items, audit.leaders
-    placed = tuple(
-        replace(item, split=split or item.split or draw(items[leaders[at]].key))
-        for at, item in enumerate(items)
-    )
-    splits = tuple(sorted({str(item.split) for item in placed}))
-    audit.source = replace(audit.source, items=placed, splits=splits)
-    sizes = record_sizes(audit, options.workers).records
-    return audit, [
-        NewImagesTask(
-            name="",
-            split=shard.name.split,
-            records=len(shard.positions),
-            size=sum(items[position].bytes for position in shard.positions),
-            shard=shard,
-            workers=options.workers,
-        )
-        for shard in plan_shards(audit, options, sizes)
-    ]
-
-
 def _leave_out_known(audit: Audit, shards: Sequence[Path], options: WriteOptions) -> None:
     """Call images problems whose bytes, as they would be written, are in a shard already."""
-    labels = {label: number for number, label in enumerate(audit.source.labels)}
+    labels = _numbers(audit)
     places: dict[bytes, list[int]] = {}
     with quiet_pillow():
         for at in audit.good:

@@ -23,22 +23,19 @@ from tfrtool.convert.formats.registry import (
     look_for,
 )
 from tfrtool.convert.formats.text_rows import SCHEMA
-from tfrtool.convert.pipeline.job import JobPlan, run_job
+from tfrtool.convert.pipeline.job import JobPlan, MetadataOf, run_job
 from tfrtool.convert.pipeline.job_report import JobReport
+from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
-from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.records.framing import LocatedFault
-from tfrtool.records.shard_sets import check_dataset_name, check_version
 from tfrtool.storage.appearing import move, temporary_name
 from tfrtool.storage.locations import Paths, as_path
-from tfrtool.storage.progress import OnProgress, silent
-from tfrtool.storage.words import as_member, as_size, check_least
-from tfrtool.writing.dataset_folder import Target
-from tfrtool.writing.write_options import Existing, dataset_identity
+from tfrtool.storage.words import as_member, as_size, check_least, make_options
+from tfrtool.writing.write_options import Existing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +82,8 @@ def convert(
     prove: str | Prove = Prove.VALUES,
     shards: int | None = None,
     shard_size: int | str | None = None,
-    name: str | None = None,
-    version: str | None = None,
-    on_corrupt: str = "skip",
-    existing: str | Existing = Existing.REFUSE,
-    workers: int | None = None,
-    dry_run: bool = False,
-    on_progress: OnProgress = silent,
     on_note: Callable[[str], None] = lambda _: None,
+    **options: Any,
 ) -> ConvertReport:
     """Write records of one format as another: TFRecord, Parquet, JSON Lines, CSV and others.
 
@@ -110,15 +101,9 @@ def convert(
         prove: what is read back and compared with the source: "none", "values" or "bytes".
         shards: how many files each split has; None decides by size.
         shard_size: about how many bytes a file holds, before compression; None is 128 MiB.
-        name: the dataset's; the default is made from the target's name.
-        version: the dataset's, X.Y.Z; the default is 1.0.0.
-        on_corrupt: whether damaged records, and those that are no Examples among Examples, are
-            left out and named ("skip"), or an error ("stop").
-        existing: what becomes of a target that is there: "refuse", "overwrite" or "resume".
-        workers: how many processes at most; None takes the cores.
-        dry_run: whether to say what would be written, and lost, and to write nothing.
-        on_progress: called after each file.
         on_note: called with each loss and each note before anything is written.
+        **options: those of `tfrtool.reshard` but for compression; records that are no Examples
+            among Examples are damaged ones, too.
 
     Raises:
         UsageError: the request makes no sense, or something is at the target.
@@ -131,17 +116,15 @@ def convert(
     if None not in (shards, shard_size):
         raise UsageError("a number of shards and their size exclude each other")
     check_least({"shards": shards}, {"shards": 1})
-    proof, present = as_member(Prove, prove, "proof"), as_member(Existing, existing, "existing")
-    stop = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.STOP
+    proof = as_member(Prove, prove, "proof")
     found = find_sources(source, folder, partial(look_for, name=from_format))
     form = format_of_files(found.paths) if from_format is None else format_of(from_format)
     goal, single = _goal(folder, to, form)
-    name, version = dataset_identity(folder.with_suffix("") if single else folder, name, version)
-    check_version(version)
-    check_dataset_name(name)
-    scans = scan_files(form, found.paths, workers, on_progress)
+    own = folder.with_suffix("") if single else folder
+    settings = make_options(JobSettings, folder=own, **options)
+    scans = scan_files(form, found.paths, settings.workers, settings.on_progress)
     whole = {scan.path: scan.rows for scan in scans if not scan.faults}
-    faults = faults_of(found, whole, stop=stop)
+    faults = faults_of(found, whole, stop=settings.stop)
     for scan in scans:
         for fault in scan.faults:
             faults.add(LocatedFault(path=scan.path, fault=fault))
@@ -163,7 +146,7 @@ def convert(
     parts = {name: [of_path[path] for path in files.shards] for name, files in found.splits.items()}
     tasks = [
         ConvertTask(
-            name=pattern.format(dataset=name, split=split, index=index, count=len(cuts)),
+            name=pattern.format(dataset=settings.name, split=split, index=index, count=len(cuts)),
             split=split,
             records=sum(piece.rows for piece in pieces),
             size=sum(piece.path.stat().st_size for piece in pieces),
@@ -173,7 +156,7 @@ def convert(
             before=read,
             after=written,
             prove=proof,
-            stop=stop,
+            stop=settings.stop,
         )
         for split, cuts in _files(parts, single, shards, as_size(shard_size or SHARD_SIZE)).items()
         for index, pieces in enumerate(cuts)
@@ -181,8 +164,8 @@ def convert(
 
     def metadata(splits: Sequence[SplitInfo]) -> Mapping[str, str]:
         info = DatasetInfo(
-            name=name,
-            version=version,
+            name=settings.name,
+            version=settings.version,
             splits=tuple(splits),
             image_feature=next(iter(after.images), None),
             label_feature=next(iter(after.class_names), None),
@@ -190,15 +173,8 @@ def convert(
         return goal.beside(after, info)
 
     chosen = {"to": goal.name, "select": list(select), "rename": dict(rename or {}), "exact": exact}
-    job = _run(
-        Target(folder=folder, name=name, existing=present, command="convert", options=chosen),
-        JobPlan(tasks=tasks, faults=faults),
-        single,
-        workers=workers,
-        on_progress=on_progress,
-        metadata=metadata,
-        dry_run=dry_run,
-    )
+    plan = JobPlan(tasks=tasks, faults=faults)
+    job = _run(replace(settings, folder=folder), chosen, plan, metadata, single=single)
     return ConvertReport(
         job=job,
         source=form.name,
@@ -245,18 +221,26 @@ def _files(
     return files
 
 
-def _run(target: Target, plan: JobPlan, single: bool, **options: Any) -> JobReport:
+def _run(
+    settings: JobSettings,
+    facts: Mapping[str, Any],
+    plan: JobPlan,
+    metadata: MetadataOf,
+    *,
+    single: bool,
+) -> JobReport:
     """Run the job; a single file appears in a folder of its own, and is moved out of it."""
     if not single:
-        return run_job(target, lambda _: plan, **options)
-    path = target.folder
-    if target.existing is Existing.RESUME:
+        return run_job(settings, "convert", facts, lambda _: plan, metadata)
+    path = settings.folder
+    if settings.existing is Existing.RESUME:
         raise UsageError("one file is not resumed", path=path, hint="--overwrite replaces it")
-    if target.existing is Existing.REFUSE and os.path.lexists(path):
+    if settings.existing is Existing.REFUSE and os.path.lexists(path):
         raise UsageError("is there already", path=path, hint="--overwrite replaces it")
     folder = temporary_name(path)
     try:
-        job = run_job(replace(target, folder=folder), lambda _: plan, **options)
+        inside = replace(settings, folder=folder)
+        job = run_job(inside, "convert", facts, lambda _: plan, metadata)
         if not job.dry_run:
             with os_errors_as(WriteError, path, "can't be written"):
                 if SCHEMA in job.metadata:

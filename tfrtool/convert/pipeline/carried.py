@@ -1,23 +1,32 @@
 """The metadata of sources, as it goes along with their records."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError
-from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, SplitInfo
+from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, REPORT, SplitInfo
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
 from tfrtool.writing.write_report import json_text
 
+_WRITTEN = (
+    "check", "encode", "resize", "quality", "orient", "label_from", "splits", "seed", "shuffle",
+    "shard_bytes", "image",
+)  # fmt: skip
+"""Options of `write` that those need who add images; ``image`` is one that `edit` encoded anew."""
+
 
 class CarriedMetadata:
-    """What describes the records of some directories, in the way of TFDS.
+    """What describes the records of some directories: TFDS' metadata, and what `write` says.
 
     Attributes:
         labels: the texts of the files with class names, by their names.
         features: the contents of features.json; None where there is none, or they differ.
         info: the contents of dataset_info.json; empty where there is none.
+        written: the options of the `write` that made the records, which each job since has handed
+            on; empty where they are not known, or differ.
         warnings: what could not be kept, a sentence each.
     """
 
@@ -33,6 +42,7 @@ class CarriedMetadata:
         self.info: dict[str, Any] = {}
         self.warnings: list[str] = []
         homes: dict[str, Path] = {}
+        written = []
         for folder in folders:
             for path in sorted(folder.glob("*.labels.txt")):
                 with reading_metadata(path, "TFDS"):
@@ -44,26 +54,23 @@ class CarriedMetadata:
                         expected=f"those of {homes[path.name]}",
                     )
                 homes.setdefault(path.name, path)
-            features = self._read(folder / FEATURES)
-            if features is not None and features != self.features:
+            features = _object(folder / FEATURES)
+            if features and features != self.features:
                 if self.features is not None:
                     self.warnings.append(
                         f"{folder / FEATURES} differs from that of {homes[FEATURES]}: the result "
                         "has none, and TFDS can't read it without"
                     )
                 self.features, homes[FEATURES] = features, folder
-            info = self._read(folder / DATASET_INFO)
-            self.info = self.info or (info if isinstance(info, dict) else {})
+            self.info = self.info or _object(folder / DATASET_INFO)
+            with reading_metadata(folder / REPORT, "tfrtool"):
+                options = _object(folder / REPORT).get("options", {})
+                options = options.get("written", options)
+                written.append({key: options[key] for key in _WRITTEN if key in options})
         if self.warnings:
             self.features = None
-
-    @staticmethod
-    def _read(path: Path) -> Any:
-        try:
-            with reading_metadata(path, "TFDS"):
-                return read_json(path)
-        except FileNotFoundError:
-            return None
+        same = written[1:] == written[:-1]
+        self.written: dict[str, Any] = written[0] if written and same else {}
 
     def texts(
         self, name: str, version: str, splits: Sequence[SplitInfo], form: str = "tfrecord"
@@ -75,6 +82,13 @@ class CarriedMetadata:
         if self.features is not None:
             texts[FEATURES] = json_text(self.features)
         return {**texts, DATASET_INFO: json_text(info)}
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """Return what a file of metadata holds; nothing where there is none."""
+    with contextlib.suppress(FileNotFoundError), reading_metadata(path, "TFDS"):
+        return dict(read_json(path))
+    return {}
 
 
 def _lines(text: str) -> list[str]:

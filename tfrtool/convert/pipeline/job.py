@@ -3,7 +3,6 @@
 import abc
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
@@ -12,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
+from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.tally import Tally, digest_text
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
+from tfrtool.records.shard_sets import ShardName
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.appearing import new_file_by_name
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.plain import plain
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import Progress
 from tfrtool.writing.dataset_folder import (
     Staging,
     Target,
@@ -31,15 +32,13 @@ from tfrtool.writing.dataset_folder import (
     staging_folder,
 )
 from tfrtool.writing.write_options import Existing
-from tfrtool.writing.write_report import ShardReport, SplitReport, json_text
+from tfrtool.writing.write_report import ShardReport, SplitReport, json_text, split_infos
 
 _WORTH_A_PROCESS = 128 * 1024 * 1024
 """Bytes that are copied in the time that a process takes to start."""
 
 _TOLD = ("records_in", "digest_in", "digest_out", "left_out", "corrupt", "metadata")
 """What the report of a job tells of it when it is found complete."""
-
-_SHARD = tuple(one.name for one in fields(ShardReport))
 
 MetadataOf = Callable[[Sequence[SplitInfo]], Mapping[str, str]]
 """Makes the texts of the metadata, by names in the order of their appearance, of the splits."""
@@ -50,13 +49,13 @@ class FileTask(abc.ABC):
     """One file to write; it can be pickled, and has no effect but that file.
 
     Attributes:
-        name: the file's name.
+        name: the file's name; `numbered` gives one.
         split: the split that it belongs to.
         records: how many records it will have, where that is known.
         size: about how many bytes are to be read for it.
     """
 
-    name: str
+    name: str = ""
     split: str
     records: int = 0
     size: int = 0
@@ -96,14 +95,24 @@ class JobPlan:
     warnings: Sequence[str] = ()
 
 
+def numbered(tasks: Sequence[FileTask], dataset: str) -> list[FileTask]:
+    """Name tasks as the shards of their splits, in order."""
+    splits: dict[str, list[FileTask]] = {}
+    for task in tasks:
+        splits.setdefault(task.split, []).append(task)
+    return [
+        replace(task, name=str(ShardName(dataset=dataset, split=split, index=at, count=len(own))))
+        for split, own in splits.items()
+        for at, task in enumerate(own)
+    ]
+
+
 def run_job(
-    target: Target,
-    tasks: Sequence[FileTask] | Callable[[Path], JobPlan],
-    *,
-    workers: int | None = None,
-    on_progress: OnProgress = silent,
+    settings: JobSettings,
+    command: str,
+    facts: Mapping[str, Any],
+    plan: Callable[[Path], JobPlan],
     metadata: MetadataOf = lambda _: {},
-    dry_run: bool = False,
     worth: int = _WORTH_A_PROCESS,
 ) -> JobReport:
     """Write the files of a job and publish them together, with their metadata and a report.
@@ -113,12 +122,11 @@ def run_job(
     meanwhile. An exception leaves it as it was.
 
     Args:
-        target: where to, and what becomes of what is there.
-        tasks: what to write; or what plans that, given a folder for what it keeps meanwhile.
-        workers: processes; None takes the cores, and only those that pay.
-        on_progress: called after each file.
+        settings: where to, and what becomes of what is there.
+        command: the one that resumes what was interrupted.
+        facts: what decides what the files hold, for the report.
+        plan: says what to write, given a folder for what it keeps meanwhile.
         metadata: what describes the files, beside the report.
-        dry_run: only plan.
         worth: how many bytes are read in the time that a process takes to start.
 
     Raises:
@@ -127,51 +135,50 @@ def run_job(
         ShardError: a source can't be read, or a worker process died.
     """
     start = time.perf_counter()
-    planner = tasks if callable(tasks) else lambda _: JobPlan(tasks=tasks)
-    if dry_run:
+    target = Target(
+        folder=settings.folder,
+        name=settings.name,
+        existing=settings.existing,
+        command=command,
+        options={"name": settings.name, "version": settings.version, **facts},
+    )
+    if settings.dry_run:
         with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
-            planned = planner(Path(scratch))
-            results = [
-                _result(task, records=task.records, bytes=task.size, read=task.records)
-                for task in planned.tasks
-            ]
-            return _report(target, planned, results, start, dry_run=True)
+            planned = plan(Path(scratch))
+        tallies = [Tally(records=task.records) for task in planned.tasks]
+        notes = [
+            _note(task, Written(tally=tally, read=tally), bytes=task.size)
+            for task, tally in zip(planned.tasks, tallies, strict=True)
+        ]
+        return _report(target, planned, notes, start, dry_run=True)
     with staging_folder(target) as staging:
         scratch_folder = staging.folder / "scratch"  # swept away with the rest
         with os_errors_as(WriteError, scratch_folder, "can't be written to"):
             scratch_folder.mkdir(exist_ok=True)
-        planned = planner(scratch_folder)
-        digest = _plan_digest(planned.tasks)
+        planned = plan(scratch_folder)
         if target.existing is Existing.RESUME:
+            digest = _plan_digest(planned.tasks)
             done = complete_shards(digest, target, interrupted=staging.resumed)
             if done is not None:
                 return _complete(target, planned, done, start)
-        results, resumed = _run(staging, planned.tasks, workers, on_progress, worth)
-        report = _report(target, planned, results, start, resumed=resumed)
+        notes, resumed = _written(staging, planned.tasks, settings, worth)
+        report = _report(target, planned, notes, start, resumed=resumed)
         if not resumed and staging.left:
             what = "nothing of an interrupted run could be used: it had other options or records"
             report = replace(report, warnings=(*report.warnings, what))
-        infos = [
-            SplitInfo(
-                name=name,
-                shard_lengths=tuple(shard.records for shard in split.shards),
-                bytes=sum(shard.payload_bytes or 0 for shard in split.shards),
-            )
-            for name, split in report.splits.items()
-        ]
-        texts = dict(metadata(infos))
+        texts = dict(metadata(split_infos(report.splits)))
         report = replace(report, metadata=(*texts, REPORT))
         texts[REPORT] = json_text(report.to_json())
         publish(target, staging.folder, [task.name for task in planned.tasks], texts)
     return report
 
 
-def _result(task: FileTask, **facts: Any) -> dict[str, Any]:
-    """Return what is noted of a file that is whole, as JSON values; by default as if not read."""
-    unread: dict[str, Any] = {"read": 0, "read_digest": 0, "left_out": {}, "corrupt": 0}
-    shard: dict[str, Any] = {"payload_bytes": 0, "sha256": None, "crc32c": None, "digest": 0}
-    names = {"path": task.name, "split": task.split}
-    return dict(plain({**unread, **shard, "faults": [], **names, **facts}))
+def _note(task: FileTask, written: Written, **file: Any) -> dict[str, Any]:
+    """Return what is noted of a file, as JSON values: it, and what was read for it."""
+    facts = {"path": task.name, "split": task.split, "sha256": None, "crc32c": written.crc32c}
+    faults = {"corrupt": written.faults.count, "faults": written.faults.kept}
+    read = {"read": written.read.records, "read_digest": written.read.digest}
+    return dict(plain(facts | asdict(written.tally) | faults | read | file))
 
 
 def _write_task(task: FileTask, staging: Staging) -> dict[str, Any]:
@@ -180,47 +187,36 @@ def _write_task(task: FileTask, staging: Staging) -> dict[str, Any]:
     with os_errors_as(WriteError, path, "can't be written"):
         with new_file_by_name(path) as temporary:
             written = task.write(temporary)
-        result = _result(
-            task,
-            **asdict(written.tally),
-            bytes=path.stat().st_size,
-            sha256=None if written.crc32c else file_sha256(path, follow=False),
-            crc32c=written.crc32c,
-            read=written.read.records,
-            read_digest=written.read.digest,
-            left_out=written.left_out,
-            corrupt=written.faults.count,
-            faults=written.faults.kept,
-        )
-    staging.note(task, result)
-    return result
+        sha256 = None if written.crc32c else file_sha256(path, follow=False)
+        note = _note(task, written, bytes=path.stat().st_size, sha256=sha256)
+    staging.note(task, note)
+    return note
 
 
-def _run(
+def _written(
     staging: Staging,
     tasks: Sequence[FileTask],
-    workers: int | None,
-    on_progress: OnProgress,
+    settings: JobSettings,
     worth: int,
 ) -> tuple[list[dict[str, Any]], int]:
-    """Write the files that are not there yet; return what became of all, and how many were."""
-    noted = {task.name: staging.noted(task) for task in tasks}
-    results = {name: dict(note) for name, note in noted.items() if note is not None}
-    resumed = len(results)
-    rest = [task for task in tasks if task.name not in results]
-    done, total = sum(one["records"] for one in results.values()), sum(t.records for t in tasks)
-    for result in map_shards(
+    """Write the files that are not there yet; return the notes of all, and how many were."""
+    found = {task.name: staging.noted(task) for task in tasks}
+    notes = {name: dict(note) for name, note in found.items() if note is not None}
+    rest = [task for task in tasks if task.name not in notes]
+    resumed = len(notes)
+    done, total = sum(one["records"] for one in notes.values()), sum(t.records for t in tasks)
+    for note in map_shards(
         partial(_write_task, staging=staging),
         rest,
-        workers,
-        worth if workers is None else 1,
+        settings.workers,
+        worth if settings.workers is None else 1,
         size=sum(task.size for task in rest) + len(rest),
     ):
-        results[result["path"]] = result
-        done += result["records"]
-        last = done if len(results) == len(tasks) else max(total, done)
-        on_progress(Progress(what="writing", done=done, total=last, unit="records"))
-    return [results[task.name] for task in tasks], resumed
+        notes[note["path"]] = note
+        done += note["records"]
+        last = done if len(notes) == len(tasks) else max(total, done)
+        settings.on_progress(Progress(what="writing", done=done, total=last, unit="records"))
+    return [notes[task.name] for task in tasks], resumed
 
 
 def _complete(
@@ -229,46 +225,41 @@ def _complete(
     """Return the report of a job that an earlier run has done."""
     with os_errors_as(WriteError, target.folder / REPORT, "can't be read"):
         before = read_json(target.folder / REPORT)
-    by_name = {shard.path: asdict(shard) for shard in done}
-    results = [_result(task, **by_name[task.name]) for task in planned.tasks]
-    report = _report(target, planned, results, start, complete=True)
+    shards = {shard.path: asdict(shard) for shard in done}
+    nothing = Written(tally=Tally(), read=Tally())
+    notes = [_note(task, nothing, **shards[task.name]) for task in planned.tasks]
+    report = _report(target, planned, notes, start, complete=True)
     return replace(report, **{key: before[key] for key in _TOLD if key in before})
 
 
 def _report(
     target: Target,
     planned: JobPlan,
-    results: Sequence[Mapping[str, Any]],
+    notes: Sequence[Mapping[str, Any]],
     start: float,
     **more: Any,
 ) -> JobReport:
     """Return the report of a job, of its files and of what was met and left out before them."""
-    splits: dict[str, SplitReport] = {}
-    for split in dict.fromkeys(one["split"] for one in results):
-        own = [one for one in results if one["split"] == split]
-        splits[split] = SplitReport(
-            records=sum(one["records"] for one in own),
-            bytes=sum(one["bytes"] for one in own),
-            shards=tuple(ShardReport(**{key: one[key] for key in _SHARD}) for one in own),
-            labels={},
-        )
-    left_out, read = Counter(planned.left_out), Tally()
-    for one in results:
-        left_out.update(one["left_out"])
-        read.merge(Tally(records=one["read"], digest=one["read_digest"]))
-    read = planned.read or read
-    faults = [_fault(**fault) for one in results for fault in one["faults"]]
+    shards: dict[str, list[ShardReport]] = {}
+    for one in notes:
+        facts = {key.name: one[key.name] for key in fields(ShardReport)}
+        shards.setdefault(one["split"], []).append(ShardReport(**facts))
+    read = planned.read or Tally(
+        records=sum(one["read"] for one in notes),
+        digest=sum(one["read_digest"] for one in notes) % 2**64,
+    )
+    faults = [_fault(**fault) for one in notes for fault in one["faults"]]
     return JobReport(
         command=target.command,
         dataset=target.folder,
         name=target.name,
-        splits=splits,
+        splits={split: SplitReport.of_shards(own) for split, own in shards.items()},
         records_in=read.records,
-        records_out=sum(one["records"] for one in results),
+        records_out=sum(one["records"] for one in notes),
         digest_in=digest_text(read.digest),
-        digest_out=digest_text(sum(one["digest"] for one in results) % 2**64),
-        left_out=dict(left_out),
-        corrupt=planned.faults.count + sum(one["corrupt"] for one in results),
+        digest_out=digest_text(sum(one["digest"] for one in notes) % 2**64),
+        left_out=dict(planned.left_out),
+        corrupt=planned.faults.count + sum(one["corrupt"] for one in notes),
         seconds=round(time.perf_counter() - start, 3),
         plan=_plan_digest(planned.tasks),
         options=target.options,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.records.count import as_error
-from tfrtool.records.framing import LocatedFault
+from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.plain import plain
@@ -30,6 +30,19 @@ class Faults(FirstOf[LocatedFault]):
             raise as_error(entry.path, entry.fault)
         super().add(entry)
 
+    def note(
+        self,
+        path: Path,
+        kind: FaultKind,
+        message: str,
+        *,
+        offset: int = 0,
+        record: int | None = None,
+    ) -> None:
+        """Count a fault of a shard; `CorruptShardError` if the job is to stop."""
+        fault = Fault(kind=kind, offset=offset, record=record, message=message)
+        self.add(LocatedFault(path=path, fault=fault))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
@@ -39,7 +52,6 @@ class Written:
         tally: the payloads that the file has.
         read: those that were read for it, damaged ones left out.
         faults: damage that was met.
-        left_out: how many whole records are not in the file, by the rule that left them out.
         crc32c: the CRC-32C of the file's bytes, in hexadecimal, where it stands for a SHA-256 that
             would take longer than to write the file.
     """
@@ -47,7 +59,6 @@ class Written:
     tally: Tally
     read: Tally
     faults: Faults = field(default_factory=Faults)
-    left_out: Mapping[str, int] = field(default_factory=dict)
     crc32c: str | None = None
 
 

@@ -1,10 +1,10 @@
 """What is to be known of each record before it is known where it goes: a row of numbers each."""
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import chain, compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.pipeline.job_report import Faults
-from tfrtool.convert.pipeline.record_sources import INDEX, SourceShard
+from tfrtool.convert.pipeline.job_settings import JobSettings
+from tfrtool.convert.pipeline.record_sources import RecordPool, SourceShard
 from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
-from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.example import PayloadKind, decode_example
+from tfrtool.examples.roles import find_roles, info_beside
 from tfrtool.inspection.rows.batches import (
     BATCH_BYTES,
     BATCH_RECORDS,
@@ -27,10 +29,10 @@ from tfrtool.inspection.rows.batches import (
     infer_columns,
     with_places,
 )
-from tfrtool.records.framing import Fault, LocatedFault
-from tfrtool.records.reader import read_records
+from tfrtool.records.framing import Fault, LocatedFault, Record
+from tfrtool.records.reader import read_records, read_shard
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.storage.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,60 +66,55 @@ def values_of(table: "pa.RecordBatch", columns: Columns, name: str) -> list[list
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scanned:
-    """Shards that have been gone through, and whose records are to be looked at.
+def image_feature(shards: Sequence[Path], folder: Path) -> str | None:
+    """Return the feature of the first record that is its image, by metadata in a folder perhaps."""
+    for item in chain.from_iterable(map(read_shard, shards)):
+        if isinstance(item, Record):
+            with contextlib.suppress(ValueError):
+                example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
+                return find_roles(example.features, info_beside(folder)).image
+            return None
+    return None
 
-    Attributes:
-        shards: those of all splits.
-        splits: the splits that they have, and how many records of each, in this order.
-        scratch: the folder that `scan_shards` had.
-        workers: how many processes at most.
-        stop: whether the first damage ends the work.
-        on_progress: called after each shard.
+
+def columns_of(pool: RecordPool, settings: JobSettings) -> Columns:
+    """Return the columns that all records fit."""
+    return infer_columns([shard.place for shard in pool.shards], workers=settings.workers)
+
+
+def mark_records(
+    pool: RecordPool, look: Look, dtype: Any, columns: Columns, settings: JobSettings
+) -> tuple[Marks, Tally, Faults]:
+    """Read all records; return a row for each, what was read, and the damage.
+
+    The rows are in a file beside the index, and in memory only as far as they are used. Damaged
+    records have zeros. What looks at batches of some columns can be pickled; they have `PLACES`,
+    too.
     """
-
-    shards: Sequence[SourceShard]
-    splits: Mapping[str, int]
-    scratch: Path
-    workers: int | None
-    stop: bool
-    on_progress: OnProgress
-
-    def columns(self) -> Columns:
-        """Return the columns that all records fit."""
-        return infer_columns([shard.place for shard in self.shards], workers=self.workers)
-
-    def mark(self, look: Look, dtype: Any, columns: Columns) -> tuple[Marks, Tally, Faults]:
-        """Read all records; return a row for each, what was read, and the damage.
-
-        The rows are in a file, and in memory only as far as they are used. Damaged records have
-        zeros. What looks at batches of some columns can be pickled; they have `PLACES`, too.
-        """
-        tally, faults, marks = Tally(), Faults(), self.scratch / "marks"
-        dtype = np.dtype(dtype)
-        total = sum(self.splits.values())
-        with os_errors_as(WriteError, marks, "can't be written"):
-            marks.touch()
-            os.truncate(marks, total * dtype.itemsize)
-        mark = partial(
-            _mark_shard,
-            look=look,
-            dtype=dtype,
-            columns=columns,
-            scratch=self.scratch,
-            stop=self.stop,
-        )
-        firsts = accumulate((shard.records for shard in self.shards), initial=0)
-        jobs = list(zip(firsts, range(len(self.shards)), self.shards, strict=False))
-        worth = _WORTH_A_PROCESS if self.workers is None else 1
-        size = sum(shard.size for shard in self.shards)
-        for one in map_shards(mark, jobs, self.workers, worth, size):
-            tally.merge(one[0])
-            faults.merge(one[1])
-            done = tally.records + faults.count
-            self.on_progress(Progress(what="looking", done=done, total=total, unit="records"))
-        return np.memmap(marks, dtype, "r"), tally, faults
+    tally, faults, marks = Tally(), Faults(), pool.index.with_name("marks")
+    dtype = np.dtype(dtype)
+    firsts = pool.firsts.tolist()
+    with os_errors_as(WriteError, marks, "can't be written"):
+        marks.touch()
+        os.truncate(marks, firsts[-1] * dtype.itemsize)
+    mark = partial(
+        _mark_shard,
+        look=look,
+        dtype=dtype,
+        columns=columns,
+        index=pool.index,
+        stop=settings.stop,
+    )
+    worth = _WORTH_A_PROCESS if settings.workers is None else 1
+    size = sum(shard.size for shard in pool.shards)
+    jobs = list(zip(firsts, range(len(pool.shards)), pool.shards, strict=False))
+    for read, met in map_shards(mark, jobs, settings.workers, worth, size):
+        tally.merge(read)
+        faults.merge(met)
+        done = tally.records + faults.count
+        step = Progress(what="looking", done=done, total=firsts[-1], unit="records")
+        settings.on_progress(step)
+    return np.memmap(marks, dtype, "r"), tally, faults
 
 
 def _mark_shard(
@@ -125,12 +122,12 @@ def _mark_shard(
     look: Look,
     dtype: "np.dtype[Any]",
     columns: Columns,
-    scratch: Path,
+    index: Path,
     stop: bool,
 ) -> tuple[Tally, Faults]:
     first, number, shard = job
-    tally, faults, marks = Tally(), Faults(stop=stop), scratch / "marks"
-    starts = np.memmap(scratch / INDEX, np.uint64, "r")[first + number :][: shard.records]
+    tally, faults, marks = Tally(), Faults(stop=stop), index.with_name("marks")
+    starts = np.memmap(index, np.uint64, "r")[first + number :][: shard.records]
 
     def tell(fault: Fault) -> None:
         faults.add(LocatedFault(path=shard.path, fault=fault))
@@ -145,29 +142,22 @@ def _mark_shard(
         os_errors_as(WriteError, marks, "can't be written"),
         marks.open("r+b") as out,
     ):
-        for read in in_batches(read_records(file), met, BATCH_BYTES, count):
-            if shard.copy is not None:  # which has just these
-                places = range(tally.records, tally.records + len(read))
-                rows = dict(zip((record.index for record in read), places, strict=True))
-            else:  # a reader may find whole records within a damaged one
-                offsets = np.array([record.offset for record in read], np.uint64)
-                found = np.minimum(np.searchsorted(starts, offsets), shard.records - 1)
-                known = starts[found] == offsets
-                rows = {
-                    record.index: place
-                    for record, place, is_known in zip(read, found.tolist(), known, strict=True)
-                    if is_known
-                }
-            records = [record for record in read if record.index in rows]
+        for records in in_batches(read_records(file), met, BATCH_BYTES, count):
+            places = np.arange(tally.records, tally.records + len(records))
+            if shard.copy is None:  # else it has just these; a reader may find whole records
+                offsets = np.array([record.offset for record in records], np.uint64)
+                places = np.minimum(np.searchsorted(starts, offsets), shard.records - 1)
+                known = starts[places] == offsets  # within a damaged one, which are none of ours
+                records, places = [*compress(records, known)], places[known]
             if not records:
                 continue
             tally.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in records])
-            start = rows[records[0].index]
-            made = np.zeros(rows[records[-1].index] + 1 - start, dtype)
+            made = np.zeros(places[-1] + 1 - places[0], dtype)
+            own = (places - places[0]).tolist()
+            rows = dict(zip((one.index for one in records), own, strict=True))
             for batch in decode_records(shard.path, records, columns, tell):
-                own = [rows[record.index] - start for record in batch.records]
-                made[own] = look(with_places(batch))
-            out.seek((first + start) * dtype.itemsize)
+                made[[rows[one.index] for one in batch.records]] = look(with_places(batch))
+            out.seek(int(first + places[0]) * dtype.itemsize)
             made.tofile(out)
         shard.check_stamp(file)
     return tally, faults

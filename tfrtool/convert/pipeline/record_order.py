@@ -1,6 +1,6 @@
 """Records in an order, all or some of them: an order by number, and files that follow it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tfrtool.convert.pipeline.job import FileTask
 from tfrtool.convert.pipeline.job_report import Faults, Written
-from tfrtool.convert.pipeline.record_sources import SourceShard, changed
+from tfrtool.convert.pipeline.record_sources import Numbers, RecordPool, changed
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Words, payload_key, seed_word, splitmix64
 from tfrtool.errors import ShardError, os_errors_as
@@ -31,8 +30,6 @@ from tfrtool.records.framing import (
 )
 from tfrtool.storage.opening import open_regular
 
-Numbers = NDArray[np.int64]
-
 _FORMAT = 2
 """To be counted up when the same task is to give other bytes than before."""
 
@@ -47,32 +44,6 @@ _BLOCK = 1024 * 1024
 _WORTH_NO_COPY = 8192
 _FILES_OPEN = 100
 _HEADERS_KNOWN = 4096
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordPool:
-    """All records of shards, numbered from 0 in their order.
-
-    Attributes:
-        shards: the shards.
-        index: a file with the place of each record, and of each shard's end (`scan_shards`).
-    """
-
-    shards: Sequence[SourceShard]
-    index: Path
-
-    @property
-    def firsts(self) -> Numbers:
-        """The number of the first record of each shard, and how many there are in all."""
-        return np.cumsum([0, *(shard.records for shard in self.shards)])
-
-    def places(self, numbers: Words) -> tuple[Numbers, Words, Numbers]:
-        """Return the shards of records, and where they start in those, and how long they are."""
-        shards = np.searchsorted(self.firsts, numbers.astype(np.int64), side="right") - 1
-        index = np.memmap(self.index, np.uint64, "r")
-        at = numbers.astype(np.int64) + shards
-        starts = np.asarray(index[at])
-        return shards, starts, (index[at + 1] - starts).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,24 +74,26 @@ class RecordOrder:
         chosen = np.memmap(self.chosen, np.uint64, "r")
         return np.array(chosen[at.astype(np.int64)], np.uint64)
 
-    def cut(self, count: int | None, shard_bytes: int) -> tuple[list[int], int]:
-        """Return where files start in the order, and the end: so many files, or by their bytes.
+    def cut(self, count: int | None, shard_bytes: int) -> list[tuple[int, int, int]]:
+        """Cut the order into files: so many, or by their bytes, frames included.
 
-        And how many bytes there are in all, frames included.
+        Returns:
+            Of each where it starts and ends, and about how many bytes it has.
         """
         total = sum(int(sizes.sum()) for _, sizes in self._sizes())
         files = count or max(1, -(-total // shard_bytes))
-        if count:
-            return [round(self.count * number / files) for number in range(files + 1)], total
         bounds, done = [0], 0
-        for start, sizes in self._sizes():
+        if count:
+            bounds = [round(self.count * number / files) for number in range(files)]
+        for start, sizes in () if count else self._sizes():
             ends = done + np.cumsum(sizes)
             while (wanted := total * len(bounds) // files) <= ends[-1] and len(bounds) < files:
                 at = int(np.searchsorted(ends, wanted))
                 nearer = ends[at] - wanted < wanted - (ends[at] - sizes[at])
-                bounds.append(max(bounds[-1], start + at + nearer))
+                bounds.append(start + at + int(nearer))
             done = int(ends[-1])
-        return [*dict.fromkeys(bounds), self.count], total
+        ranges = pairwise(dict.fromkeys([*bounds, self.count]))
+        return [(low, high, total * (high - low) // self.count) for low, high in ranges]
 
     def _sizes(self) -> Iterator[tuple[int, Numbers]]:
         for start in range(0, self.count, _CHUNK):

@@ -11,7 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tfrtool.convert.pipeline.job_report import Faults
+from tfrtool.convert.pipeline.job_settings import JobSettings
+from tfrtool.convert.pipeline.tally import Words
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import (
     DatasetError,
@@ -30,13 +35,12 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault, frame
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.locations import Paths, as_paths
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import Progress
+
+Numbers = NDArray[np.int64]
 
 UNSPLIT = "train"
 """The split of records whose files say none: TFDS reads none without a name."""
-
-INDEX = "index"
-"""The scratch file with the place of each record, and of each shard's end: 8 bytes each."""
 
 _STEP = 64 * 1024 * 1024
 """Bytes that are gone through at a time."""
@@ -77,13 +81,11 @@ def faults_of(files: DatasetFiles, records: Mapping[Path, int], *, stop: bool = 
     for name, split in files.splits.items():
         if split.n_missing:
             message = f"split {name!r} lacks {split.n_missing:,} of its files"
-            fault = Fault(kind=FaultKind.MISSING_SHARD, offset=0, record=None, message=message)
-            faults.add(LocatedFault(path=split.missing[0], fault=fault))
+            faults.note(split.missing[0], FaultKind.MISSING_SHARD, message)
         for path, expected in split.shards.items():
             if expected not in (None, count := records.get(path)) and count is not None:
                 message = f"{DATASET_INFO} says {expected:,} records, and it has {count:,}"
-                fault = Fault(kind=FaultKind.COUNT, offset=0, record=None, message=message)
-                faults.add(LocatedFault(path=path, fault=fault))
+                faults.note(path, FaultKind.COUNT, message)
     return faults
 
 
@@ -141,40 +143,69 @@ def changed(path: Path) -> ShardError:
     return ShardError("was changed while it was read", path=path)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPool:
+    """All records of shards, numbered from 0 in their order.
+
+    Attributes:
+        shards: the shards.
+        index: a file with the place of each record, and of each shard's end: 8 bytes each.
+    """
+
+    shards: Sequence[SourceShard]
+    index: Path
+
+    @property
+    def firsts(self) -> Numbers:
+        """The number of the first record of each shard, and how many there are in all."""
+        return np.cumsum([0, *(shard.records for shard in self.shards)])
+
+    def places(self, numbers: Words) -> tuple[Numbers, Words, Numbers]:
+        """Return the shards of records, and where they start in those, and how long they are."""
+        shards = np.searchsorted(self.firsts, numbers.astype(np.int64), side="right") - 1
+        index = np.memmap(self.index, np.uint64, "r")
+        at = numbers.astype(np.int64) + shards
+        starts = np.asarray(index[at])
+        return shards, starts, (index[at + 1] - starts).astype(np.int64)
+
+
 def scan_shards(
-    paths: Sequence[Path],
-    scratch: Path,
-    *,
-    workers: int | None = None,
-    stop: bool = False,
-    on_progress: OnProgress = silent,
-) -> list[SourceShard]:
-    """Go through shards from header to header, on several workers.
+    files: DatasetFiles, scratch: Path, settings: JobSettings
+) -> tuple[RecordPool, Faults]:
+    """Go through shards from header to header, on several workers; return the damage, too.
 
     What is compressed, or damaged so that records can't be told by their headers, is copied to the
-    scratch folder uncompressed, whole records only; where all of them are is written to `INDEX`
-    there. `CorruptShardError` at the first damage if the job is to ``stop``.
+    scratch folder uncompressed, whole records only; there is the index of all, too.
+    `CorruptShardError` at the first damage if the job is to stop.
     """
     found: list[SourceShard] = []
-    scan = partial(_scan_shard, scratch=scratch, stop=stop)
-    size = sum(path.stat().st_size for path in paths)
-    with (
-        os_errors_as(WriteError, scratch, "can't be written to"),
-        (scratch / INDEX).open("wb") as index,
-    ):
-        for shard in map_shards(scan, list(enumerate(paths)), workers, size=size):
-            part = scratch / f"{len(found)}.{INDEX}"
+    scan = partial(_scan_shard, scratch=scratch, stop=settings.stop)
+    size = sum(path.stat().st_size for path in files.paths)
+    index = scratch / "index"
+    with os_errors_as(WriteError, scratch, "can't be written to"), index.open("wb") as out:
+        for shard in map_shards(scan, list(enumerate(files.paths)), settings.workers, size=size):
+            part = _index_of(scratch, len(found))
             with part.open("rb") as file:
-                shutil.copyfileobj(file, index)
+                shutil.copyfileobj(file, out)
             part.unlink()
             found.append(shard)
-            on_progress(Progress(what="scanning", done=len(found), total=len(paths), unit="shards"))
-    return found
+            done, total = len(found), len(files.paths)
+            step = Progress(what="scanning", done=done, total=total, unit="shards")
+            settings.on_progress(step)
+    whole = {shard.path: shard.records for shard in found if not shard.faults.count}
+    faults = faults_of(files, whole, stop=settings.stop)
+    for shard in found:
+        faults.merge(shard.faults)
+    return RecordPool(shards=found, index=index), faults
+
+
+def _index_of(scratch: Path, number: int) -> Path:
+    return scratch / f"{number}.index"
 
 
 def _scan_shard(numbered: tuple[int, Path], scratch: Path, stop: bool) -> SourceShard:
     number, path = numbered
-    index = scratch / f"{number}.{INDEX}"
+    index = _index_of(scratch, number)
     with open_shard(path) as file:
         stamp = stamp_of(file)
         if detect_compression(file) is Compression.NONE:

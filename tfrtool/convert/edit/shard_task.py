@@ -1,0 +1,138 @@
+"""Shards that come from shards, one from one: with changes to their records, or as they are."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfrtool.convert.edit.changes import Changes, UneditableError
+from tfrtool.convert.pipeline.job import FileTask
+from tfrtool.convert.pipeline.job_report import Faults, Written
+from tfrtool.convert.pipeline.record_sources import changed, stamp_of
+from tfrtool.convert.pipeline.shard_sink import ShardSink
+from tfrtool.convert.pipeline.tally import Tally, payload_key
+from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as
+from tfrtool.examples.dataset_files import DatasetFiles
+from tfrtool.images.decoder import quiet_pillow
+from tfrtool.records.compression import detect_compression
+from tfrtool.records.count import count_shard
+from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
+from tfrtool.records.reader import read_shard
+from tfrtool.storage.appearing import linked
+from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.opening import open_regular
+
+_FORMAT = 1
+"""To be counted up when the same changes are to give other bytes than before."""
+
+_COUNTED = 4096
+"""Records that are counted at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardTask(FileTask):
+    """A shard that is made of another one: its records changed, in their order; or all as it is.
+
+    Attributes:
+        source: the other shard.
+        stamp: its size and time of change (ns).
+        changes: what becomes of each record; None gives the file a further name.
+        skip_bad: whether records that can't be changed are left out and listed.
+        stop: whether damage ends the work.
+    """
+
+    source: Path
+    stamp: tuple[int, int]
+    changes: Changes | None = None
+    skip_bad: bool = False
+    stop: bool = True
+
+    @property
+    def fingerprint(self) -> str:
+        """All that the shard's bytes depend on."""
+        return repr((_FORMAT, str(self.source), self.stamp, self.changes, self.skip_bad))
+
+    def write(self, path: Path) -> Written:
+        """Write the shard, or link it: then it is read nevertheless, and damage is an error."""
+        faults, read = Faults(stop=self.stop), Tally()
+        records = self._records(read, faults)
+        if self.changes is None:
+            self._link(path)
+            for _ in records:
+                pass
+            written = read
+        else:
+            with open_regular(self.source) as file:
+                compression = detect_compression(file)
+            with quiet_pillow(), ShardSink(path, compression) as sink:
+                sink.write(self._changed(records, self.changes, faults))
+            written = sink.tally
+        if _stamp(self.source) != self.stamp:
+            raise changed(self.source)
+        return Written(tally=written, read=read, faults=faults)
+
+    def _link(self, path: Path) -> None:
+        """Give the file its name; copy it where the file system has no such names."""
+        with os_errors_as(WriteError, path, "can't be written"):
+            if not linked(self.source, path):
+                with open_regular(self.source) as old, path.open("xb") as new:
+                    shutil.copyfileobj(old, new, 1024 * 1024)
+
+    def _records(self, tally: Tally, faults: Faults) -> Iterator[Record]:
+        """Yield the records, and count them; an empty shard has none."""
+        keys: list[int] = []
+        for item in read_shard(self.source):
+            if isinstance(item, Record):
+                keys.append(payload_key(item.payload_crc, len(item.payload)))
+                if len(keys) == _COUNTED:
+                    tally.add_keys(keys)
+                    keys.clear()
+                yield item
+            elif item.kind is not FaultKind.EMPTY:
+                faults.add(LocatedFault(path=self.source, fault=item))
+        tally.add_keys(keys)
+
+    def _changed(
+        self, records: Iterator[Record], changes: Changes, faults: Faults
+    ) -> Iterator[bytes]:
+        for record in records:
+            try:
+                yield changes.apply(record.payload)
+            except UneditableError as error:
+                if not self.skip_bad:
+                    raise DatasetError(
+                        str(error),
+                        path=self.source,
+                        record=record.index,
+                        offset=record.offset,
+                        hint="--on-bad skip leaves such records out",
+                    ) from error
+                fault = Fault(
+                    kind=FaultKind.PARSE,
+                    offset=record.offset,
+                    record=record.index,
+                    message=str(error),
+                )
+                FirstOf.add(faults, LocatedFault(path=self.source, fault=fault))
+
+
+def one_to_one(files: DatasetFiles, **more: Any) -> list[FileTask]:
+    """Return a `ShardTask` for each shard of datasets."""
+    return [
+        ShardTask(
+            split=split,
+            source=path,
+            stamp=_stamp(path),
+            size=path.stat().st_size,
+            records=count_shard(path).records,
+            **more,
+        )
+        for split, some in files.splits.items()
+        for path in some.shards
+    ]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    with os_errors_as(ShardError, path), open_regular(path) as file:
+        return stamp_of(file)

@@ -1,0 +1,38 @@
+"""What all jobs are given, beside what each of them does."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfrtool.loading.dataset.dataset import OnCorrupt
+from tfrtool.records.shard_sets import check_dataset_name, check_version
+from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.storage.words import take_words
+from tfrtool.writing.write_options import Existing, check_numbers, dataset_identity
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSettings:
+    """Where a job writes to, and how; `tfrtool.reshard` says what each of these means."""
+
+    folder: Path
+    name: str = ""
+    version: str = ""
+    on_corrupt: OnCorrupt = OnCorrupt.SKIP
+    workers: int | None = None
+    existing: Existing = Existing.REFUSE
+    dry_run: bool = False
+    on_progress: OnProgress = silent
+
+    def __post_init__(self) -> None:
+        take_words(self, on_corrupt=OnCorrupt, existing=Existing)
+        check_numbers(None, self.workers)
+        identity = dataset_identity(self.folder, self.name or None, self.version or None)
+        for key, value in zip(("name", "version"), identity, strict=True):
+            object.__setattr__(self, key, value)
+        check_dataset_name(self.name)
+        check_version(self.version)
+
+    @property
+    def stop(self) -> bool:
+        """Whether the first damage ends the job."""
+        return self.on_corrupt is OnCorrupt.STOP
