@@ -18,6 +18,7 @@ from tests.inspection.stats.test_distance import TFDV
 from tests.inspection.stats.tfdv_data import records
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, encode_example
+from tfrtool.inspection.rows.batches import decode_records
 from tfrtool.records.framing import frame
 from tfrtool.storage.plain import plain
 
@@ -164,6 +165,31 @@ def test_sequences() -> None:
     assert [words["lengths"][key] for key in ("count", "min", "max")] == [6, 0, 2]
     assert words["common"] == [{"value": {"bytes": 1, "content": "text", "text": "a"}, "count": 4}]
     assert "list" not in found["id"]
+
+
+def test_sequences_without_a_context_or_lists() -> None:
+    """A SequenceExample may have feature lists alone, or none of them."""
+    (words,) = tfrtool.stats(stream([raw_example([], {b"w": [int64(1), int64()]})])).features
+    assert (words["list"], words["present"], words["values"]["count"]) == (True, 1, 1)
+    report = tfrtool.stats(stream([raw_example([entry(b"id", int64(1))], {})]))
+    assert report.payload.value == "sequence_example"
+    assert [one["name"] for one in report.features] == ["id"]
+
+
+def test_many_features_in_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of records with thousands of features between them, few are decoded at a time."""
+    cells = []
+
+    def decode(*arguments: Any) -> Any:
+        cells.append(len(arguments[1]) * len(arguments[2].columns))
+        return decode_records(*arguments)
+
+    monkeypatch.setattr("tfrtool.inspection.stats.stats.decode_records", decode)
+    made = (encode_example({f"n{n % 2_000}": n}) for n in range(6_000))
+    report = tfrtool.stats(stream(made))
+    assert (len(report.features), report.records) == (2_000, 6_000)
+    assert all(one["values"]["count"] == 3 for one in report.features)
+    assert max(cells) <= 4_000_000 < sum(cells)
 
 
 def test_images_and_labels(tmp_path: Path) -> None:

@@ -13,16 +13,12 @@ from tfrtool.examples.arrow.arrays import (
     struct_array,
 )
 from tfrtool.examples.arrow.columns import FEATURE, TYPES, Column, Columns, Form
-from tfrtool.examples.arrow.scan import NONE, TAGS, Kinds, WireScan, scanned
+from tfrtool.examples.arrow.scan import NONE, SCANNED, TAGS, Kinds, WireScan, scanned
 from tfrtool.examples.example import DType, PayloadKind, feature_name
 
 _NAMES = {NONE: "no kind"} | {tag: dtype.value for dtype, tag in TAGS.items()}
 _MOST_BYTES = 2**31 - 1024
 """Bytes of a batch's payloads: Arrow counts those of a column in 32 bits."""
-
-
-_CHUNK = 4096
-"""Payloads that are scanned together: their numbers stay near the processor."""
 
 
 class MisfitError(ValueError):
@@ -67,8 +63,8 @@ def decode_batch(
         keys = [
             strings_array([one.key for one in some]) for some in (columns.context, columns.lists)
         ]
-        for start in range(0, len(payloads) or 1, _CHUNK):
-            part = payloads[start : start + _CHUNK]
+        for start in range(0, len(payloads) or 1, SCANNED):
+            part = payloads[start : start + SCANNED]
             table, misfits = scanned(part, lambda scan: _Table(scan, columns, keys))
             misfits = table.misfits | misfits
             if misfits:

@@ -12,6 +12,7 @@ from tfrtool.examples.arrow.scan import (
     FLOATS,
     INTEGERS,
     NONE,
+    SCANNED,
     STRINGS,
     Found,
     WireScan,
@@ -63,14 +64,16 @@ class ColumnsFold:
 
     def add(self, payloads: Sequence[bytes]) -> None:
         """Take in payloads, together less than 2 GiB."""
-        sequences, refused = scanned(payloads, self._take)
-        for index in refused:
-            event = classify_payload(payloads[index]) is PayloadKind.EVENT
-            self.kinds[PayloadKind.EVENT if event else PayloadKind.UNKNOWN] += 1
-        empty = payloads.count(b"")
-        self.kinds[PayloadKind.EMPTY] += empty
-        self.kinds[PayloadKind.SEQUENCE_EXAMPLE] += sequences
-        self.kinds[PayloadKind.EXAMPLE] += len(payloads) - len(refused) - empty - sequences
+        for start in range(0, len(payloads), SCANNED):
+            part = payloads[start : start + SCANNED]
+            sequences, refused = scanned(part, self._take)
+            for index in refused:
+                event = classify_payload(part[index]) is PayloadKind.EVENT
+                self.kinds[PayloadKind.EVENT if event else PayloadKind.UNKNOWN] += 1
+            empty = part.count(b"")
+            self.kinds[PayloadKind.EMPTY] += empty
+            self.kinds[PayloadKind.SEQUENCE_EXAMPLE] += sequences
+            self.kinds[PayloadKind.EXAMPLE] += len(part) - len(refused) - empty - sequences
 
     def _take(self, scan: WireScan) -> int:
         """Take in payloads if none of them is odd; return how many have feature lists."""

@@ -33,6 +33,9 @@ _Taken = TypeVar("_Taken")
 
 TAGS = {DType.STRING: STRINGS, DType.FLOAT32: FLOATS, DType.INT64: INTEGERS}
 
+SCANNED = 4096
+"""Payloads that are scanned together: their numbers stay near the processor."""
+
 _FEW = 32
 """From fewer messages than this on, their fields are read one by one: as fast, and there may be
 millions of them."""

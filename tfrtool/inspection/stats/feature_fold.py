@@ -86,7 +86,7 @@ class FeatureFold:
             self.strings.add(values, room)
             self._add_images(values, room)
             name, values = "bytes", pc.binary_length(values)
-        for of, found in {**numbers, name: values.to_numpy(zero_copy_only=False)}.items():
+        for of, found in {**numbers, name: np.from_dlpack(values)}.items():
             self.numbers[of].add(found, room)
 
     def _add_images(self, values: pa.Array, room: int) -> None:
@@ -202,14 +202,14 @@ def column_parts(column: Column, array: pa.Array) -> Iterator[FeaturePart]:
         return
     if column.is_list:
         held = array.drop_null()
-        numbers["steps"] = pc.list_value_length(held).to_numpy()
+        numbers["steps"] = np.from_dlpack(pc.list_value_length(held))
         array = held.flatten()
     kinds = [(column.dtype, array)]
     if column.dtype is None:
         kinds = list(zip(DTYPES.values(), array.flatten(), strict=True))
     parts = [(dtype, lists.drop_null()) for dtype, lists in kinds]
     # A feature without a kind counts as missing.
-    for dtype, lists in [part for part in parts if len(part[1])] or [(column.dtype, parts[0][1])]:
-        lengths = pc.list_value_length(lists).to_numpy()
+    for dtype, lists in [part for part in parts if len(part[1])] or [(column.dtype, parts[-1][1])]:
+        lengths = np.from_dlpack(pc.list_value_length(lists))
         count = present if column.is_list else len(lists)
         yield dtype, count, {**numbers, "lengths": lengths}, lists.flatten()

@@ -131,9 +131,11 @@ class NumberFold:
 
 def _fold(numbers: NDArray[Any]) -> NumberFold:
     """Return a fold over some numbers."""
-    nan, infinite = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
-    if nan or infinite:
-        numbers = numbers[np.isfinite(numbers)]
+    finite, nan, infinite = np.isfinite(numbers), 0, 0
+    if not finite.all():
+        nan = int(np.isnan(numbers).sum())
+        infinite = len(numbers) - nan - int(finite.sum())
+        numbers = numbers[finite]
     if not len(numbers):
         return NumberFold(nan=nan, infinite=infinite)
     values, counts = np.unique(numbers, return_counts=True)

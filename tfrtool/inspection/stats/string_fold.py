@@ -41,7 +41,9 @@ class StringFold:
         """Take in a binary array without nulls."""
         counted = values.value_counts()
         held, counts = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
-        self._take(zip(map(_key, held), counts, strict=True), room)
+        if max(map(len, held), default=0) > LONGEST:
+            held = list(map(_key, held))
+        self._take(zip(held, counts, strict=True), room)
 
     def merge(self, other: "StringFold", room: int = EXACT_VALUES) -> None:
         """Take in what another fold has seen; what comes out depends on the order."""
