@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tfrtool.examples.arrow.arrays import Bools, Ints, numbers_array, strings_array
 from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.arrow.scan import (
+    FIRST,
     FLOATS,
     INTEGERS,
     NONE,
@@ -24,23 +25,27 @@ from tfrtool.examples.inference import MAX_NAME_BYTES, MAX_NAMES
 _KINDS = {NONE: None, STRINGS: DType.STRING, FLOATS: DType.FLOAT32, INTEGERS: DType.INT64}
 
 
+_RECORDS, _SEVERAL, _FIRST_KIND = range(3)
+
+
 class _Seen:
     """What was seen of the features of one of the two maps."""
 
     def __init__(self) -> None:
         self.keys: dict[bytes, int] = {}  # each with its place in what follows
-        self.records = np.zeros(0, np.int64)  # that have it
-        self.kinds = np.zeros((0, len(_KINDS)), np.bool_)  # whether it comes with each
-        self.several = np.zeros(0, np.bool_)  # whether it comes with another number than one
         self.index = strings_array(())
+        # The records that have it; how often another number of values than one; then each kind.
+        self.counts = np.zeros((0, _FIRST_KIND + len(_KINDS)), np.int64)
 
     def add(self, keys: Sequence[bytes]) -> None:
         """Make places for new keys."""
         self.keys.update(zip(keys, range(len(self.keys), len(self.keys) + len(keys)), strict=True))
-        self.records = np.append(self.records, np.zeros(len(keys), np.int64))
-        self.kinds = np.append(self.kinds, np.zeros((len(keys), len(_KINDS)), np.bool_), axis=0)
-        self.several = np.append(self.several, np.zeros(len(keys), np.bool_))
         self.index = strings_array(tuple(self.keys))
+        self.counts = np.pad(self.counts, ((0, len(keys)), (0, 0)))
+
+    def count(self, what: int, places: Ints) -> None:
+        """Count the features at these places; they may be none."""
+        self.counts[:, what] += np.bincount(places[places >= 0], minlength=len(self.keys))
 
 
 class ColumnsFold:
@@ -93,10 +98,10 @@ class ColumnsFold:
             return 0
         for seen, held, (found, kinds, several) in zip(self._maps, places, looks, strict=True):
             self.left_out += int(np.count_nonzero(held < 0))
-            seen.records += np.bincount(held[held >= 0], minlength=len(seen.keys))
-            seen.several[found[several & (found >= 0)]] = True
-            for number, kind in enumerate(_KINDS):
-                seen.kinds[found[(kinds == kind) & (found >= 0)], number] = True
+            seen.count(_RECORDS, held)
+            seen.count(_SEVERAL, found[several])
+            for what, kind in enumerate(_KINDS, _FIRST_KIND):
+                seen.count(what, found[kinds == kind])
         return int(np.count_nonzero(scan.sequence))
 
     def _find(self, seen: _Seen, found: Found, scan: WireScan) -> Ints:
@@ -130,11 +135,9 @@ class ColumnsFold:
             for key, there in more.keys.items():
                 here = seen.keys.get(key)
                 if here is None:
-                    self.left_out += int(more.records[there])
+                    self.left_out += int(more.counts[there, _RECORDS])
                 else:
-                    seen.records[here] += more.records[there]
-                    seen.kinds[here] |= more.kinds[there]
-                    seen.several[here] |= more.several[there]
+                    seen.counts[here] += more.counts[there]
 
     def columns(self) -> Columns:
         """Return the narrowest columns for what most payloads are, by name, feature lists last."""
@@ -145,11 +148,12 @@ class ColumnsFold:
             return Columns(PayloadKind.UNKNOWN if others[1] else PayloadKind.EVENT)
         if not parsed:
             return Columns(PayloadKind.EMPTY)
+        records = parsed + self.kinds[PayloadKind.EMPTY]
         columns = [
-            _column(seen, key, is_list, parsed + self.kinds[PayloadKind.EMPTY])
+            _column(key, is_list, seen.counts[place].tolist(), records)
             for is_list, seen in zip((False, True), self._maps, strict=True)
-            for key in sorted(seen.keys)
-            if seen.records[seen.keys[key]]
+            for key, place in sorted(seen.keys.items())
+            if seen.counts[place, _RECORDS]
         ]
         kind = PayloadKind.SEQUENCE_EXAMPLE if sequences else PayloadKind.EXAMPLE
         return Columns(kind, tuple(columns))
@@ -165,21 +169,22 @@ def _look(scan: WireScan, rows: Ints, start: Ints, end: Ints) -> tuple[NDArray[n
     several[unsure] = counts != 1
     ok[unsure] &= ~odd
     strings = np.flatnonzero((kind == STRINGS) & (size > 0))
-    one, two = scan.string(start[strings], end[strings])
-    several[strings] = ~one
-    ok[strings] &= one | two
+    tag, _, stop, one = scan.field(start[strings], end[strings])
+    more, _, _, two = scan.field(stop, end[strings])
+    several[strings] = stop != end[strings]
+    ok[strings] &= one & (tag == FIRST) & (~several[strings] | (two & (more == FIRST)))
     scan.odd[rows[~ok]] = True
     return kind, several
 
 
-def _column(seen: _Seen, key: bytes, is_list: bool, records: int) -> Column:
-    place = seen.keys[key]
-    dtypes = [kind for kind, there in zip(_KINDS.values(), seen.kinds[place], strict=True) if there]
+def _column(key: bytes, is_list: bool, counts: Sequence[int], records: int) -> Column:
+    there, several, *found = counts
+    dtypes = [kind for kind, count in zip(_KINDS.values(), found, strict=True) if count]
     dtype = dtypes[0] if len(dtypes) == 1 else None
     # A step without a kind is null in its list.
     if is_list and len(dtypes) == 2 and None in dtypes:
         dtype = dtypes[1]
     form = Form.FEATURE if dtype is None else Form.LIST
-    if dtype and not is_list and seen.records[place] == records and not seen.several[place]:
+    if dtype and not is_list and there == records and not several:
         form = Form.SCALAR
     return Column(key=key, form=form, dtype=dtype, is_list=is_list)

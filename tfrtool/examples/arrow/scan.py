@@ -23,7 +23,7 @@ from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.wire import read_spans
 from tfrtool.storage.limits import MAX_FEATURES
 
-_FIRST, _SECOND = 0x0A, 0x12
+FIRST, SECOND = 0x0A, 0x12
 """The tags of fields 1 and 2 where they have a length."""
 
 NONE, STRINGS, FLOATS, INTEGERS = 0, 0x0A, 0x12, 0x1A
@@ -77,10 +77,10 @@ class WireScan:
         self.data = b"".join([*payloads, b"\0"])
         self._bytes = np.frombuffer(self.data, np.uint8)
         self.odd = np.zeros(len(payloads), np.bool_)
-        first, stop = self._map(_FIRST, self._ends - lengths)
+        first, stop = self._map(FIRST, self._ends - lengths)
         self.context = first, stop
         self.sequence = stop < self._ends
-        self.lists = self._map(_SECOND, stop)
+        self.lists = self._map(SECOND, stop)
         self.odd |= self.lists[1] != self._ends
 
     def _map(self, tag: int, at: Ints) -> tuple[Ints, Ints]:
@@ -133,7 +133,7 @@ class WireScan:
         at, stop = start[live], end[live]
         while live.size > _FEW or (live.size and len(starts) < _FEW):
             tag, first, last, ok = self.field(at, stop)
-            ok &= tag == _FIRST
+            ok &= tag == FIRST
             if not ok.all():
                 odd[live[~ok]] = True
                 live, first, last, stop = live[ok], first[ok], last[ok], stop[ok]
@@ -148,7 +148,7 @@ class WireScan:
                 held = np.fromiter(chain.from_iterable(spans), np.int64).reshape(-1, 3)
             except ValueError:
                 held = np.zeros((1, 3), np.int64)
-            if (held[:, 0] != _FIRST).any() or counts[one] + len(held) > most:
+            if (held[:, 0] != FIRST).any() or counts[one] + len(held) > most:
                 odd[one] = True
                 continue
             starts.append(held[:, 1])
@@ -168,18 +168,11 @@ class WireScan:
         # Of numbers there is one more field, in which they are packed, unless there are none.
         packed = np.flatnonzero((kind > STRINGS) & (first < end))
         tag, begin, stop, there = self.field(first[packed], end[packed])
-        there &= (tag == _FIRST) & (stop == end[packed])
+        there &= (tag == FIRST) & (stop == end[packed])
         there &= (kind[packed] == INTEGERS) | ((stop - begin) % 4 == 0)
         ok[packed] &= there
         first[packed] = begin
         return Kinds(kind, np.where(ok & ~none, first, end), end, ok)
-
-    def string(self, start: Ints, end: Ints) -> tuple[Bools, Bools]:
-        """Return which lists of strings have one, and which seem to have more."""
-        tag, _, stop, ok = self.field(start, end)
-        ok &= tag == _FIRST
-        tag, _, _, more = self.field(stop, end)
-        return ok & (stop == end), ok & more & (tag == _FIRST)
 
     def strings(self, start: Ints, end: Ints) -> pa.Array:
         """Return what is at these places, which are in order, as a binary array."""
@@ -225,9 +218,9 @@ class WireScan:
         owner = np.repeat(np.arange(len(counts)), counts)
         self.odd |= odd
         tag, key, key_end, ok = self.field(start, end)
-        ok &= tag == _FIRST
+        ok &= tag == FIRST
         tag, value, stop, there = self.field(key_end, end)
-        ok &= there & (tag == _SECOND) & (stop == end)
+        ok &= there & (tag == SECOND) & (stop == end)
         if not ok.all():
             self.odd[owner[~ok]] = True
             parts = (owner, key, key_end, value, end)
