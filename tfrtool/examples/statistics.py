@@ -77,14 +77,10 @@ class ValueStatistics:
             self._widen(min(measures), max(measures))
         if kind == "bytes_list" and (self.maximum or 0) > DISTINCT_BYTES:
             self.distinct = None
-        counts = self.distinct
-        if counts is None:
-            return
-        for value in held:
-            counts[value] = counts.get(value, 0) + 1
-            if len(counts) > DISTINCT_VALUES:
+        if self.distinct is not None:
+            self.distinct.update(held)
+            if len(self.distinct) > DISTINCT_VALUES:
                 self.distinct = None
-                return
 
     def _widen(self, low: float | None, high: float | None) -> None:
         if low is not None and (self.minimum is None or low < self.minimum):

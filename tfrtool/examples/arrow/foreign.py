@@ -13,6 +13,11 @@ from tfrtool.examples.example import DType, PayloadKind, feature_key
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1, "day": 86_400_000_000}
 """Of each unit of time; nanoseconds are divided by a thousand."""
 
+_BYTES = {"binary", "large_binary", "fixed_size_binary", "binary_view"} | {
+    "string", "large_string", "string_view"
+}  # fmt: skip
+"""The names of the types of bytes and texts."""
+
 _IMAGE = {"bytes", "path"}
 """The fields of Hugging Face's images; the bytes are what is kept."""
 
@@ -72,13 +77,7 @@ def _mapping(kind: pa.DataType) -> tuple[DType | None, str]:
         return DType.INT64, f"times become int64, in microseconds{cut}"
     if types.is_struct(kind) and {field.name for field in kind} == _IMAGE:
         return DType.STRING, "of images the bytes are kept, and no path"
-    return (DType.STRING if _is_bytes(kind) else None), ""
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    names = ("binary", "large_binary", "string", "large_string", "fixed_size_binary")
-    checks = [getattr(pa.types, f"is_{name}") for name in (*names, "binary_view", "string_view")]
-    return any(check(kind) for check in checks)
+    return (DType.STRING if str(kind).partition("[")[0] in _BYTES else None), ""
 
 
 def _is_list(kind: pa.DataType) -> bool:
