@@ -4,10 +4,11 @@ import os
 import shlex
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, overload
+from typing import Any, BinaryIO, TypeVar, overload
 
 from tfrtool.errors import (
     CorruptShardError,
@@ -27,6 +28,9 @@ from tfrtool.records.stream import open_shard
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.opening import open_regular
+
+T = TypeVar("T", covariant=True)
+U = TypeVar("U")
 
 _FILES_OPEN = 128
 """With more shards than this a file is opened for each record: systems allow 256 or 1,024."""
@@ -92,7 +96,7 @@ def write_index(shard: Path, place: Path) -> int:
     return len(offsets) - 1
 
 
-class Records(Sequence[Record]):
+class Records(Sequence[T]):
     """The records of one or more uncompressed shards, read at random.
 
     ``len(records)`` and ``records[i]`` cost no more than one read each, whatever the size; both
@@ -102,9 +106,12 @@ class Records(Sequence[Record]):
     header to header.
 
     A record's `index` and `offset` are those in its own shard; `shard_of` tells which that is.
+    What is decoded (`decoded_by`) comes instead of a `Record`.
     """
 
-    def __init__(self, shards: Paths) -> None:
+    _decode: Callable[[bytes], T] | None = None
+
+    def __init__(self: "Records[Record]", shards: Paths) -> None:
         """Open shards, in order.
 
         Raises:
@@ -119,6 +126,15 @@ class Records(Sequence[Record]):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_files": {}}  # open files don't travel
 
+    def decoded_by(self, decode: Callable[[bytes], U]) -> "Records[U]":
+        """Return the same records, each as what a function makes of its payload.
+
+        A `ValueError` of the function becomes a `ShardError` that names the record.
+        """
+        records: Records[Any] = copy(self)
+        records._decode = decode
+        return records
+
     @property
     def shards(self) -> tuple[Path, ...]:
         """The files that the records are in, in order."""
@@ -128,32 +144,32 @@ class Records(Sequence[Record]):
         return self._ends[-1] if self._ends else 0
 
     @overload
-    def __getitem__(self, index: int) -> Record: ...
+    def __getitem__(self, index: int) -> T: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: slice) -> list[T]: ...
 
-    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+    def __getitem__(self, index: int | slice) -> T | list[T]:
         """Read a record, or a list of them for a slice.
 
         Raises:
             IndexError: there is no such record.
-            ShardError: the file can't be read.
+            ShardError: the file can't be read, or the record can't be decoded.
             CorruptShardError: the record is damaged, or is not any more where it was.
         """
         if isinstance(index, slice):
             return [self._read(number) for number in range(*index.indices(len(self)))]
         return self._read(self._checked(index))
 
-    def __getitems__(self, indices: Iterable[int]) -> list[Record]:
+    def __getitems__(self, indices: Iterable[int]) -> list[T]:
         """Read several records; PyTorch's DataLoader asks for a batch in this way."""
         return [self._read(self._checked(index)) for index in indices]
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[T]:
         for path in self._paths:
             for item in read_shard(path):
                 if isinstance(item, Record):
-                    yield item
+                    yield self._decoded(item, path)
                 elif item.kind is not FaultKind.EMPTY:
                     raise as_error(path, item)
 
@@ -171,7 +187,7 @@ class Records(Sequence[Record]):
         for file in files.values():
             file.close()
 
-    def __enter__(self) -> "Records":
+    def __enter__(self) -> "Records[T]":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -193,7 +209,16 @@ class Records(Sequence[Record]):
             raise IndexError(f"record {index} of {len(self)}")
         return number
 
-    def _read(self, number: int) -> Record:
+    def _decoded(self, record: Record, path: Path) -> T:
+        if self._decode is None:
+            return record  # type: ignore[return-value]
+        try:
+            return self._decode(record.payload)
+        except ValueError as error:
+            index, offset = record.index, record.offset
+            raise ShardError(str(error), path=path, record=index, offset=offset) from error
+
+    def _read(self, number: int) -> T:
         shard = bisect_right(self._ends, number)
         index = number - (self._ends[shard - 1] if shard else 0)
         path = self._paths[shard]
@@ -202,7 +227,7 @@ class Records(Sequence[Record]):
         except OSError as error:
             raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
         if record is not None:
-            return record
+            return self._decoded(record, path)
         raise CorruptShardError(
             "the record is damaged, or the shard was changed after it was opened",
             path=path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,10 +111,35 @@ def test_images_for_a_loader(tmp_path: Path) -> None:
         with pytest.raises(tfrtool.ShardError, match="image") as caught:
             images[index]
         assert caught.value.record == index
-        assert caught.value.offset == images.records[index].offset
+        assert caught.value.offset == tfrtool.open(path)[index].offset
     path.write_bytes(shard_of([tfrtool.encode_example({"a": 1, "b": 2})]))
     with pytest.raises(tfrtool.ShardError, match="'a', 'b'"):
         tfrtool.open(path, decode="image")
     path.write_bytes(shard_of([b"noise"]))
     with pytest.raises(tfrtool.ShardError, match=r"no tf\.train"):
         tfrtool.open(path, decode="image")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_of_pytorch(tmp_path: Path, workers: int) -> None:
+    """PyTorch's default collate makes batches of images with labels, and of Examples."""
+    data: Any = pytest.importorskip("torch").utils.data
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(shard_of([image_payload(n, data=image_bytes()) for n in range(5)]))
+    height, width, _ = tfrtool.open(path, decode="image")[0][0].shape
+
+    def batches(decode: str) -> list[Any]:
+        return [*data.DataLoader(tfrtool.open(path, decode=decode), 2, num_workers=workers)]
+
+    first, _, last = batches("image")
+    assert first[0].shape == (2, height, width, 3)
+    assert last[0].shape == (1, height, width, 3)
+    assert [str(part.dtype) for part in first] == ["torch.uint8", "torch.int64"]
+    assert first[1].tolist() == [0, 1]
+    path.write_bytes(
+        shard_of([tfrtool.encode_example(ROWS[n] | {"x": [n / 1, 1]}) for n in (1, 2)])
+    )
+    (batch,) = batches("example")
+    assert batch["n"].tolist() == [1, 2]
+    assert batch["name"] == [b"a1", b"a2"]
+    assert (batch["x"].tolist(), str(batch["x"].dtype)) == ([[1, 1], [2, 1]], "torch.float32")

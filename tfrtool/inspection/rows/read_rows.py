@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -145,62 +146,18 @@ class Decode(enum.Enum):
     IMAGE = "image"
 
 
-class DecodedRecords(Sequence[Any]):
-    """Records of uncompressed shards, read at random and decoded: a map-style source.
+def _example(payload: bytes) -> Example:
+    kind = classify_payload(payload)
+    if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE, PayloadKind.EMPTY):
+        raise ValueError("no tf.train.Example or SequenceExample")
+    return decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
 
-    It can be pickled, and used by several threads and forked processes at once, as `Records`.
-    """
 
-    def __init__(self, records: Records, decode: Decode) -> None:
-        """Decode records; for images, find out from the first record which features they are."""
-        self.records = records
-        self._decode = decode
-        self._image = self._label = None
-        if decode is Decode.IMAGE and len(records):
-            features = self._decoding(0, self._example).features
-            folder = records.shards[0].parent
-            self._image, self._label, _ = find_roles(features, info_beside(folder))
-            if self._image is None or self._label is None:
-                known = ", ".join(map(repr, list(features)[:10]))
-                what = "no feature is the one encoded image, or the one label"
-                raise ShardError(what, path=records.shards[0], record=0, found=known)
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __getitem__(self, index: Any) -> Any:
-        """Read and decode a record, or a list of them for a slice.
-
-        Raises:
-            IndexError: there is no such record.
-            ShardError: a file can't be read, or a record is damaged, or is not what it should be;
-                it has the record's index and offset.
-        """
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        return self._decoding(index, self._decoded)
-
-    def _decoding(self, index: int, decode: Callable[[Record], Any]) -> Any:
-        record = self.records[index]
-        try:
-            return decode(record)
-        except ValueError as error:
-            path, place = self.records.shard_of(index), (record.index, record.offset)
-            raise ShardError(str(error), path=path, record=place[0], offset=place[1]) from error
-
-    def _example(self, record: Record) -> Example:
-        kind = classify_payload(record.payload)
-        if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE, PayloadKind.EMPTY):
-            raise ValueError("no tf.train.Example or SequenceExample")
-        return decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE)
-
-    def _decoded(self, record: Record) -> Any:
-        example = self._example(record)
-        if self._decode is Decode.IMAGE:
-            return _pixels(example.values(self._image)), _number(example.values(self._label))
-        found = {name: _arrays(one.values) for name, one in example.features.items() if one.dtype}
-        lists = example.feature_lists.items()
-        return found | {name: [_arrays(step.values) for step in steps] for name, steps in lists}
+def _features(payload: bytes) -> dict[str, Any]:
+    example = _example(payload)
+    found = {name: _arrays(one.values) for name, one in example.features.items() if one.dtype}
+    lists = example.feature_lists.items()
+    return found | {name: [_arrays(step.values) for step in steps] for name, steps in lists}
 
 
 def _arrays(values: Sequence[Value]) -> Any:
@@ -231,23 +188,25 @@ def _pixels(values: Sequence[Value]) -> Any:
         raise ValueError(f"the image can't be decoded: {reason_of(error)}") from error
 
 
-def _number(values: Sequence[Value]) -> int:
-    if len(values) != 1 or not isinstance(values[0], int):
+def _image_and_label(payload: bytes, image: str, label: str) -> tuple[Any, int]:
+    example = _example(payload)
+    number = example.values(label)
+    if len(number) != 1 or not isinstance(number[0], int):
         raise ValueError("the label is not one int64")
-    return values[0]
+    return _pixels(example.values(image)), number[0]
 
 
 @overload
-def open_rows(shards: Paths, *, split: str | None = None) -> Records: ...
+def open_rows(shards: Paths, *, split: str | None = None) -> Records[Record]: ...
 
 
 @overload
-def open_rows(shards: Paths, *, split: str | None = None, decode: str) -> DecodedRecords: ...
+def open_rows(shards: Paths, *, split: str | None = None, decode: str) -> Records[Any]: ...
 
 
 def open_rows(
     shards: Paths, *, split: str | None = None, decode: str | None = None
-) -> Records | DecodedRecords:
+) -> Records[Any]:
     """Open one or more uncompressed shards for random access.
 
     Args:
@@ -287,4 +246,14 @@ def open_rows(
             "there is no such split", expected=", ".join(sorted(known)), found=repr(split)
         )
     records = Records(tuple(paths))
-    return records if how is None else DecodedRecords(records, how)
+    if how is Decode.EXAMPLE:
+        return records.decoded_by(_features)
+    if how is None or not len(records):
+        return records
+    features, shard = records.decoded_by(_example)[0].features, records.shards[0]
+    image, label, _ = find_roles(features, info_beside(shard.parent))
+    if image is None or label is None:
+        found = ", ".join(map(repr, list(features)[:10]))
+        what = "no feature is the one encoded image, or the one label"
+        raise ShardError(what, path=shard, record=0, found=found)
+    return records.decoded_by(partial(_image_and_label, image=image, label=label))
