@@ -97,6 +97,7 @@ def test_conditions_and_samples(shard: Path, capsys: Capture) -> None:
     ("words", "code", "message"),
     [
         (["--records", "x"], 2, "10:20"),
+        (["--records", "5:2"], 2, "ends before it starts"),
         (["--records", "20"], 1, "they count from 0"),
         (["--records", "1", "--sample", "1"], 2, "exclude"),
         (["--select", "lable"], 2, "'lable': expected one of label"),

@@ -73,7 +73,7 @@ def test_several_shards_are_one_sequence(directory: Path) -> None:
         assert repr(records) == "<Records: 5 records in 2 shards>"
 
 
-def _payload(task: tuple[Records, int]) -> bytes:
+def _payload(task: tuple[Records[tfrtool.Record], int]) -> bytes:
     records, index = task
     return records[index].payload
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,12 @@ def test_what_is_no_range(text: str) -> None:
         return
     with pytest.raises(UsageError, match="10:20"):
         parse_ranges(text)
+
+
+def test_a_range_that_goes_back() -> None:
+    """A range that ends before it starts is a usage error, in words of its own."""
+    with pytest.raises(UsageError, match="ends before it starts: expected 2:5"):
+        parse_ranges("0,5:2")
 
 
 @given(
@@ -112,6 +119,10 @@ def test_the_index_beside_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path.write_bytes(shard_of(ROWS))
     write_index(path, index)
     text = index.read_text()
+    ends = [int(line.split()[0]) for line in text.splitlines()] + [path.stat().st_size]
+    # Both tile the file, but have no record of that length there, or none of that number.
+    merged = "".join(f"{a} {b - a}\n" for a, b in pairwise([*ends[:30], *ends[31:]]))
+    moved = "".join(f"{a} {b - a}\n" for a, b in pairwise([*ends[:30], ends[30] + 1, *ends[31:]]))
     hops: list[int] = []
 
     def spy(*arguments: Any, **options: Any) -> Any:
@@ -123,9 +134,11 @@ def test_the_index_beside_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert numbers(path, records="40") == []
     lines = text.splitlines()
     wrong = [text + "0 5\n", "x\n", "", text.replace(lines[30].split()[0], "9"), "1 2\n" * 40]
-    for content in (*wrong, "-1 0\n" * 40 + lines[-1] + "\n"):
+    for content in (*wrong, moved, "-1 0\n" * 40 + lines[-1] + "\n"):
         index.write_text(content)
         assert numbers(path, records="30") == [30], content
+    index.write_text(merged)
+    assert numbers(path, records="29,39") == [29, 39]
     index.write_text(text)
     os.utime(index, ns=(0, 0))
     hops.clear()

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, compress, groupby, islice
-from operator import itemgetter
+from operator import add, itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,7 +20,7 @@ from tfrtool.records.framing import (
     Fault,
     LocatedFault,
     Record,
-    holds_header,
+    header,
 )
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, size_of
@@ -48,7 +48,11 @@ def parse_ranges(text: str) -> tuple[Range, ...]:
             what = "an index, a range or several: 5, 10:20, 0,7,9"
             raise UsageError("no records", expected=what, found=repr(text)[:100])
         start = int(match[1] or match[2] or 0)
-        found.append((start, start + 1 if match[1] else int(match[3] or END)))
+        stop = start + 1 if match[1] else int(match[3] or END)
+        if stop < start:
+            what = f"{stop}:{start}, the end behind the start"
+            raise UsageError("a range that ends before it starts", expected=what, found=part[:50])
+        found.append((start, stop))
     return _merged(found)
 
 
@@ -141,12 +145,14 @@ def _items(
     compression = detect_compression(file)
     plain = isinstance(source, Path) and compression is Compression.NONE
     size = size_of(source, file) if plain else 0  # 0 where there is no hopping
+    known: list[int] | None = None
     items = read_records(file, compression=compression)
     index = offset = 0  # of the next record
     for start, stop in ranges:
         if size and start > index:
-            place = _indexed(file, path_of(source), size, start)
-            if place is not None:
+            known = _indexed(file, path_of(source), size) if known is None else known
+            place, after = [*known[start : start + 2], 0, 0][:2]
+            if after and _holds(file, place, after):
                 index, offset = start, place
             else:
                 hops, offset = hop(file, size, start=offset, most=start - index)
@@ -171,19 +177,23 @@ def _items(
                 break
 
 
-def _indexed(file: BinaryIO, shard: Path, size: int, number: int) -> int | None:
-    """Return where a record is by the index beside a shard; None if there is none that fits it."""
+def _indexed(file: BinaryIO, shard: Path, size: int) -> list[int]:
+    """Return where records start, and the end, by the index beside a shard that fits it."""
     index = shard.with_name(f"{shard.name}.idx")
     try:
-        if index.stat().st_mtime_ns < os.fstat(file.fileno()).st_mtime_ns:
-            return None
-        lines = read_bounded(index).split(b"\n")
-        if sum(map(int, lines[-2].split())) != size or number >= len(lines) - 1:
-            return None
-        offset = int(lines[number].split()[0])
-        return offset if holds_header(reader_at(file)(HEADER_SIZE, offset)) else None
-    except (OSError, ValueError, IndexError, OverflowError):
-        return None
+        if index.stat().st_mtime_ns >= os.fstat(file.fileno()).st_mtime_ns:
+            numbers = [*map(int, read_bounded(index).split())]
+            starts, sizes = [*numbers[::2], size], numbers[1::2]
+            if [0, *map(add, starts, sizes)] == starts and min(sizes) >= FRAME_SIZE:
+                return starts
+    except (OSError, ValueError):
+        pass
+    return []
+
+
+def _holds(file: BinaryIO, start: int, stop: int) -> bool:
+    """Return whether a header stands at a place, of a record that ends at another."""
+    return reader_at(file)(HEADER_SIZE, start) == header(stop - start - FRAME_SIZE)
 
 
 def _moved(items: Iterable[Record | Fault], index: int, offset: int) -> Iterator[Record | Fault]:
