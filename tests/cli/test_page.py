@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tfrtool.cli.render.page import Good, Heading, Page, Table, facts, plain
+from tfrtool.cli.render.page import Good, Heading, Page, Table, facts, plain, styled
 
 PAGE: Page = (
     Heading("shard.tfrecord"),
@@ -38,7 +38,7 @@ def test_a_terminal_shows_the_same_words(colours: bool, monkeypatch: pytest.Monk
     monkeypatch.setenv("TERM", "xterm-256color")
     if not colours:
         monkeypatch.setenv("NO_COLOR", "1")
-    shown = plain(PAGE, terminal=True)
+    shown = styled(PAGE)
     for words in ("shard.tfrecord", "1 KiB", "all hold", "label", "10", "[bold]not markup[/bold]"):
         assert words in shown
     assert ("\x1b[32m" in shown) is colours
@@ -53,7 +53,7 @@ def test_long_cells_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> No
     names = [f"{'camera/front/' * 8}{number}" for number in range(3)]
     page: Page = [Table(head=("name", "type"), rows=[(name, "int64") for name in names])]
     assert all(name in plain(page) for name in names)
-    lines = re.sub("\x1b.*?m", "", plain(page, terminal=True)).splitlines()
+    lines = re.sub("\x1b.*?m", "", styled(page)).splitlines()
     assert max(map(len, lines)) <= width
     first_column = "".join(line.split()[0] for line in lines if line.split())
     assert all(name in first_column for name in names)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.render.page import Page, plain
+from tfrtool.cli.render.page import Page, plain, styled
 
 
 class Outcome(enum.IntEnum):
@@ -26,7 +26,9 @@ def emit(result: str | Mapping[str, Any] | Page) -> None:
     """Print a result: a text, an object as a line of JSON in ASCII, or a page for people."""
     if isinstance(result, Mapping):
         result = json.dumps(result, allow_nan=False)
-    click.echo(result if isinstance(result, str) else plain(result, terminal=sys.stdout.isatty()))
+    if not isinstance(result, str):
+        result = (styled if sys.stdout.isatty() else plain)(result)
+    click.echo(result)
 
 
 def emit_pieces(pieces: Iterable[str]) -> None:
