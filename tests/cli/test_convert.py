@@ -145,6 +145,23 @@ def test_records_of_arrayrecord_that_are_no_examples(tmp_path: Path, capsys: Cap
     assert (code, again["digest_out"]) == (0, report["digest_out"])
 
 
+def test_a_dry_run_says_what_no_table_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Records that are no Examples, and names of features beyond the most that are kept."""
+    payloads = [tfrtool.encode_example({f"n{n}": n, "x": 1}) for n in range(4)]
+    shard = tmp_path / "a.tfrecord"
+    shard.write_bytes(shard_of([*payloads, b"\xff"]))
+    monkeypatch.setattr("tfrtool.examples.arrow.infer.MAX_NAMES", 3)
+    words = ("convert", shard, tmp_path / "a.parquet", "--workers", "1", "--dry-run")
+    _, report = run_json(capsys, *words)
+    odd, names = "records that are no Examples: 1", "features with other names than the first 3"
+    assert report["losses"] == [odd, names]
+    assert run_json(capsys, *words, "--select", "x")[1]["losses"] == [odd]
+    assert run("convert", shard, tmp_path / "b.tfrecord", "--dry-run") == 0
+    assert "not kept" not in capsys.readouterr().out
+
+
 def test_a_missing_shard_is_told(shards: Path, tmp_path: Path, capsys: Capture) -> None:
     """A folder that lacks a file by the names of the others ends with 3."""
     path = shards / "rows-train.tfrecord-00000-of-00001"

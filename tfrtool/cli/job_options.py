@@ -1,6 +1,6 @@
 """What commands that copy records have in common: options, and what is shown in the end."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.cli.output import Outcome, emit, warn
@@ -56,11 +56,13 @@ def splits_of(notations: tuple[str, ...]) -> Mapping[str, float]:
     return splits
 
 
-def show_job(report: "JobReport", *, as_json: bool) -> Outcome:
-    """Show what a job has done, and return how it ended."""
+def show_job(
+    report: "JobReport", *, as_json: bool, data: Any = None, more: Iterable[str] = ()
+) -> Outcome:
+    """Show what a job has done, with ``more`` lines or as other ``data``; return how it ended."""
     from tfrtool.cli.render.write_text import job_page
 
-    emit(report.to_json() if as_json else job_page(report))
+    emit((data or report.to_json()) if as_json else [*job_page(report), *more])
     for warning in report.warnings:
         warn(warning)
     left_out = report.rejected and not report.complete

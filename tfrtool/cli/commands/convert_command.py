@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.job_options import TARGET_OPTIONS, existing_of
-from tfrtool.cli.output import Outcome, emit, note
+from tfrtool.cli.job_options import TARGET_OPTIONS, existing_of, show_job
+from tfrtool.cli.output import Outcome, note
 from tfrtool.cli.parameters import INPUT, OUTPUT, command
 from tfrtool.errors import UsageError, printable
 
@@ -51,7 +51,6 @@ def convert_command(
     can't keep is said before anything is written. Exit code 3 means that records were left out.
     """
     from tfrtool.cli.bars import Bars
-    from tfrtool.cli.render.write_text import job_page
     from tfrtool.convert.formats.conversion import convert
 
     existing, pairs = existing_of(words), [pair.partition("=") for pair in rename]
@@ -74,5 +73,5 @@ def convert_command(
     if report.job.dry_run:
         told += [f"  {name}: {kind}" for name, kind in report.columns.items()]
         told += [*(f"not kept: {text}" for text in report.losses), *report.notes]
-    emit(report.to_json() if as_json else [*job_page(report.job), *map(printable, told)])
-    return Outcome.DAMAGE if report.job.corrupt else Outcome.FINE
+    data, more = report.to_json(), map(printable, told)
+    return show_job(report.job, as_json=as_json, data=data, more=more)

@@ -11,7 +11,12 @@ from typing import Any
 
 from tfrtool.convert.copying import SHARD_SIZE
 from tfrtool.convert.formats.convert_task import ConvertTask, Prove
-from tfrtool.convert.formats.merged_content import content_of, renamed_content, scan_files
+from tfrtool.convert.formats.merged_content import (
+    content_of,
+    renamed_content,
+    scan_files,
+    table_losses,
+)
 from tfrtool.convert.formats.registry import (
     NAMES,
     Content,
@@ -133,12 +138,13 @@ def convert(
     payloads = form.payloads and goal.payloads
     if proof is Prove.BYTES and not (after.exact or payloads):
         raise UsageError("only payloads can be proved byte for byte", hint="--exact keeps them")
-    read, written, pattern = before, after, goal.file_name
+    read, written, pattern, losses = before, after, goal.file_name, goal.losses(after)
     if payloads and not select and not rename:  # they are copied as they are
         read = written = Content(columns=Columns(PayloadKind.UNKNOWN))
+    else:
+        losses += table_losses(scans, after)
     if single:
         pattern = folder.name.replace("{", "{{").replace("}", "}}")
-    losses = goal.losses(after)
     notes = dict.fromkeys((*found.notes, *(one for scan in scans for one in scan.notes)))
     for text in (*losses, *notes):
         on_note(text)

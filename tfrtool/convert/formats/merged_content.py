@@ -123,14 +123,28 @@ def _merged(form: Format, scans: Sequence[Scan], select: Sequence[str]) -> Colum
         dtype = None if shape is Form.FEATURE else dtype
         merged.append(Column(key=key, form=shape, dtype=dtype, is_list=is_list))
     if form.payloads:
-        total = ColumnsFold()
-        for scan in scans:
-            total.merge(scan.fold)
-        return total.columns()
+        return _total(scans).columns()
     if len(kinds) > 1:
         found = " and ".join(f"{kind.title} ({path.name})" for kind, path in kinds.items())
         raise SchemaError("the files hold several kinds of records", found=found)
     return Columns(next(iter(kinds)), tuple(merged))
+
+
+def _total(scans: Sequence[Scan]) -> ColumnsFold:
+    total = ColumnsFold()
+    for scan in scans:
+        total.merge(scan.fold)
+    return total
+
+
+def table_losses(scans: Sequence[Scan], content: Content) -> list[str]:
+    """Return what no table has of files of payloads, a clause each."""
+    total, held = _total(scans), content.columns.columns
+    odd = total.kinds[PayloadKind.EVENT] + total.kinds[PayloadKind.UNKNOWN]
+    losses = [f"records that are no Examples: {odd:,}"] if odd and content.columns.parsed else []
+    if total.left_out and len(held) == len(total.columns().columns):  # all that there are
+        losses.append(f"features with other names than the first {len(held):,}")
+    return losses
 
 
 def _class_names(scans: Sequence[Scan]) -> dict[str, tuple[str, ...]]:

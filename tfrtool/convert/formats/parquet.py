@@ -263,14 +263,10 @@ def _names_with_nulls(parquet: pq.ParquetFile, images: Sequence[str]) -> set[str
     """Return the names of columns of single values that have a null, or may have one."""
     places = {f"{name}.bytes": name for name in images}
     places |= {f"{name}.path": _PATHS[0].format(name) for name in images}
-    found = set()
-    for number in range(parquet.num_row_groups):
-        group = parquet.metadata.row_group(number)
-        for one in map(group.column, range(group.num_columns)):
-            known = one.statistics is not None and one.statistics.has_null_count
-            if not known or one.statistics.null_count:
-                found.add(places.get(one.path_in_schema, one.path_in_schema))
-    return found
+    groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    some = [one.path_in_schema for one in chunks if not one.statistics or one.statistics.null_count]
+    return {places.get(path, path) for path in some}
 
 
 def _json(schema: pa.Schema, key: bytes) -> Any:

@@ -70,9 +70,9 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
         inner = kind.value_type
         held = [from_json(one, inner) for one in (value if isinstance(value, list) else [value])]
-        if None not in held or pa.types.is_nested(inner):
-            return held
-        raise ValueError("null in a list")
+        if None in held and not pa.types.is_nested(inner):
+            raise ValueError("null in a list")
+        return held
     if pa.types.is_struct(kind) and isinstance(value, dict):
         if unknown := value.keys() - {one.name for one in kind}:
             raise ValueError(f"no {min(unknown)!r} is known there")
