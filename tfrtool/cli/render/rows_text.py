@@ -1,24 +1,17 @@
 """Records and rows as lines: JSON, CSV, or text for people."""
 
-import base64
-import contextlib
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 from tfrtool.cli.render.page import Page, Table
 from tfrtool.errors import printable
-from tfrtool.inspection.summary.summary_json import value_json
+from tfrtool.inspection.summary.summary_json import as_json
 
 _LONGEST = 120
 """Characters of a value in text for people."""
-
-_AT_ONCE = 1024
-"""Rows that are Python's objects at a time."""
 
 
 class RecordCsv:
@@ -75,41 +68,21 @@ def record_text(row: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def rows_of(batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a query as JSON values: bytes that are no UTF-8 as base64."""
+def rows_json(batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a query as JSON values."""
+    from tfrtool.inspection.rows.batches import rows_of  # Arrow, which the others do without
+
     for batch in batches:
-        single = [_leaf(field.type) == "float" for field in batch.schema]
-        for start in range(0, batch.num_rows, _AT_ONCE):
-            part = batch.slice(start, _AT_ONCE)
-            columns = [column.to_pylist() for column in part.columns]
-            for values in zip(*columns, strict=True):
-                named = zip(batch.schema.names, values, single, strict=True)
-                yield {name: _plain(value, short) for name, value, short in named}
+        single = {field.name for field in batch.schema if _leaf(field.type) == "float"}
+        for row in rows_of(batch):
+            cells = row.items()
+            yield {name: as_json(one, short=name in single, nulls=True) for name, one in cells}
 
 
 def _leaf(kind: Any) -> str:
     while hasattr(kind, "value_type"):
         kind = kind.value_type
     return str(kind)
-
-
-def _plain(value: Any, single: bool) -> Any:
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value_json(value) if single or not math.isfinite(value) else value
-        case bytes():
-            with contextlib.suppress(UnicodeDecodeError):
-                return value.decode()
-            return {"base64": base64.b64encode(value).decode()}
-        case list() | tuple():
-            return [_plain(one, single) for one in value]
-        case dict():
-            return {name: _plain(one, single) for name, one in value.items()}
-        case Decimal():  # sums of int64 have no fraction
-            return int(value) if value == value.to_integral_value() else float(value)
-    return str(value)
 
 
 def rows_table(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Page:

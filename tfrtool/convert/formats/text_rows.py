@@ -18,7 +18,8 @@ from tfrtool.errors import SchemaError, SourceError, os_errors_as
 from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS
+from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, rows_of
+from tfrtool.inspection.summary.summary_json import as_json
 from tfrtool.sources.tables.table_rows import csv_rows, text_lines
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
@@ -26,9 +27,6 @@ from tfrtool.storage.opening import open_regular
 
 SCHEMA = "schema.json"
 _MARK_EVERY = 256
-_ROWS = 1024
-"""Rows that are held as Python's objects, some times as large as their text, to write them."""
-
 _BASE64 = '{"base64":'
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _LARGEST_FLOAT = 3.4028235677973362e38
@@ -38,26 +36,6 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf(?:inity)?", re.IGNORECASE
 )
-
-
-def as_json(value: Any) -> Any:
-    """Return a value of Arrow as JSON has it; nothing is lost.
-
-    Bytes that are UTF-8 are a text, others base64; NaN and infinities are words. What is absent in
-    a struct is left out.
-    """
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, list):
-        return [as_json(one) for one in value]
-    if isinstance(value, dict):
-        return {name: as_json(one) for name, one in value.items() if one is not None}
-    return value
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
@@ -90,12 +68,6 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     elif isinstance(value, int) and -(2**63) <= value < 2**63:
         return bool(value) if pa.types.is_boolean(kind) else int(value)
     raise ValueError(f"{type(value).__name__} is no {kind}, or too large")
-
-
-def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a batch."""
-    for start in range(0, batch.num_rows, _ROWS):
-        yield from batch.slice(start, _ROWS).to_pylist()
 
 
 class JsonLinesFormat(Format):

@@ -11,13 +11,15 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from tfrtool.convert.formats.registry import Content, Put
-from tfrtool.convert.formats.text_rows import JsonLinesFormat, as_json, rows_of
+from tfrtool.convert.formats.text_rows import JsonLinesFormat
 from tfrtool.errors import SchemaError, SourceError, printable
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
 from tfrtool.examples.content import describe_bytes, is_text
 from tfrtool.examples.example import DType, Feature, PayloadKind, Value
 from tfrtool.examples.roles import find_roles
 from tfrtool.inspection.extract.safe_names import safe_path
+from tfrtool.inspection.rows.batches import rows_of
+from tfrtool.inspection.summary.summary_json import as_json
 from tfrtool.sources.archives.tar_archive import read_headers, starts_tar
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,9 @@ BATCH_BYTES = 16 * 1024 * 1024
 """Of the payloads of a batch: many images, and little beside what Arrow and DuckDB hold."""
 
 BATCH_RECORDS = 65_536
+
+_ROWS = 1024
+"""Rows that are held as Python's objects, some times as large as their text."""
 
 OnFault = Callable[[LocatedFault], None]
 """What takes the damage that is left out."""
@@ -180,6 +183,12 @@ def table_schema(columns: Columns) -> pa.Schema:
     types = (pa.dictionary(pa.int32(), pa.string()), pa.int64(), pa.int64(), pa.int64())
     places = [pa.field(name, kind) for name, kind in zip(PLACES, types, strict=True)]
     return pa.schema([*places, *columns.to_arrow()])
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch."""
+    for start in range(0, batch.num_rows, _ROWS):
+        yield from batch.slice(start, _ROWS).to_pylist()
 
 
 def narrowed(columns: Columns, fields: Collection[str]) -> Columns:

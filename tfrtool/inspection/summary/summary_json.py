@@ -1,8 +1,10 @@
 """Values and features as JSON values, as every command prints them."""
 
+import base64
 import math
 from array import array
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.examples.content import decode_text, describe_bytes
@@ -61,15 +63,42 @@ def value_json(value: "ParsedValue | None") -> Any:
         if text is not None:
             data["text"] = text
         return data
-    if isinstance(value, float):
-        if math.isnan(value):
-            return "NaN"
-        if math.isinf(value):
-            return "Infinity" if value > 0 else "-Infinity"
-        return shortest_float(value)
     if isinstance(value, Sequence):
         return [value_json(item) for item in value]
-    return value
+    return as_json(value, short=True)
+
+
+def as_json(value: Any, *, short: bool = False, nulls: bool = False) -> Any:
+    """Return a value of Arrow as JSON values, of which it can be made again.
+
+    Bytes that are UTF-8 are a text, others base64; NaN and infinities are words, and what JSON has
+    no type for is text.
+
+    Args:
+        value: as Arrow gives it to Python.
+        short: whether floats are float32, and written as the shortest decimals of these.
+        nulls: whether what is null in a struct is told; else it is left out.
+    """
+    match value:
+        case float():
+            if math.isfinite(value):
+                return shortest_float(value) if short else value
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case None | int() | str() | list([int(), *_]):  # Arrow's lists have one type
+            return value
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return {"base64": base64.b64encode(value).decode()}
+        case list() | tuple():
+            return [as_json(one, short=short, nulls=nulls) for one in value]
+        case dict():
+            told = {key: one for key, one in value.items() if nulls or one is not None}
+            return {key: as_json(one, short=short, nulls=nulls) for key, one in told.items()}
+        case Decimal():  # sums of int64 have no fraction
+            return int(value) if value == value.to_integral_value() else float(value)
+    return str(value)
 
 
 def shortest_float(value: float) -> float:

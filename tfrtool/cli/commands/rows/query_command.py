@@ -88,9 +88,9 @@ def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -
 
 
 def _print(reader: Any, form: str, file: BinaryIO | None) -> None:
-    from tfrtool.cli.render.rows_text import csv_line, rows_of, rows_table
+    from tfrtool.cli.render.rows_text import csv_line, rows_json, rows_table
 
-    rows, names = rows_of(reader), reader.schema.names
+    rows, names = rows_json(reader), reader.schema.names
     lines: Iterable[str | Page]
     if form == "table":
         page = rows_table(islice(rows, _SHOWN), names)
