@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -12,77 +12,48 @@ from numpy.typing import NDArray
 
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.job import JobPlan, numbered, run_job
-from tfrtool.convert.pipeline.job_report import Faults, JobReport
-from tfrtool.convert.pipeline.job_settings import JobSettings
+from tfrtool.convert.pipeline.job_report import JobReport
+from tfrtool.convert.pipeline.job_settings import JobSettings, SizeSettings
 from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
 from tfrtool.convert.pipeline.record_sources import (
     RecordPool,
     find_sources,
     scan_shards,
 )
-from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as
 from tfrtool.records.compression import Compression
 from tfrtool.storage.locations import Paths, as_path
-from tfrtool.storage.words import as_size, make_options, take_words
+from tfrtool.storage.words import make_options, take_words
 from tfrtool.writing.write_options import check_numbers
-
-SHARD_SIZE = "128MiB"
-"""Of a shard; see `tfrtool.write`."""
 
 _CHUNK = 1_000_000
 _WORTH = {True: 1024**3, False: 64 * 1024**2}
 """Bytes that are copied, or else compressed, in the time that a process takes to start."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CopySettings(JobSettings):
-    """What those are given that write records into new shards."""
-
-    shards: int | None = None
-    shard_size: int | str | None = None
-    compression: Compression = Compression.NONE
-
-    def __post_init__(self) -> None:
-        JobSettings.__post_init__(self)
-        take_words(self, compression=Compression)
-        check_numbers(self.shards, None)
-        if self.shards is not None and self.shard_size is not None:
-            raise UsageError("shards and shard_size exclude each other")
-
-    @property
-    def shard_bytes(self) -> int:
-        """How large a shard is at most, to within one record."""
-        return as_size(self.shard_size or SHARD_SIZE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which records go into which split, in the order of the sources.
-
-    Attributes:
-        splits: the names.
-        codes: of each record, 0 if it goes into none, else the split's place among them, from 1;
-            None where all stay in the splits of the sources.
-        read: all records that were read to tell; None if none were.
-        faults: damage that was met.
-        left_out: how many records are in none, by the rule.
-    """
-
-    splits: Sequence[str]
-    codes: NDArray[np.uint16] | None = None
-    read: Tally | None = None
-    faults: Faults = field(default_factory=Faults)
-    left_out: Mapping[str, int] = field(default_factory=dict)
-
+Selection = tuple[Sequence[str], NDArray[np.uint16] | None, JobPlan]
+"""Names of splits; of each record in the order of the sources 0 if it goes into none, else the
+split's place among them, from 1, or None where all stay where they are; and what was met on the
+way: records that were read, damage, and what was left out, but no tasks yet."""
 
 Select = Callable[[RecordPool, Mapping[str, int], JobSettings], Selection]
 """What looks at records, of which each split of the sources has so many, one after the other."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CopySettings(SizeSettings):
+    """What those are given that copy records into new shards."""
+
+    compression: Compression = Compression.NONE
+
+    def __post_init__(self) -> None:
+        SizeSettings.__post_init__(self)
+        take_words(self, compression=Compression)
+
+
 def all_records(_: RecordPool, splits: Mapping[str, int], __: JobSettings) -> Selection:
     """Select all records, and leave each in its split."""
-    return Selection(splits=list(splits))
+    return list(splits), None, JobPlan()
 
 
 def copy_records(
@@ -114,16 +85,16 @@ def copy_records(
         }
         if not any(counts.values()):
             raise DatasetError("no record could be read", path=found.paths[0])
-        chosen = select(pool, counts, settings)
-        faults.merge(chosen.faults)
+        splits, codes, met = select(pool, counts, settings)
+        faults.merge(met.faults)
         facts = (sorted(rules.items()), shuffle, [shard.identity for shard in pool.shards])
         recipe = blake2b(repr(facts).encode(), digest_size=16).hexdigest()
         tasks, warnings, first = list[CopyTask](), [*found.notes, *carried.warnings], 0
-        for code, split in enumerate(chosen.splits, start=1):
+        for code, split in enumerate(splits, start=1):
             path, count = None, counts.get(split, 0)
-            if chosen.codes is not None:
+            if codes is not None:
                 path = scratch / f"{split}.chosen"
-                count = _write_chosen(path, chosen.codes, code)
+                count = _write_chosen(path, codes, code)
             order = RecordOrder(pool=pool, count=count, first=first, chosen=path, seed=shuffle)
             first += count
             if not count:
@@ -148,13 +119,8 @@ def copy_records(
                 )
                 for start, end, size in order.cut(settings.shards, settings.shard_bytes)
             ]
-        return JobPlan(
-            tasks=numbered(tasks, settings.name),
-            read=chosen.read,
-            faults=faults,
-            left_out=chosen.left_out,
-            warnings=warnings,
-        )
+        named = numbered(tasks, settings.name)
+        return replace(met, tasks=named, faults=faults, warnings=warnings)
 
     return run_job(
         settings,

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -142,7 +143,7 @@ def _select(
             columns = found.select([*names, *([] if image is None else [image])])
     look = partial(_look, columns=columns, condition=condition, digests=dedupe, image=image)
     dtype = _ROW[: 3 if dedupe else 1]
-    marks, read, faults = mark_records(pool, look, dtype, columns, settings)
+    marks, met = mark_records(pool, look, dtype, columns, settings)
     codes = np.array(marks["mark"])
     for rule, those in listed.items():
         codes[(codes != 0) & (those == (rule == "drop"))] = _RULES[rule]
@@ -155,16 +156,12 @@ def _select(
             codes[np.delete(kept, drawn.astype(np.int64))] = _RULES["sample"]
     counts = np.bincount(codes, minlength=max(_RULES.values()) + 1)
     if not counts[KEPT]:
-        what = f"none of the {human_count(read.records, 'record')} is left"
+        what = f"none of the {human_count(int(np.count_nonzero(codes)), 'record')} is left"
         raise WriteError(what, path=shards[0].path.parent)
     numbers = np.arange(1, len(splits) + 1, dtype=np.uint16)
-    return Selection(
-        splits=list(splits),
-        codes=np.where(codes == KEPT, np.repeat(numbers, [*splits.values()]), np.uint16(0)),
-        read=read,
-        faults=faults,
-        left_out={rule: int(counts[code]) for rule, code in _RULES.items() if counts[code]},
-    )
+    codes = np.where(codes == KEPT, np.repeat(numbers, [*splits.values()]), np.uint16(0))
+    left_out = {rule: int(counts[code]) for rule, code in _RULES.items() if counts[code]}
+    return list(splits), codes, replace(met, left_out=left_out)
 
 
 def _copies(marks: Marks, kept: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -130,7 +130,7 @@ def _split(
     feature = stratify or group_by
     columns = UNPARSED if feature is None else columns_of(pool, settings).select([feature])
     look = partial(_draw, columns=columns, stratify=stratify, group_by=group_by, seed=seed)
-    marks, read, faults = mark_records(pool, look, _ROW, columns, settings)
+    marks, met = mark_records(pool, look, _ROW, columns, settings)
     ends = list(accumulate(list(splits.values())[:-1]))
     if stratify is None:
         bounds = np.array([round(end * 2**64) for end in ends], np.uint64)
@@ -145,7 +145,7 @@ def _split(
                 f"split {split!r} would get none of the records",
                 hint="give it a larger fraction, or another seed",
             )
-    return Selection(splits=list(splits), codes=codes, read=read, faults=faults)
+    return list(splits), codes, met
 
 
 def _stratified(marks: Marks, ends: list[float]) -> NDArray[np.uint16]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from tfrtool.convert.copying import SHARD_SIZE
 from tfrtool.convert.formats.convert_task import ConvertTask, Prove
 from tfrtool.convert.formats.merged_content import (
     content_of,
@@ -30,7 +29,7 @@ from tfrtool.convert.formats.registry import (
 from tfrtool.convert.formats.text_rows import SCHEMA
 from tfrtool.convert.pipeline.job import JobPlan, MetadataOf, run_job
 from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.job_settings import JobSettings
+from tfrtool.convert.pipeline.job_settings import JobSettings, SizeSettings
 from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
@@ -39,7 +38,7 @@ from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.appearing import move, temporary_name
 from tfrtool.storage.locations import Paths, as_path
-from tfrtool.storage.words import as_member, as_size, check_least, make_options
+from tfrtool.storage.words import as_member, make_options
 from tfrtool.writing.write_options import Existing
 
 
@@ -85,8 +84,6 @@ def convert(
     rename: Mapping[str, str] | None = None,
     exact: bool = False,
     prove: str | Prove = Prove.VALUES,
-    shards: int | None = None,
-    shard_size: int | str | None = None,
     on_note: Callable[[str], None] = lambda _: None,
     **options: Any,
 ) -> ConvertReport:
@@ -104,8 +101,6 @@ def convert(
         rename: new names of columns, by their old ones.
         exact: whether the payloads' own bytes are kept, too, in a column ``_payload``.
         prove: what is read back and compared with the source: "none", "values" or "bytes".
-        shards: how many files each split has; None decides by size.
-        shard_size: about how many bytes a file holds, before compression; None is 128 MiB.
         on_note: called with each loss and each note before anything is written.
         **options: those of `tfrtool.reshard` but for compression; records that are no Examples
             among Examples are damaged ones, too.
@@ -118,15 +113,12 @@ def convert(
         WriteError: a file can't be written, or what was read back differs.
     """
     folder = as_path(target)
-    if None not in (shards, shard_size):
-        raise UsageError("a number of shards and their size exclude each other")
-    check_least({"shards": shards}, {"shards": 1})
     proof = as_member(Prove, prove, "proof")
     found = find_sources(source, folder, partial(look_for, name=from_format))
     form = format_of_files(found.paths) if from_format is None else format_of(from_format)
     goal, single = _goal(folder, to, form)
     own = folder.with_suffix("") if single else folder
-    settings = make_options(JobSettings, folder=own, **options)
+    settings = make_options(SizeSettings, folder=own, **options)
     scans = scan_files(form, found.paths, settings.workers, settings.on_progress)
     whole = {scan.path: scan.rows for scan in scans if not scan.faults}
     faults = faults_of(found, whole, stop=settings.stop)
@@ -164,7 +156,7 @@ def convert(
             prove=proof,
             stop=settings.stop,
         )
-        for split, cuts in _files(parts, single, shards, as_size(shard_size or SHARD_SIZE)).items()
+        for split, cuts in _files(parts, single, settings.shards, settings.shard_bytes).items()
         for index, pieces in enumerate(cuts)
     ]
 

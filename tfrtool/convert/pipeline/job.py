@@ -87,7 +87,7 @@ class JobPlan:
         warnings: what the user should know, a sentence each.
     """
 
-    tasks: Sequence[FileTask]
+    tasks: Sequence[FileTask] = ()
     read: Tally | None = None
     faults: Faults = field(default_factory=Faults)
     left_out: Mapping[str, int] = field(default_factory=dict)

@@ -113,4 +113,4 @@ class JobReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints and write_report.json holds."""
-        return {**plain(self), "faults": plain(list(self.faults))}
+        return dict(plain(self))

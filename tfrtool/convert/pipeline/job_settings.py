@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfrtool.errors import UsageError
 from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.records.shard_sets import check_dataset_name, check_version
 from tfrtool.storage.progress import OnProgress, silent
-from tfrtool.storage.words import take_words
+from tfrtool.storage.words import as_size, take_words
 from tfrtool.writing.write_options import Existing, check_numbers, dataset_identity
+
+_SHARD_SIZE = "128MiB"
+"""See `tfrtool.write`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,3 +40,22 @@ class JobSettings:
     def stop(self) -> bool:
         """Whether the first damage ends the job."""
         return self.on_corrupt is OnCorrupt.STOP
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeSettings(JobSettings):
+    """What those are given that cut splits into files: how many, or of which size."""
+
+    shards: int | None = None
+    shard_size: int | str | None = None
+
+    def __post_init__(self) -> None:
+        JobSettings.__post_init__(self)
+        check_numbers(self.shards, None)
+        if self.shards is not None and self.shard_size is not None:
+            raise UsageError("shards and shard_size exclude each other")
+
+    @property
+    def shard_bytes(self) -> int:
+        """How large a file is at most before compression, to within one record."""
+        return as_size(self.shard_size or _SHARD_SIZE)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tfrtool.convert.pipeline.job import JobPlan
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_sources import RecordPool, SourceShard
@@ -84,8 +85,8 @@ def columns_of(pool: RecordPool, settings: JobSettings) -> Columns:
 
 def mark_records(
     pool: RecordPool, look: Look, dtype: Any, columns: Columns, settings: JobSettings
-) -> tuple[Marks, Tally, Faults]:
-    """Read all records; return a row for each, what was read, and the damage.
+) -> tuple[Marks, JobPlan]:
+    """Read all records; return a row for each; and what was read, and the damage.
 
     The rows are in a file beside the index, and in memory only as far as they are used. Damaged
     records have zeros. What looks at batches of some columns can be pickled; they have `PLACES`,
@@ -114,7 +115,7 @@ def mark_records(
         done = tally.records + faults.count
         step = Progress(what="looking", done=done, total=firsts[-1], unit="records")
         settings.on_progress(step)
-    return np.memmap(marks, dtype, "r"), tally, faults
+    return np.memmap(marks, dtype, "r"), JobPlan(read=tally, faults=faults)
 
 
 def _mark_shard(

@@ -5,7 +5,6 @@ import zlib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -62,12 +61,10 @@ class ShardSink:
             if kind is None and self._deflate is not None:
                 self._put(self._deflate.flush())
 
-    def written(self, faults: Faults, **more: Any) -> Written:
-        """Return what became of a task that wrote just this, once it is closed."""
+    def written(self, faults: Faults) -> Written:
+        """Return what became of a task that wrote just what it read, once this is closed."""
         crc = None if self._deflate else f"{self._crc:08x}"
-        return Written(
-            **{"tally": self.tally, "read": self.tally} | more, faults=faults, crc32c=crc
-        )
+        return Written(tally=self.tally, read=self.tally, faults=faults, crc32c=crc)
 
     def write(self, payloads: Iterable[bytes]) -> None:
         """Append payloads, each in its frame."""
