@@ -180,13 +180,19 @@ def _listed(path: Path, shards: Sequence[SourceShard]) -> NDArray[np.bool_]:
             names.setdefault(name, []).append(number)
     firsts = np.cumsum([0, *(shard.records for shard in shards)]).tolist()
     found = np.zeros(firsts[-1], np.bool_)
-    for number, (name, index) in _lines(path):
+    for number, line in enumerate(_lines(path), start=1):
+        if not line:
+            continue
+        name, _, index = (part.strip() for part in line.rpartition(" "))
+        if not (name and index.isdecimal() and index.isascii()) or len(index) > 18:
+            what = "a shard and the index of a record: pets-train.tfrecord-00000-of-00008 5"
+            raise UsageError(f"line {number} is none", path=path, expected=what)
         known = names.get(name, [])
         if len(known) != 1:
             what = "names no shard of the source" if not known else "names several shards"
             raise UsageError(f"line {number} {what}", path=path, found=repr(name))
         shard = shards[known[0]]
-        at = shard.row(index)
+        at = shard.row(int(index))
         if at is not None and at >= shard.records:
             raise UsageError(
                 f"line {number} names a record that is not there",
@@ -199,15 +205,7 @@ def _listed(path: Path, shards: Sequence[SourceShard]) -> NDArray[np.bool_]:
     return found
 
 
-def _lines(path: Path) -> Iterator[tuple[int, tuple[str, int]]]:
+def _lines(path: Path) -> Iterator[str]:
     with os_errors_as(UsageError, path), open_regular(path) as file:
-        number = 0
         while line := file.readline(_LONGEST_LINE):
-            number += 1
-            if not line.strip():
-                continue
-            name, _, index = os.fsdecode(line).strip().rpartition(" ")
-            if not (name and index.isdecimal() and index.isascii()) or len(index) > 18:
-                what = "a shard and the index of a record: pets-train.tfrecord-00000-of-00008 5"
-                raise UsageError(f"line {number} is none", path=path, expected=what)
-            yield number, (name.strip(), int(index))
+            yield os.fsdecode(line).strip()

@@ -15,9 +15,10 @@ from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.images.decoder import quiet_pillow
+from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.compression import detect_compression
 from tfrtool.records.count import count_shard
-from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
+from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.appearing import linked
 from tfrtool.storage.limits import FirstOf
@@ -108,12 +109,7 @@ class ShardTask(FileTask):
                         offset=record.offset,
                         hint="--on-bad skip leaves such records out",
                     ) from error
-                fault = Fault(
-                    kind=FaultKind.PARSE,
-                    offset=record.offset,
-                    record=record.index,
-                    message=str(error),
-                )
+                fault = unparseable(record, str(error))
                 FirstOf.add(faults, LocatedFault(path=self.source, fault=fault))
 
 

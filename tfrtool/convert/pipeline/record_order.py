@@ -23,9 +23,7 @@ from tfrtool.records.framing import (
     CRC,
     FOOTER_SIZE,
     HEADER_SIZE,
-    Fault,
     FaultKind,
-    LocatedFault,
     header,
 )
 from tfrtool.storage.opening import open_regular
@@ -211,13 +209,9 @@ class _PoolReader:
                     f"the CRC of the payload does not hold: expected {stored:08x} as stored, "
                     f"found {crc:08x} for its {stop - body} bytes"
                 )
-                fault = Fault(
-                    kind=FaultKind.PAYLOAD_CRC,
-                    offset=places[at],
-                    record=int(numbers[rank]) - int(self._firsts[number]),
-                    message=message,
-                )
-                faults.add(LocatedFault(path=shard.path, fault=fault))
+                index = int(numbers[rank]) - int(self._firsts[number])
+                kind, offset = FaultKind.PAYLOAD_CRC, places[at]
+                faults.note(shard.path, kind, message, offset=offset, record=index)
         whole = [frame for frame in frames if frame is not None]
         if len(whole) == len(frames) and len(runs) == 2 and order == sorted(order):
             return data, keys
