@@ -26,7 +26,7 @@ from tfrtool.storage.plain import plain
 EXAMPLES = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 
 
-class PayloadFold:
+class PayloadFold(PayloadVote):
     """A fold over the records of one shard, which tells what they are by majority.
 
     Attributes:
@@ -36,29 +36,25 @@ class PayloadFold:
     """
 
     def __init__(self, schema: SchemaFold) -> None:
+        super().__init__()
         self.schema = schema
         self.unparseable = FirstOf[Fault]()
         self.described: Counter[str] = Counter()
-        self._vote = PayloadVote()
 
     def add(self, record: Record) -> bool:
         """Take in a record, and return whether it is an Example or a SequenceExample."""
-        if self._vote.rejects_examples:
+        if self.others:
             return False
-        kind = self._vote.add(record.payload)
+        kind = self.vote(record.payload)
         if kind is not None and kind not in EXAMPLES:
             self.described[describe_bytes(record.payload)] += 1
         fits = self.schema.add(record.payload, index=record.index)
+        self.sequences = self.schema.sequences > 0
         if not fits:
             self.unparseable.add(unparseable(record))
-        if self._vote.rejects_examples:
+        if self.others:
             self.unparseable = FirstOf()
         return fits
-
-    @property
-    def kind(self) -> PayloadKind:
-        """What the payloads are."""
-        return self._vote.kind(sequences=self.schema.sequences > 0)
 
 
 class Sample(NamedTuple):

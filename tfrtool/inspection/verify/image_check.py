@@ -4,6 +4,7 @@ import hashlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from tfrtool.examples.content import describe_bytes
@@ -27,6 +28,7 @@ from tfrtool.examples.roles import (
 )
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
+from tfrtool.storage.limits import FirstOf
 
 FINGERPRINT = struct.Struct(">16s8sQ")
 """An image's BLAKE2b (16 bytes), its label's (8; zeros without one), and its record.
@@ -62,28 +64,13 @@ class ImageFindings:
         return sum(self.features.values())
 
 
-@dataclass(slots=True)
 class _Tally:
-    """What was found of the values of one feature: those that are encoded images, and others."""
+    """What was found of the values of one feature."""
 
-    images: int = 0
-    others: int = 0
-    empty: int = 0
-    broken: int = 0
-    told: list[tuple[bool, Fault]] = field(default_factory=list)  # whether it is one in any case
-
-    def add_broken(self, record: Record, message: str) -> None:
-        self.broken += 1
-        if self.broken <= _FAULTS_KEPT:
-            self.told.append((True, unparseable(record, message)))
-
-    def add_other(self, record: Record, where: str, value: bytes) -> None:
-        self.others += 1
-        self.empty += not value
-        if self.others <= _FAULTS_KEPT:
-            found = f"{len(value)} bytes of {describe_bytes(value)} data" if value else "no bytes"
-            message = f"{where}: expected an encoded image, found {found}"
-            self.told.append((False, unparseable(record, message)))
+    def __init__(self) -> None:
+        self.images = self.empty = 0
+        self.broken = FirstOf[Fault](_FAULTS_KEPT)
+        self.others = FirstOf[Fault](_FAULTS_KEPT)  # that are no images; broken ones among images
 
 
 class ImageCheck:
@@ -129,11 +116,14 @@ class ImageCheck:
                 with quiet_pillow():
                     verdict = audit_image(value)
                 if verdict.problem is not None:
-                    tally.add_broken(record, f"{where}: {verdict.problem}")
+                    tally.broken.add(unparseable(record, f"{where}: {verdict.problem}"))
             elif name == role and self._is_pixels(record, example, where, value, tally):
                 self._pixels += 1
             else:
-                tally.add_other(record, where, value)
+                tally.empty += not value
+                found = f"{len(value)} bytes of {describe_bytes(value)} data"
+                message = f"{where}: expected an encoded image, found "
+                tally.others.add(unparseable(record, message + (found if value else "no bytes")))
             if value and (name == role or (role is None and encoded)):
                 self._remember(record, example, value, b"" if role else feature_key(name))
         self._absent += role is not None and absent
@@ -154,7 +144,8 @@ class ImageCheck:
         if channels is None or describe_bytes(value) != "binary":
             return False
         wanted = f"{width} x {height} x {channels} = {area * channels} bytes of pixels"
-        tally.add_broken(record, f"{where}: expected {wanted}, found {len(value)} bytes")
+        message = f"{where}: expected {wanted}, found {len(value)} bytes"
+        tally.broken.add(unparseable(record, message))
         return True
 
     def _remember(self, record: Record, example: Example, value: bytes, salt: bytes) -> None:
@@ -172,23 +163,23 @@ class ImageCheck:
         held = {
             name: tally
             for name, tally in self._tallies.items()
-            if name != role and tally.images and tally.images >= tally.others - tally.empty
+            if name != role and tally.images and tally.images >= tally.others.count - tally.empty
         }
-        features = {name: tally.images + tally.others for name, tally in held.items()}
+        features = {name: tally.images + tally.others.count for name, tally in held.items()}
         if role is not None and image.images:
             features = {role: image.images, **features}
-        faults = [fault for certain, fault in image.told if certain]
-        faults += [fault for tally in held.values() for _, fault in tally.told]
-        faults.sort(key=lambda fault: fault.offset)
+        wrong = [image.broken, *(one for t in held.values() for one in (t.broken, t.others))]
+        found = chain(*(one.kept for one in wrong))
+        faults = sorted(found, key=lambda fault: (fault.offset, fault.message))
         return ImageFindings(
             roles=self._roles,
             features=features,
             pixels=self._pixels,
-            doubtful=image.others,
+            doubtful=image.others.count,
             absent=self._absent,
             faults=tuple(faults[:_FAULTS_KEPT]),
-            n_faults=image.broken + sum(tally.broken + tally.others for tally in held.values()),
-            doubts=tuple(fault for certain, fault in image.told if not certain),
+            n_faults=sum(one.count for one in wrong),
+            doubts=tuple(image.others.kept),
             fingerprints=b"".join(sorted(self._fingerprints)),
         )
 

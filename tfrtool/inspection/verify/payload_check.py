@@ -39,14 +39,17 @@ class PayloadVote:
     def __init__(self) -> None:
         self._kinds: Counter[PayloadKind] = Counter()
         self._left = _PROBATION
+        self.others = False  # whether it is settled that they are no examples
+        self.sequences = False  # whether some of all records have feature lists
 
-    def add(self, payload: bytes) -> PayloadKind | None:
+    def vote(self, payload: bytes) -> PayloadKind | None:
         """Take in a record, and return what it is; None where the vote is over."""
         if not self._left:
             return None
         self._left -= 1
         kind = classify_payload(payload)
         self._kinds[kind] += 1
+        self.others = not self._left and not self.holds_examples
         return kind
 
     @property
@@ -57,21 +60,17 @@ class PayloadVote:
         return kinds[PayloadKind.EXAMPLE] + kinds[PayloadKind.SEQUENCE_EXAMPLE] >= others
 
     @property
-    def rejects_examples(self) -> bool:
-        """Whether the vote is over, and the payloads are something else."""
-        return not self._left and not self.holds_examples
-
-    def kind(self, *, sequences: bool) -> PayloadKind:
-        """Return what they are; ``sequences`` says that some of all have feature lists."""
+    def kind(self) -> PayloadKind:
+        """What the payloads are."""
         if set(+self._kinds) <= {PayloadKind.EMPTY}:
             return PayloadKind.EMPTY
         if self.holds_examples:
-            return PayloadKind.SEQUENCE_EXAMPLE if sequences else PayloadKind.EXAMPLE
+            return PayloadKind.SEQUENCE_EXAMPLE if self.sequences else PayloadKind.EXAMPLE
         events = self._kinds[PayloadKind.EVENT] >= self._kinds[PayloadKind.UNKNOWN]
         return PayloadKind.EVENT if events else PayloadKind.UNKNOWN
 
 
-class PayloadCheck:
+class PayloadCheck(PayloadVote):
     """A fold over the records of one shard; it finds those that are no Examples among Examples.
 
     It finds those, too, that TensorFlow's parser refuses or reads otherwise. Nothing is asked of
@@ -79,10 +78,7 @@ class PayloadCheck:
     """
 
     def __init__(self) -> None:
-        self._vote = PayloadVote()
-        self._voting = True
-        self.others = False  # whether it is settled that the shard holds no examples
-        self._sequences = False
+        super().__init__()
         self._known: set[tuple[bytes, str | None]] = set()  # names and types of features
         self._last: list[tuple[bytes, str | None]] | None = None  # those of a record, all known
 
@@ -92,9 +88,8 @@ class PayloadCheck:
         Before it is known what the shard holds, the answer counts only if it turns out to hold
         examples (`holds_examples`).
         """
-        if self._voting:
-            self._voting = self._vote.add(payload) is not None
-            self.others = self._vote.rejects_examples
+        if self._left:
+            self.vote(payload)
         if self.others:
             return None
         try:
@@ -111,18 +106,8 @@ class PayloadCheck:
             return parser_problem(payload, parsed, message, complete=True)
         if not holds_features(message):
             return NO_EXAMPLE
-        self._sequences |= message.HasField("feature_lists")
+        self.sequences |= message.HasField("feature_lists")
         problem = parser_problem(payload, parsed, message)
         if problem is None and len(self._known) < _FEATURES_KEPT:
             self._known.update(pair for pair in shape if all(pair))
         return problem
-
-    @property
-    def holds_examples(self) -> bool:
-        """Whether at least half of the payloads are examples."""
-        return self._vote.holds_examples
-
-    @property
-    def payload(self) -> PayloadKind:
-        """What the payloads are."""
-        return self._vote.kind(sequences=self._sequences)

@@ -137,7 +137,7 @@ def verify_shard(
         error=error,
         records=records,
         lost=lost,
-        payload=payloads.payload,
+        payload=payloads.kind,
         payload_bytes=size,
         digest=digest.digest(),
         sha256=digest_of(path) if whole else None,
