@@ -15,7 +15,7 @@ from tfrtool.errors import SchemaError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
-from tfrtool.examples.arrow.foreign import conform
+from tfrtool.examples.arrow.foreign import conform, foreign_columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
 
@@ -57,7 +57,7 @@ HELD = [
 
 def written(batch: pa.RecordBatch) -> list[dict[str, Feature]]:
     """Return the features of what a batch of any types becomes."""
-    columns, _ = Columns.foreign(batch.schema)
+    columns, _ = foreign_columns(batch.schema)
     payloads = encode_batch(conform(batch, columns, 0), columns)
     fold = ColumnsFold()
     fold.add(payloads)
@@ -108,7 +108,7 @@ REFUSED = [
 def test_values_that_no_feature_holds(kind: pa.DataType, values: list[Any], what: str) -> None:
     """The error names the column and the row."""
     batch = pa.record_batch({"fine": pa.array([1, 2]), "bad one": pa.array(values, kind)})
-    columns, _ = Columns.foreign(batch.schema)
+    columns, _ = foreign_columns(batch.schema)
     with pytest.raises(SchemaError, match="column 'bad one', row 41: ") as error:
         conform(batch, columns, 40)
     assert what in str(error.value)
@@ -128,7 +128,7 @@ NO_FEATURE = [
 def test_types_that_no_feature_holds(kind: pa.DataType) -> None:
     """The error names the column, and says what can be done."""
     with pytest.raises(SchemaError, match=r"column 'odd'.*--select"):
-        Columns.foreign(pa.schema([("fine", pa.int64()), ("odd", kind)]))
+        foreign_columns(pa.schema([("fine", pa.int64()), ("odd", kind)]))
 
 
 def test_notes_say_what_changes() -> None:
@@ -136,7 +136,7 @@ def test_notes_say_what_changes() -> None:
     schema = pa.schema(
         {"a": pa.float64(), "b": pa.timestamp("ns"), "c": pa.decimal128(5), "d": pa.null()}
     )
-    columns, notes = Columns.foreign(schema)
+    columns, notes = foreign_columns(schema)
     assert columns.names == ("a", "b", "c")
     assert [note.split("'")[1] for note in notes] == ["a", "b", "c", "d"]
     for note, word in zip(notes, ("7 digits", "microseconds", "text", "left out"), strict=True):
@@ -147,7 +147,7 @@ def test_a_name_that_is_there_twice() -> None:
     """Two columns of one name can't be one feature."""
     schema = pa.schema([pa.field("a", pa.int64()), pa.field("a", pa.int64())])
     with pytest.raises(SchemaError, match="'a'"):
-        Columns.foreign(schema)
+        foreign_columns(schema)
 
 
 def test_names_that_the_table_needs() -> None:
@@ -158,7 +158,7 @@ def test_names_that_the_table_needs() -> None:
 
 def test_another_file_with_other_types() -> None:
     """A batch of another schema is refused, and the column named."""
-    columns, _ = Columns.foreign(pa.schema({"a": pa.int64()}))
+    columns, _ = foreign_columns(pa.schema({"a": pa.int64()}))
     for other in (["x"], [[1]], [1.5]):
         with pytest.raises(SchemaError, match="'a'"):
             conform(pa.record_batch({"a": pa.array(other)}), columns, 0)
@@ -168,8 +168,8 @@ def test_another_file_with_other_types() -> None:
 
 def test_keys_survive_a_change_of_types() -> None:
     """The keys of our own tables are known where another tool has changed the types."""
-    columns = Columns.foreign(pa.schema({"x": pa.int64()}))[0]
+    columns = foreign_columns(pa.schema({"x": pa.int64()}))[0]
     schema = columns.to_arrow().set(0, pa.field("x", pa.int32()))
     assert Columns.from_arrow(schema) is None
-    assert Columns.foreign(schema)[0] == columns
+    assert foreign_columns(schema)[0] == columns
     assert columns.kind is PayloadKind.EXAMPLE

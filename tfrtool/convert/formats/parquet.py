@@ -17,7 +17,7 @@ from tfrtool.errors import SourceError
 from tfrtool.examples.arrow.columns import EXACT, Columns, Form
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
-from tfrtool.examples.arrow.foreign import conform
+from tfrtool.examples.arrow.foreign import conform, foreign_columns
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS
 from tfrtool.storage.opening import open_regular
@@ -228,7 +228,7 @@ def _columns(schema: pa.Schema) -> tuple[Columns, list[str], tuple[str, ...] | N
         return found, images, None
     paths = [_PATHS[0].format(name) for name in images]
     fields += [pa.field(name, pa.string()) for name in paths if name not in schema.names]
-    columns, notes = Columns.foreign(pa.schema(fields, schema.metadata))
+    columns, notes = foreign_columns(pa.schema(fields, schema.metadata))
     return columns, images, notes
 
 

@@ -201,17 +201,6 @@ class Columns:
         return found if held == expected else None
 
     @classmethod
-    def foreign(cls, schema: pa.Schema) -> "tuple[Columns, tuple[str, ...]]":
-        """Return the columns that hold the rows of any schema, and notes on what changes.
-
-        Raises:
-            SchemaError: no feature holds a column; the error names it.
-        """
-        from tfrtool.examples.arrow.foreign import foreign_columns
-
-        return foreign_columns(schema, cls.declared(schema))
-
-    @classmethod
     def declared(cls, schema: pa.Schema) -> "Columns | None":
         """Return the columns that a schema's metadata says it has, if it does."""
         try:

@@ -22,10 +22,14 @@ _IMAGE = {"bytes", "path"}
 """The fields of Hugging Face's images; the bytes are what is kept."""
 
 
-def foreign_columns(schema: pa.Schema, declared: Columns | None) -> tuple[Columns, tuple[str, ...]]:
-    """Do what `Columns.foreign` says; ``declared`` is what the schema's metadata says it has."""
+def foreign_columns(schema: pa.Schema) -> tuple[Columns, tuple[str, ...]]:
+    """Return the columns that hold the rows of any schema, and notes on what changes.
+
+    Raises:
+        SchemaError: no feature holds a column; the error names it.
+    """
     columns, notes = [], []
-    for key, field in _keys(schema, declared).items():
+    for key, field in _keys(schema).items():
         kind, form = _plain_type(field.type), Form.SCALAR
         if pa.types.is_null(kind):
             notes.append(f"column {field.name!r} has no values, and is left out")
@@ -48,8 +52,9 @@ def foreign_columns(schema: pa.Schema, declared: Columns | None) -> tuple[Column
     return Columns(PayloadKind.EXAMPLE, tuple(columns)), tuple(notes)
 
 
-def _keys(schema: pa.Schema, declared: Columns | None) -> dict[bytes, pa.Field]:
+def _keys(schema: pa.Schema) -> dict[bytes, pa.Field]:
     """Return the columns that are features, by the features' keys."""
+    declared = Columns.declared(schema)
     known = {} if declared is None else dict(zip(declared.names, declared.columns, strict=False))
     own = () if declared is None else (EXACT, *PLACES)
     found: dict[bytes, pa.Field] = {}
@@ -105,17 +110,16 @@ def _plain(array: pa.Array) -> pa.Array:
 def conform(batch: pa.RecordBatch, columns: Columns, first_row: int) -> pa.RecordBatch:
     """Return a batch of any Arrow types as one of these columns.
 
-    ``columns`` are those of its schema: of `Columns.from_arrow` or `Columns.foreign`, or some of
+    ``columns`` are those of its schema: of `Columns.from_arrow` or `foreign_columns`, or some of
     them. Rows are counted from ``first_row``, which is that of the batch's first.
 
     Raises:
         SchemaError: a value that no feature holds; the error names the column and the row.
     """
-    declared = Columns.declared(batch.schema)
-    exact = declared is not None and EXACT in batch.schema.names
+    exact = EXACT in batch.schema.names and Columns.declared(batch.schema) is not None
     schema = columns.to_arrow(exact=exact)
     if columns.kind is PayloadKind.EXAMPLE:
-        fields = _keys(batch.schema, declared)
+        fields = _keys(batch.schema)
         arrays = []
         for column in columns.columns:
             if column.key not in fields:
