@@ -17,7 +17,7 @@ from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples
 from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey, column_parts
 from tfrtool.inspection.stats.number_fold import EXACT_VALUES
 from tfrtool.inspection.verify.payload_check import unparseable
-from tfrtool.records.framing import Fault
+from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream, open_shard, path_of
@@ -192,22 +192,28 @@ def _fold_shard(source: Path | Stream) -> StatsFold:
     fold, faults, content = StatsFold([path]), FirstOf[Fault](_FAULTS_KEPT), None
     with open_shard(source) as file:
         for records in in_batches(read_records(file), faults.add):
-            seen = ColumnsFold()
-            seen.add([record.payload for record in records])
-            fold.left_out += seen.left_out
-            columns = seen.columns()
-            if not columns.parsed:
-                content = columns.kind.title
-                for record in records:
-                    faults.add(unparseable(record))
-                continue
-            step = columns.batch_records
-            for start in range(0, len(records), step):
-                part = records[start : start + step]
-                for batch in decode_records(path, part, columns, faults.add):
-                    fold.add(batch, columns)
+            content = _take(fold, path, records, faults) or content
     if faults.count:
         kept = tuple(faults.kept)
         content = None if fold.records else content or kept[0].message
         fold.losses.append(ShardLoss(path=path, content=content, count=faults.count, faults=kept))
     return fold
+
+
+def _take(fold: StatsFold, path: Path, records: list[Record], faults: FirstOf[Fault]) -> str | None:
+    """Take in records of a shard; if they are no Examples, return what they are."""
+    seen = ColumnsFold()
+    seen.add([record.payload for record in records])
+    columns = seen.columns()
+    if len(records) > columns.batch_records:  # a half of them may have fewer columns
+        half = len(records) // 2
+        content = _take(fold, path, records[:half], faults)
+        return _take(fold, path, records[half:], faults) or content
+    fold.left_out += seen.left_out
+    if not columns.parsed:
+        for record in records:
+            faults.add(unparseable(record))
+        return columns.kind.title
+    for batch in decode_records(path, records, columns, faults.add):
+        fold.add(batch, columns)
+    return None
