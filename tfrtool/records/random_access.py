@@ -166,10 +166,11 @@ class Records(Sequence[T]):
         return [self._read(self._checked(index)) for index in indices]
 
     def __iter__(self) -> Iterator[T]:
+        plain = self._decode is None
         for path in self._paths:
             for item in read_shard(path):
                 if isinstance(item, Record):
-                    yield self._decoded(item, path)
+                    yield item if plain else self._decoded(item, path)  # type: ignore[misc]
                 elif item.kind is not FaultKind.EMPTY:
                     raise as_error(path, item)
 

@@ -116,7 +116,7 @@ def test_no_farther_than_needed(tmp_path: Path) -> None:
 def test_the_index_beside_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An index is used where it fits the shard, and hopping otherwise."""
     path, index = tmp_path / "a", tmp_path / "a.idx"
-    path.write_bytes(shard_of(ROWS))
+    path.write_bytes(shard_of([bytes(2000 + n) for n in range(40)]))
     write_index(path, index)
     text = index.read_text()
     ends = [int(line.split()[0]) for line in text.splitlines()] + [path.stat().st_size]
@@ -140,6 +140,10 @@ def test_the_index_beside_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     index.write_text(merged)
     assert numbers(path, records="29,39") == [29, 39]
     index.write_text(text)
+    monkeypatch.setattr("tfrtool.inspection.rows.cat._WORTH_ITS_INDEX", 2000)
+    hops.clear()
+    assert [numbers(path, records="30"), hops] == [[30], [1]]
+    monkeypatch.setattr("tfrtool.inspection.rows.cat._WORTH_ITS_INDEX", 1)
     os.utime(index, ns=(0, 0))
     hops.clear()
     assert [numbers(path, records="30"), hops] == [[30], [1]]

@@ -35,6 +35,10 @@ _BATCH = 4096
 """Records that a condition is asked of at once; a few that fit shall come out soon."""
 
 
+_WORTH_ITS_INDEX = 64
+"""Bytes of a shard for one of its index: hopping over records below 1 KB or so is faster."""
+
+
 def parse_ranges(text: str) -> tuple[Range, ...]:
     """Return what ``5``, ``10:20`` or ``0,7,9:`` mean, in order and without overlaps.
 
@@ -181,7 +185,9 @@ def _indexed(file: BinaryIO, shard: Path, size: int) -> list[int]:
     """Return where records start, and the end, by the index beside a shard that fits it."""
     index = shard.with_name(f"{shard.name}.idx")
     try:
-        if index.stat().st_mtime_ns >= os.fstat(file.fileno()).st_mtime_ns:
+        status = index.stat()
+        fits = status.st_mtime_ns >= os.fstat(file.fileno()).st_mtime_ns
+        if fits and status.st_size * _WORTH_ITS_INDEX < size:
             numbers = [*map(int, read_bounded(index).split())]
             starts, sizes = [*numbers[::2], size], numbers[1::2]
             if [0, *map(add, starts, sizes)] == starts and min(sizes) >= FRAME_SIZE:
