@@ -85,6 +85,15 @@ def test_metadata_without_lengths(pets: Path) -> None:
     assert tfrtool.inspect_dataset(pets, workers=1).splits["train"].missing_shards == 1
 
 
+def test_shards_of_two_writes(pets: Path, tmp_path: Path) -> None:
+    """Without metadata nothing tells which are meant: all are read, and it is said."""
+    (pets / "dataset_info.json").unlink()
+    job = tfrtool.reshard(pets, tmp_path / "copy")
+    assert (job.records_in, len(job.warnings)) == (8, 1)
+    names = "pets-train.tfrecord-*-of-00001", "pets-train.tfrecord-*-of-00002"
+    assert all(name in job.warnings[0] for name in names)
+
+
 def test_folders_are_splits(tmp_path: Path) -> None:
     """In a dataset's directory; and what describes it goes along."""
     for split in ("fold-1", "fold-2"):

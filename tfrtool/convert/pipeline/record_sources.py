@@ -33,6 +33,7 @@ from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import hop
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, frame
 from tfrtool.records.reader import read_records
+from tfrtool.records.shard_sets import find_conflicts
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.progress import Progress
@@ -68,6 +69,10 @@ def find_sources(
         count = human_count(len(found.aside), "file")
         why = "neither the metadata nor the names of the others have a place for it"
         found.notes.append(f"{count} left aside, as {printable(str(aside))}: {why}")
+    read = {*found.paths}
+    for sets in find_conflicts(one for one in found.sets if not read.isdisjoint(one.paths)):
+        names = " and ".join(printable(str(one.directory / one.name)) for one in sets)
+        found.notes.append(f"{names} are read, though one is perhaps of an earlier write")
     return found
 
 

@@ -2,17 +2,14 @@
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.sources.folders.listing import is_clutter, is_image_name, is_pattern, list_directory
-from tfrtool.storage.locations import check_no_url
-
-ImagePaths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-"""Files, directories and patterns, one or several."""
+from tfrtool.storage.locations import Paths, check_no_url
 
 
 class ImageFile(NamedTuple):
@@ -22,7 +19,7 @@ class ImageFile(NamedTuple):
     problem: str | None = None
 
 
-def find_images(arguments: ImagePaths) -> tuple[ImageFile, ...]:
+def find_images(arguments: Paths) -> tuple[ImageFile, ...]:
     """Find the images that a mix of files, directories and patterns means.
 
     A file is taken as it is, whatever its name. A directory means all files below it whose names

@@ -17,10 +17,11 @@ from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.folders.listing import file_entry, read_file
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
+from tfrtool.storage.locations import Paths
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import check_least
 from tfrtool.training.models.saved_model import SavedModel, load_model
-from tfrtool.training.predict.image_files import ImageFile, ImagePaths, find_images
+from tfrtool.training.predict.image_files import ImageFile, find_images
 
 _PIXELS = ImageRecipe(encode=Encode.RAW)
 
@@ -60,7 +61,7 @@ class Prediction:
 
 def predict(
     model: SavedModel | str | os.PathLike[str],
-    images: ImagePaths,
+    images: Paths,
     *,
     top: int = 1,
     batch_size: int = 32,
