@@ -1,8 +1,9 @@
 """What commands that copy records have in common: options, and what is shown in the end."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import ON_CORRUPT, WORKERS
 from tfrtool.errors import UsageError
@@ -40,20 +41,33 @@ def existing_of(words: dict[str, Any]) -> str:
     return "resume" if resume else "overwrite" if overwrite else "refuse"
 
 
-def splits_of(notations: tuple[str, ...]) -> Mapping[str, float]:
-    """Read ``NAME=FRACTION`` again and again."""
-    splits: dict[str, float] = {}
+def pairs_of(notations: Iterable[str], expected: str) -> dict[str, str]:
+    """Read ``NAME=VALUE`` again and again; the error says what was ``expected``."""
+    found: dict[str, str] = {}
     for notation in notations:
-        name, _, fraction = notation.partition("=")
-        if name in splits:
-            raise UsageError("a split is given twice", found=name)
-        try:
-            splits[name] = float(fraction)
-        except ValueError:
-            raise UsageError(
-                "not a split", expected="NAME=FRACTION, such as train=0.8", found=repr(notation)
-            ) from None
-    return splits
+        name, _, value = notation.rpartition("=")
+        if not name or not value or name in found:
+            what = "is given twice" if name in found else "is not NAME=VALUE"
+            raise UsageError(f"{notation!r} {what}", expected=expected)
+        found[name] = value
+    return found
+
+
+def splits_of(notations: Iterable[str]) -> dict[str, float]:
+    """Read ``NAME=FRACTION`` again and again."""
+    expected = "NAME=FRACTION, such as train=0.8"
+    try:
+        return {name: float(text) for name, text in pairs_of(notations, expected).items()}
+    except ValueError as error:
+        raise UsageError("not a fraction", expected=expected, found=str(error)) from None
+
+
+def run_job(verb: Callable[..., "JobReport"], *places: Any, as_json: bool, **words: Any) -> Outcome:
+    """Run a job by the words of its command, and show what it has done."""
+    existing = existing_of(words)
+    with Bars() as bars:
+        report = verb(*places, existing=existing, on_progress=bars, **words)
+    return show_job(report, as_json=as_json)
 
 
 def show_job(

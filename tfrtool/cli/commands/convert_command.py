@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.job_options import TARGET_OPTIONS, existing_of, show_job
+from tfrtool.cli.job_options import TARGET_OPTIONS, existing_of, pairs_of, show_job
 from tfrtool.cli.output import Outcome, note
 from tfrtool.cli.parameters import INPUT, OUTPUT, command
-from tfrtool.errors import UsageError, printable
+from tfrtool.errors import printable
 
 _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
 
@@ -53,17 +53,14 @@ def convert_command(
     from tfrtool.cli.bars import Bars
     from tfrtool.convert.formats.conversion import convert
 
-    existing, pairs = existing_of(words), [pair.partition("=") for pair in rename]
-    for pair in pairs:
-        if not all(pair):
-            raise UsageError("not a new name", expected="OLD=NEW", found=repr("".join(pair)))
+    existing, renamed = existing_of(words), pairs_of(rename, "OLD=NEW")
     with Bars() as bars:
         report = convert(
             source,
             target,
             from_format=words.pop("from"),
             select=(select or "").split(",") if select else (),
-            rename={old: new for old, _, new in pairs},
+            rename=renamed,
             existing=existing,
             on_progress=bars,
             on_note=(lambda _: None) if words["dry_run"] else note,

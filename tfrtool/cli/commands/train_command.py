@@ -8,7 +8,8 @@ import click
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, command, dataset_of
 from tfrtool.cli.process import starting_tensorflow
-from tfrtool.errors import UsageError, human_count
+from tfrtool.cli.render.page import shortened
+from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:
     from tfrtool.training.run.train_report import EpochReport, TrainPlan
@@ -115,11 +116,9 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
 
         def show_plan(plan: "TrainPlan") -> None:
             bars.close()
-            for line in plan.left_out[:_LEFT_OUT_SHOWN]:
+            lists = "tfrtool verify lists all damage"
+            for line in shortened(plan.left_out, _LEFT_OUT_SHOWN, hint=lists):
                 warn(f"left out: {line}")
-            more = len(plan.left_out) - _LEFT_OUT_SHOWN
-            if more > 0:
-                warn(f"left out: {human_count(more, 'more place')}")
             if not as_json:
                 emit(render_plan(plan))
 

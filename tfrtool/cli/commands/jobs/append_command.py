@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.job_options import RUN_OPTIONS, existing_of, show_job
+from tfrtool.cli.job_options import RUN_OPTIONS, run_job
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import INPUT, command
 from tfrtool.cli.process import starting_tensorflow
@@ -27,7 +26,7 @@ from tfrtool.cli.process import starting_tensorflow
 )
 @click.argument("dataset", type=INPUT)
 @click.argument("source", metavar="SRC", type=INPUT)
-def append_command(dataset: str, source: str, as_json: bool, **words: Any) -> Outcome:
+def append_command(dataset: str, source: str, **words: Any) -> Outcome:
     """Make a new version of DATASET with more images or records, in new shards.
 
     SRC: images as `write` takes them, or shards. The shards of DATASET get names in the new
@@ -36,14 +35,4 @@ def append_command(dataset: str, source: str, as_json: bool, **words: Any) -> Ou
     """
     from tfrtool.convert.edit.append import append
 
-    existing = existing_of(words)
-    with Bars() as bars:
-        report = append(
-            dataset,
-            source,
-            existing=existing,
-            on_progress=bars,
-            starting=starting_tensorflow,
-            **words,
-        )
-    return show_job(report, as_json=as_json)
+    return run_job(append, dataset, source, starting=starting_tensorflow, **words)

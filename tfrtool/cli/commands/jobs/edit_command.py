@@ -5,8 +5,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.job_options import TARGET_OPTIONS, existing_of, show_job
+from tfrtool.cli.job_options import TARGET_OPTIONS, pairs_of, run_job
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import INPUT, OUTPUT, command, image_size
 from tfrtool.errors import UsageError
@@ -32,7 +31,7 @@ from tfrtool.errors import UsageError
 )
 @click.argument("source", metavar="SRC", type=INPUT)
 @click.argument("target", metavar="DST", type=OUTPUT)
-def edit_command(source: str, target: str, as_json: bool, **words: Any) -> Outcome:
+def edit_command(source: str, target: str, **words: Any) -> Outcome:
     """Change the features of all records of SRC, and write them to DST, shard by shard.
 
     In this order: images are encoded anew, features are left out, cast, renamed, and added; names
@@ -41,37 +40,23 @@ def edit_command(source: str, target: str, as_json: bool, **words: Any) -> Outco
     """
     from tfrtool.convert.edit.edit import edit
 
-    existing, select = existing_of(words), words.pop("select")
-    with Bars() as bars:
-        report = edit(
-            source,
-            target,
-            select=_names(select) if select else None,
-            drop=_names(words.pop("drop")),
-            rename=dict(_pairs(words.pop("rename"), "OLD=NEW, such as label=class")),
-            cast=dict(_pairs(words.pop("cast"), "NAME=DTYPE, such as label=float32")),
-            add=dict(map(_added, words.pop("add"))),
-            resize=image_size(words.pop("resize")),
-            existing=existing,
-            on_progress=bars,
-            **words,
-        )
-    return show_job(report, as_json=as_json)
+    select = words.pop("select")
+    return run_job(
+        edit,
+        source,
+        target,
+        select=_names(select) if select else None,
+        drop=_names(words.pop("drop")),
+        rename=pairs_of(words.pop("rename"), "OLD=NEW, such as label=class"),
+        cast=pairs_of(words.pop("cast"), "NAME=DTYPE, such as label=float32"),
+        add=dict(map(_added, words.pop("add"))),
+        resize=image_size(words.pop("resize")),
+        **words,
+    )
 
 
 def _names(lists: Iterable[str]) -> list[str]:
     return [name for text in lists for name in text.split(",")]
-
-
-def _pairs(notations: Iterable[str], expected: str) -> Iterable[tuple[str, str]]:
-    found: dict[str, str] = {}
-    for notation in notations:
-        name, equals, value = notation.rpartition("=")
-        if not equals or name in found:
-            what = "is given twice" if equals else "has no ="
-            raise UsageError(f"{notation!r} {what}", expected=expected)
-        found[name] = value
-    return found.items()
 
 
 def _added(notation: str) -> tuple[str, Any]:

@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.job_options import JOB_OPTIONS, existing_of, show_job
+from tfrtool.cli.job_options import JOB_OPTIONS, run_job
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import INPUT, OUTPUT, command
 
@@ -28,7 +27,7 @@ from tfrtool.cli.parameters import INPUT, OUTPUT, command
 )
 @click.argument("source", metavar="SRC", type=INPUT)
 @click.argument("dataset", metavar="DST", type=OUTPUT)
-def filter_command(source: str, dataset: str, as_json: bool, **words: Any) -> Outcome:
+def filter_command(source: str, dataset: str, **words: Any) -> Outcome:
     """Write some of the records of SRC to DST, in their order and their splits.
 
     Records are copied as they are, their CRCs checked, and metadata of TFDS goes along; what left
@@ -37,7 +36,4 @@ def filter_command(source: str, dataset: str, as_json: bool, **words: Any) -> Ou
     """
     from tfrtool.convert.filter_records import filter_records
 
-    existing = existing_of(words)
-    with Bars() as bars:
-        report = filter_records(source, dataset, existing=existing, on_progress=bars, **words)
-    return show_job(report, as_json=as_json)
+    return run_job(filter_records, source, dataset, **words)

@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.job_options import JOB_OPTIONS, existing_of, show_job, splits_of
+from tfrtool.cli.job_options import JOB_OPTIONS, run_job, splits_of
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import INPUT, OUTPUT, command
 
@@ -28,7 +27,7 @@ from tfrtool.cli.parameters import INPUT, OUTPUT, command
 @click.argument("source", metavar="SRC...", nargs=-1, required=True, type=INPUT)
 @click.argument("dataset", metavar="DST", type=OUTPUT)
 def reshard_command(
-    source: tuple[str, ...], dataset: str, split: tuple[str, ...], as_json: bool, **words: Any
+    source: tuple[str, ...], dataset: str, split: tuple[str, ...], **words: Any
 ) -> Outcome:
     """Write the records of SRC as other shards.
 
@@ -38,14 +37,4 @@ def reshard_command(
     """
     from tfrtool.convert.reshard import reshard
 
-    existing = existing_of(words)
-    with Bars() as bars:
-        report = reshard(
-            source,
-            dataset,
-            splits=splits_of(split),
-            existing=existing,
-            on_progress=bars,
-            **words,
-        )
-    return show_job(report, as_json=as_json)
+    return run_job(reshard, source, dataset, splits=splits_of(split), **words)
