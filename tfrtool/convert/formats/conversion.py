@@ -64,14 +64,8 @@ class ConvertReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
-        return {
-            **self.job.to_json(),
-            "from": self.source,
-            "to": self.target,
-            "columns": dict(self.columns),
-            "losses": list(self.losses),
-            "notes": list(self.notes),
-        }
+        facts = plain(self) | self.job.to_json()
+        return {"from": facts.pop("source"), "to": facts.pop("target"), **facts}
 
 
 def convert(

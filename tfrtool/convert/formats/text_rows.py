@@ -120,12 +120,15 @@ class JsonLinesFormat(Format):
                 for name, value in row.items() if content is None else ():
                     try:
                         dtypes, listed = self._kind(value)
-                        kinds[name] = kinds.get(name, set()) | dtypes
-                        self.widest(kinds[name])
+                        known = kinds.setdefault(name, set())
+                        if not dtypes <= known:
+                            known |= dtypes
+                            self.widest(known)
                     except ValueError as error:
                         what = f"column {name!r}: {error}"
                         raise SchemaError(what, path=path, record=rows) from error
-                    lists |= {name} if listed else set()
+                    if listed:
+                        lists.add(name)
                     counts[name] += bool(dtypes or listed)
                 rows += 1
                 if rows % _MARK_EVERY == 0:
