@@ -38,6 +38,7 @@ from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.appearing import move, temporary_name
 from tfrtool.storage.locations import Paths, as_path
+from tfrtool.storage.plain import plain
 from tfrtool.storage.words import as_member, make_options
 from tfrtool.writing.write_options import Existing
 
