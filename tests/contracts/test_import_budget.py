@@ -113,6 +113,12 @@ def test_working_on_shards_is_light(shard: Path, tmp_path: Path) -> None:
     assert all_loaded_by(words, HEAVY) == (0, [])
 
 
+def test_resharding_is_light(shard: Path, tmp_path: Path) -> None:
+    """Copying records waits for nothing that would decode them, and takes no memory for it."""
+    words = ["reshard", str(shard), str(tmp_path / "out"), "--shuffle", "1", "--workers", "1"]
+    assert loaded_by(words, ["tensorflow", "pyarrow", "pandas", "duckdb"]) == (0, [])
+
+
 def test_check_can_fail(shard: Path) -> None:
     """What is loaded is seen: the protobuf runtime is."""
     words = ["inspect", "shard", str(shard)]

@@ -22,7 +22,6 @@ from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.roles import find_roles, info_beside
 from tfrtool.inspection.rows.batches import (
-    BATCH_BYTES,
     BATCH_RECORDS,
     Batch,
     decode_records,
@@ -43,6 +42,9 @@ KEPT = 1
 
 UNPARSED = Columns(PayloadKind.UNKNOWN)
 """The columns for those who ask no features."""
+
+_BATCH_BYTES = 4 * 1024 * 1024
+"""Of payloads that are looked at together."""
 
 _WORTH_A_PROCESS = 64 * 1024 * 1024
 
@@ -143,7 +145,7 @@ def _mark_shard(
         os_errors_as(WriteError, marks, "can't be written"),
         marks.open("r+b") as out,
     ):
-        for records in in_batches(read_records(file), met, BATCH_BYTES, count):
+        for records in in_batches(read_records(file), met, _BATCH_BYTES, count):
             places = np.arange(tally.records, tally.records + len(records))
             if shard.copy is None:  # else it has just these; a reader may find whole records
                 offsets = np.array([record.offset for record in records], np.uint64)

@@ -1,0 +1,97 @@
+"""Splits that are drawn anew: for each record by its bytes, or by a feature of it."""
+
+from collections.abc import Mapping
+from functools import partial
+from hashlib import blake2b
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfrtool.convert.copying import Selection
+from tfrtool.convert.pipeline.job_settings import JobSettings
+from tfrtool.convert.pipeline.record_marks import (
+    KEPT,
+    UNPARSED,
+    Marks,
+    columns_of,
+    mark_records,
+    values_of,
+)
+from tfrtool.convert.pipeline.record_sources import RecordPool
+from tfrtool.convert.pipeline.tally import payload_key, seed_word, splitmix64
+from tfrtool.errors import WriteError
+from tfrtool.examples.arrow.columns import Columns
+from tfrtool.inspection.rows.batches import Batch
+
+_ROW = [("mark", "u1"), ("draw", "u8"), ("stratum", "u8")]
+
+
+def draw_splits(
+    pool: RecordPool,
+    _: Mapping[str, int],
+    settings: JobSettings,
+    splits: Mapping[str, float],
+    stratify: str | None,
+    group_by: str | None,
+    seed: int,
+) -> Selection:
+    """Draw the split of each record."""
+    feature = stratify or group_by
+    columns = UNPARSED if feature is None else columns_of(pool, settings).select([feature])
+    look = partial(_draw, columns=columns, stratify=stratify, group_by=group_by, seed=seed)
+    marks, met = mark_records(pool, look, _ROW, columns, settings)
+    ends = list(accumulate(list(splits.values())[:-1]))
+    if stratify is None:
+        bounds = np.array([round(end * 2**64) for end in ends], np.uint64)
+        codes = np.searchsorted(bounds, marks["draw"], side="right").astype(np.uint16)
+    else:
+        codes = _stratified(marks, ends)
+    codes += 1
+    codes[marks["mark"] != KEPT] = 0
+    for split, count in zip(splits, np.bincount(codes, minlength=len(splits) + 1)[1:], strict=True):
+        if not count:
+            raise WriteError(
+                f"split {split!r} would get none of the records",
+                hint="give it a larger fraction, or another seed",
+            )
+    return list(splits), codes, met
+
+
+def _draw(
+    batch: Batch, columns: Columns, stratify: str | None, group_by: str | None, seed: int
+) -> Marks:
+    """Draw a number for each record; and one for its label, where splits are stratified."""
+    rows = np.zeros(len(batch.records), _ROW)
+    rows["mark"] = KEPT
+    keys = [payload_key(one.payload_crc, len(one.payload)) for one in batch.records]
+    rows["draw"] = splitmix64(np.array(keys, np.uint64) ^ seed_word(seed))
+    feature = stratify or group_by
+    if feature is not None:
+        key = seed.to_bytes(8, "little", signed=True)
+        for row, value in zip(rows, values_of(batch.table, columns, feature), strict=True):
+            digest = blake2b(repr(value).encode(), digest_size=8, key=key).digest()
+            if stratify or value is not None:  # else the record is a group of its own
+                row["stratum" if stratify else "draw"] = int.from_bytes(digest, "little")
+    return rows
+
+
+def _stratified(marks: Marks, ends: list[float]) -> NDArray[np.uint16]:
+    """Return the number of the split of each record: of each stratum, those of the lowest draws.
+
+    Copies of a record, which have the same draw, stay together.
+    """
+    draws, strata = np.array(marks["draw"]), np.array(marks["stratum"])
+    order = np.lexsort((draws, strata))
+    draws, strata = draws[order], strata[order]
+    codes = np.zeros(len(order), np.uint16)
+    starts = np.flatnonzero(np.concatenate([[True], strata[1:] != strata[:-1]])).tolist()
+    for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
+        for end in ends:
+            at = start + round((stop - start) * end)
+            if start < at < stop:
+                at = start + int(np.searchsorted(draws[start:stop], draws[at - 1], side="right"))
+            codes[at:stop] += 1
+    found = np.zeros(len(order), np.uint16)
+    found[order] = codes
+    return found
