@@ -84,6 +84,11 @@ def test_times_are_given_as_they_are(paths: list[Path]) -> None:
         assert "timestamp" in str(reader.read_all().schema.field("t").type)
 
 
+def test_what_is_made_of_null(paths: list[Path]) -> None:
+    """A query fails only for what is in the records: none of these is NULL."""
+    assert answer(paths, "SELECT max(coalesce(x, error('x'))) > 1 FROM records") == [(True,)]
+
+
 def test_a_join_of_records_with_themselves(paths: list[Path]) -> None:
     """A query may go through the records several times."""
     sql = "SELECT count(*) FROM records a JOIN records b ON a._record = b._record + 299"

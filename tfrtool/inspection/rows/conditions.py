@@ -39,7 +39,7 @@ class Condition:
         drawn = self._sandbox.drawn(self._query)
         if drawn is not None:
             raise UsageError(f"a condition has no {drawn}", hint="--sample draws records")
-        self.columns = narrowed(columns, self._sandbox.check(self._query))
+        self.columns = narrowed(columns, self._sandbox.check(self._query, run=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Condition, self._made_of

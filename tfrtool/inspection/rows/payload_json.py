@@ -1,7 +1,6 @@
 """A payload of any kind as JSON values, field by field."""
 
 import base64
-import math
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from tfrtool.errors import UsageError, nearest, printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Feature, PayloadKind, classify_payload, decode_example
-from tfrtool.inspection.summary.summary_json import value_json
+from tfrtool.inspection.summary.summary_json import as_json, value_json
 from tfrtool.records.wire import read_fields, read_spans, read_tensor, read_varint
 
 _DEEPEST = 4
@@ -173,11 +172,7 @@ class PayloadJson:
 def _numbers(data: bytes, code: str) -> list[Any]:
     """Return numbers side by side, by Python's code for them, or varints without one."""
     if code:
-        # Of other types, `value_json` would take a float for a float32.
-        return [
-            value_json(value) if code == "f" or not math.isfinite(value) else value
-            for value in array(code, data)
-        ]
+        return [as_json(value, short=code == "f") for value in array(code, data)]
     values, position = [], 0
     while position < len(data):
         value, position = read_varint(data, position)

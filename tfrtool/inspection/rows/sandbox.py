@@ -124,17 +124,18 @@ class Sandbox:
         found = self._connection.execute(_DRAWN, [sql]).fetchone()
         return found and str(found[0])
 
-    def check(self, sql: str) -> set[str]:
+    def check(self, sql: str, *, run: bool = False) -> set[str]:
         """Check that a SELECT makes sense, and prepare to read it; or `UsageError`.
 
-        `check_select` has seen it.
+        `check_select` has seen it. It may also be ``run`` over one row of NULLs: that a text is no
+        number is found out only then.
 
         Returns:
             The names of the columns that are read for it.
         """
         text, used = set[str](), set[str]()
         try:
-            used = self._plan(sql, text)
+            used = self._plan(sql, text, run)
         except self._duckdb.Error as error:
             said = sql.replace('""', '"').casefold()
             blobs = [column for column, kind in self._types.items() if kind == "BLOB"]
@@ -142,7 +143,7 @@ class Sandbox:
             failed = True
             for column in ("", *sorted(text)):
                 with contextlib.suppress(self._duckdb.Error):
-                    used = self._plan(sql, text - {column})
+                    used = self._plan(sql, text - {column}, run)
                     text, failed = text - {column}, False
             if failed:
                 raise self.as_error(error) from error
@@ -193,13 +194,14 @@ class Sandbox:
             f'CREATE OR REPLACE TEMP VIEW "{self._view}" AS SELECT {select} FROM "{table}"'
         )
 
-    def _plan(self, sql: str, text: set[str]) -> set[str]:
+    def _plan(self, sql: str, text: set[str], run: bool) -> set[str]:
         """Return the columns that a query needs, or a few more; or DuckDB's error."""
         self._define(self._nulls, text, self._names)
         ((_, plan),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
         # DuckDB before 2.0 has settings that are not locked.
         if re.search(r'"Function": "(EN|DIS)ABLE_', plan):
             raise UsageError("a query changes no settings: they are locked")
-        # That a text is no number, or no BLOB, is found out only when it is run.
-        self._connection.sql(sql).limit(1).to_arrow_table()
+        # That a text beyond ASCII makes no BLOB is found out only when it is run, too.
+        if run or not sql.isascii():
+            self._connection.sql(sql).limit(1).to_arrow_table()
         return self._names.keys() & re.findall(r"\bc\d+\b", plan)
