@@ -13,7 +13,7 @@ from tfrtool.examples.arrow.arrays import (
     struct_array,
 )
 from tfrtool.examples.arrow.columns import FEATURE, TYPES, Column, Columns, Form
-from tfrtool.examples.arrow.scan import NONE, SCANNED, TAGS, Kinds, WireScan, scanned
+from tfrtool.examples.arrow.scan import NONE, SCANNED, TAGS, WireScan, scanned
 from tfrtool.examples.example import DType, PayloadKind, feature_name
 
 _NAMES = {NONE: "no kind"} | {tag: dtype.value for dtype, tag in TAGS.items()}
@@ -98,7 +98,7 @@ class _Table:
         if scan.odd.any():
             return
         self.arrays = [
-            self._features(column, rows, rows, self._rows, scan.kinds(start, end))
+            self._features(column, rows, self._rows, rows, start, end)
             for column, rows, start, end in context
         ]
         if columns.kind is not PayloadKind.SEQUENCE_EXAMPLE:
@@ -128,46 +128,36 @@ class _Table:
 
     def _steps(self, column: Column, rows: Ints, start: Ints, end: Ints) -> pa.Array:
         """Return a column of feature lists."""
-        first, stop, counts, odd = self._scan.children(start, end)
-        self._scan.odd[rows[odd]] = True
-        kinds, steps = self._scan.kinds(first, stop), len(first)
-        values = self._features(column, np.arange(steps), np.repeat(rows, counts), steps, kinds)
+        first, stop, counts = self._scan.children(rows, start, end)
+        places, owner = np.arange(len(first)), np.repeat(rows, counts)
+        values = self._features(column, places, len(first), owner, first, stop)
         return list_array(column.type, self._rows, rows, counts, values)
 
     def _features(
-        self, column: Column, places: Ints, rows: Ints, size: int, kinds: Kinds
+        self, column: Column, places: Ints, size: int, rows: Ints, start: Ints, end: Ints
     ) -> pa.Array:
         """Return features as an array of ``size``, in which those that are there have places."""
-        self._scan.odd[rows[~kinds.ok]] = True
-        kinds = kinds._replace(kind=np.where(kinds.ok, kinds.kind, NONE))
+        kind, start, end = self._scan.kinds(rows, start, end)
         if column.dtype is None:
             parts = []
-            for dtype in TAGS:
-                chosen = np.flatnonzero(kinds.kind == TAGS[dtype])
-                values, counts = self._values(
-                    dtype, rows[chosen], kinds.start[chosen], kinds.end[chosen]
-                )
-                parts.append(
-                    list_array(pa.list_(TYPES[dtype]), size, places[chosen], counts, values)
-                )
+            for dtype, tag in TAGS.items():
+                one = kind == tag
+                values, counts = self._values(dtype, rows[one], start[one], end[one])
+                parts.append(list_array(pa.list_(TYPES[dtype]), size, places[one], counts, values))
             return struct_array(FEATURE, size, places, parts)
-        fits = kinds.kind == TAGS[column.dtype]
-        if column.is_list:
-            fits |= kinds.kind == NONE
-        self._refuse(column, rows[~fits], lambda one: _NAMES[int(kinds.kind[~fits][one])])
-        if column.is_list:
-            fits = kinds.kind != NONE
+        fits = kind == TAGS[column.dtype]
+        wrong = np.flatnonzero(~fits & (kind != NONE) if column.is_list else ~fits)
+        self._refuse(column, rows[wrong], lambda one: _NAMES[int(kind[wrong[one]])])
         if not fits.all():
-            places, rows = places[fits], rows[fits]
-            kinds = Kinds(*(part[fits] for part in kinds))
-        values, counts = self._values(column.dtype, rows, kinds.start, kinds.end)
+            places, rows, start, end = places[fits], rows[fits], start[fits], end[fits]
+        values, counts = self._values(column.dtype, rows, start, end)
         if column.form is Form.LIST:
             return list_array(pa.list_(TYPES[column.dtype]), size, places, counts, values)
         missing = np.delete(np.arange(size), places)
         self._refuse(column, missing, lambda _: "no such feature")
-        wrong = counts != 1
-        self._refuse(column, rows[wrong], lambda one: f"{counts[wrong][one]} values")
-        if len(values) != size or missing.size or wrong.any():
+        wrong = np.flatnonzero(counts != 1)
+        self._refuse(column, rows[wrong], lambda one: f"{counts[wrong[one]]} values")
+        if len(values) != size or missing.size or wrong.size:
             return pa.nulls(size, TYPES[column.dtype])
         return values
 
@@ -183,11 +173,9 @@ class _Table:
         """Return the values of lists, one after the other, and how many are in each."""
         scan = self._scan
         if dtype is DType.INT64:
-            values, counts, odd = scan.integers(start, end)
-            scan.odd[rows[odd]] = True
+            values, counts = scan.integers(rows, start, end)
             return numbers_array(values), counts
         if dtype is DType.FLOAT32:
             return numbers_array(scan.packed(start, end).view("<f4")), (end - start) >> 2
-        first, stop, counts, odd = scan.children(start, end)
-        scan.odd[rows[odd]] = True
+        first, stop, counts = scan.children(rows, start, end)
         return scan.strings(first, stop), counts

@@ -85,14 +85,11 @@ class ColumnsFold:
         maps = [scan.features(one) for one in (scan.context, scan.lists)]
         places = [self._find(*one, scan) for one in zip(self._maps, maps, strict=True)]
         context, lists = maps
-        first, stop, counts, odd = scan.children(lists.value, lists.end)
-        scan.odd[lists.owner[odd]] = True
+        first, stop, counts = scan.children(lists.owner, lists.value, lists.end)
+        steps = _look(scan, np.repeat(lists.owner, counts), first, stop)
         looks = (
             (places[0], *_look(scan, context.owner, context.value, context.end)),
-            (
-                np.repeat(places[1], counts),
-                *_look(scan, np.repeat(lists.owner, counts), first, stop),
-            ),
+            (np.repeat(places[1], counts), *steps),
         )
         if scan.odd.any():
             return 0
@@ -161,19 +158,17 @@ class ColumnsFold:
 
 def _look(scan: WireScan, rows: Ints, start: Ints, end: Ints) -> tuple[NDArray[np.uint8], Bools]:
     """Return what features hold, and which have another number of values than one."""
-    kind, start, end, ok = scan.kinds(start, end)
+    kind, start, end = scan.kinds(rows, start, end)
     size = end - start
     several = np.where(kind == FLOATS, size != 4, size != 1)
     unsure = np.flatnonzero((kind == INTEGERS) & (size > 1) & (size <= 10))
-    _, counts, odd = scan.integers(start[unsure], end[unsure])
-    several[unsure] = counts != 1
-    ok[unsure] &= ~odd
+    several[unsure] = scan.integers(rows[unsure], start[unsure], end[unsure])[1] != 1
     strings = np.flatnonzero((kind == STRINGS) & (size > 0))
     tag, _, stop, one = scan.field(start[strings], end[strings])
     more, _, _, two = scan.field(stop, end[strings])
     several[strings] = stop != end[strings]
-    ok[strings] &= one & (tag == FIRST) & (~several[strings] | (two & (more == FIRST)))
-    scan.odd[rows[~ok]] = True
+    ok = one & (tag == FIRST) & (~several[strings] | (two & (more == FIRST)))
+    scan.odd[rows[strings[~ok]]] = True
     return kind, several
 
 

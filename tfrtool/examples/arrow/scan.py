@@ -50,19 +50,11 @@ class Found(NamedTuple):
     end: Ints
 
 
-class Kinds(NamedTuple):
-    """What features hold: the kind, and where the packed numbers or the list of strings are."""
-
-    kind: NDArray[np.uint8]
-    start: Ints
-    end: Ints
-    ok: Bools  # false where it is odd
-
-
 class WireScan:
     """Payloads one after the other, of which some are odd.
 
-    What is read beyond the end of a message is looked at, and not believed.
+    What is read beyond the end of a message is looked at, and not believed. Each method is told to
+    which payload the messages belong that it reads (``owner``): it becomes odd if one of them is.
 
     Attributes:
         data: the payloads, joined.
@@ -120,14 +112,15 @@ class WireScan:
         stop = first + size
         return self._tags(at), first, stop, stop <= end
 
-    def children(self, start: Ints, end: Ints, most: int = 2**31) -> tuple[Ints, Ints, Ints, Bools]:
-        """Read messages that have nothing but field 1, with a length, any number of times.
+    def children(
+        self, owner: Ints, start: Ints, end: Ints, most: int = 2**31
+    ) -> tuple[Ints, Ints, Ints]:
+        """Read messages that have nothing but field 1, with a length, at most ``most`` times.
 
         Returns, of all those fields in order, where they start and where they stop; then how many
-        there are in each message, and which messages are odd, as are those of more than ``most``.
-        Messages are given in order, too.
+        there are in each message. Messages are given in order, too.
         """
-        counts, odd = np.zeros(len(start), np.int64), np.zeros(len(start), np.bool_)
+        counts = np.zeros(len(start), np.int64)
         starts, stops = [start[:0]], [start[:0]]
         live = np.flatnonzero(start < end)
         at, stop = start[live], end[live]
@@ -135,7 +128,7 @@ class WireScan:
             tag, first, last, ok = self.field(at, stop)
             ok &= tag == FIRST
             if not ok.all():
-                odd[live[~ok]] = True
+                self.odd[owner[live[~ok]]] = True
                 live, first, last, stop = live[ok], first[ok], last[ok], stop[ok]
             starts.append(first)
             stops.append(last)
@@ -149,18 +142,18 @@ class WireScan:
             except ValueError:
                 held = np.zeros((1, 3), np.int64)
             if (held[:, 0] != FIRST).any() or counts[one] + len(held) > most:
-                odd[one] = True
+                self.odd[owner[one]] = True
                 continue
             starts.append(held[:, 1])
             stops.append(held[:, 2])
             counts[one] += len(held)
         if len(starts) == 2:
-            return starts[1], stops[1], counts, odd
+            return starts[1], stops[1], counts
         # Each field starts where the one before it has stopped, or later.
-        return np.sort(np.concatenate(starts)), np.sort(np.concatenate(stops)), counts, odd
+        return np.sort(np.concatenate(starts)), np.sort(np.concatenate(stops)), counts
 
-    def kinds(self, start: Ints, end: Ints) -> Kinds:
-        """Return what features hold that are at these places."""
+    def kinds(self, owner: Ints, start: Ints, end: Ints) -> tuple[NDArray[np.uint8], Ints, Ints]:
+        """Return the kinds of features, and where their packed numbers or their strings are."""
         tag, first, stop, ok = self.field(start, end)
         none = start == end
         ok = none | (ok & (stop == end) & ((tag == STRINGS) | (tag == FLOATS) | (tag == INTEGERS)))
@@ -172,7 +165,9 @@ class WireScan:
         there &= (kind[packed] == INTEGERS) | ((stop - begin) % 4 == 0)
         ok[packed] &= there
         first[packed] = begin
-        return Kinds(kind, np.where(ok & ~none, first, end), end, ok)
+        kind[~ok] = NONE
+        self.odd[owner[~ok]] = True
+        return kind, np.where(kind == NONE, end, first), end
 
     def strings(self, start: Ints, end: Ints) -> pa.Array:
         """Return what is at these places, which are in order, as a binary array."""
@@ -186,15 +181,15 @@ class WireScan:
         held = self.strings(start, end).buffers()[2]
         return np.frombuffer(held or b"", np.uint8, int((end - start).sum()))
 
-    def integers(self, start: Ints, end: Ints) -> tuple[Ints, Ints, Bools]:
-        """Return the packed int64 at these places; how many each is; and which are odd."""
+    def integers(self, owner: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """Return the packed int64 at these places, and how many are at each."""
         size = end - start
         data = self.packed(start, end)
         last = np.cumsum(size)
         stops = np.flatnonzero(data < 0x80) + 1  # each number ends with a byte without high bit
         counts = np.diff(np.searchsorted(stops, last, "right"), prepend=0)
         if len(stops) == len(data):
-            return data.astype(np.int64), counts, np.zeros(len(size), np.bool_)
+            return data.astype(np.int64), counts
         lengths = np.diff(stops, prepend=0)
         held = size > 0
         odd = np.zeros(len(size), np.bool_)
@@ -202,21 +197,21 @@ class WireScan:
         wrong = (lengths > 10) | ((lengths == 10) & (data[stops - 1] > 1))
         odd[np.searchsorted(last, stops[wrong] - 1, "right")] = True
         if odd.any():
-            values, counts, _ = self.integers(start, np.where(odd, start, end))
-            return values, counts, odd
+            self.odd[owner[odd]] = True
+            return self.integers(owner, start, np.where(odd, start, end))
         values = np.zeros(len(stops), np.uint64)
         begin = stops - lengths
         for place in range(int(lengths.max(initial=0))):
             longer = slice(None) if place == 0 else np.flatnonzero(lengths > place)
             byte = data[begin[longer] + place] & np.uint8(0x7F)
             values[longer] |= byte.astype(np.uint64) << np.uint64(7 * place)
-        return values.view(np.int64), counts, odd
+        return values.view(np.int64), counts
 
     def features(self, maps: tuple[Ints, Ints]) -> Found:
         """Return the entries of one of the two maps of all records, in order."""
-        start, end, counts, odd = self.children(*maps, MAX_FEATURES)
-        owner = np.repeat(np.arange(len(counts)), counts)
-        self.odd |= odd
+        every = np.arange(len(self.odd))
+        start, end, counts = self.children(every, *maps, MAX_FEATURES)
+        owner = np.repeat(every, counts)
         tag, key, key_end, ok = self.field(start, end)
         ok &= tag == FIRST
         tag, value, stop, there = self.field(key_end, end)
