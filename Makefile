@@ -12,6 +12,9 @@ READY := $(VENV)/.ready
 READY_TO_FUZZ := $(VENV)/.ready-to-fuzz
 READY_FOR_DOCS := $(VENV)/.ready-for-docs
 
+# The tests start many processes, none of which should compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast check format bench docs pictures fuzz fixtures clean
 

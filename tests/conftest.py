@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -21,6 +22,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # TensorFlow may be imported by any test first.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+# What the system has outlives a process: tests need not wait for the disk. Those processes which
+# they start do.
+os.fsync = os.fdatasync = lambda fd: None  # noqa: ARG005
 
 settings.register_profile("default", deadline=None, max_examples=100)
 settings.register_profile("thorough", deadline=None, max_examples=5000)
@@ -64,6 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "tf" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.tf)
     items.sort(key=lambda item: item.path.parent.name not in _LONG)
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage pass over what stays: modules, and thousands of tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,14 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 __all__ = ["Forking"]
+
+_MOST_SECONDS = 120
+"""After which a command that has not ended has failed."""
 
 
 class Forking:
@@ -29,6 +33,7 @@ class Forking:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
+            start_new_session=True,
         )
 
     def start(
@@ -65,7 +70,12 @@ class Forking:
 
     def _number(self) -> int:
         assert self._parent.stdout is not None
-        return int(self._parent.stdout.readline())
+        late = threading.Timer(_MOST_SECONDS, os.killpg, (self._parent.pid, signal.SIGKILL))
+        late.start()
+        try:
+            return int(self._parent.stdout.readline())
+        finally:
+            late.cancel()
 
 
 def _command(words: list[str], out: str, errors: str, most: int, first: str) -> int:

@@ -46,6 +46,10 @@ def _files(folder: Path) -> dict[str, bytes]:
     }
 
 
+def _times(folder: Path) -> set[tuple[str, int]]:
+    return {(path.name, path.stat().st_mtime_ns) for path in folder.glob("[!.]*") if path.is_file()}
+
+
 def _kill(verb: str, source: Path, target: Path, wanted: int) -> tuple[int, bool]:
     """Kill a job when so many of its files are whole; return how many were, and if it was killed.
 
@@ -53,11 +57,15 @@ def _kill(verb: str, source: Path, target: Path, wanted: int) -> tuple[int, bool
     """
     job = _start(verb, source, target)
     notes = target / ".tfrtool-incomplete"
-    while job.poll() is None and len(list(notes.glob("*.done.json"))) < wanted:
+    while job.poll() is None and len(list(notes.glob("[!.]*.done.json"))) < wanted:
         time.sleep(0.001)
     job.send_signal(signal.SIGKILL)
     killed = job.wait() == -signal.SIGKILL
-    return len(list(notes.glob("*.done.json"))), killed
+    visible = [path.name for path in target.glob("*") if not path.name.startswith(".")]
+    whole = len(list(notes.glob("[!.]*.done.json")))
+    if killed and visible and wanted <= whole < _FILES:
+        raise RuntimeError(f"visible before all files were whole: {visible}")
+    return whole, killed
 
 
 def kill_often(folder: Path, kills: int, verb: str) -> list[str]:
@@ -68,8 +76,12 @@ def kill_often(folder: Path, kills: int, verb: str) -> list[str]:
     for number in range(kills):
         target = folder / str(number)
         whole, killed = _kill(verb, source, target, rng.randrange(1, _FILES))
+        ready = _times(target / ".tfrtool-incomplete")
         code = _start(verb, source, target, "--resume").wait()
         same = code == 0 and _files(target) == _files(folder / "whole")
+        kept = len(ready & _times(target))
+        if killed and kept < whole < _FILES:
+            raise RuntimeError(f"{whole} files were whole, and {kept} of them were kept")
         lines.append(
             f"kill {number}: {'killed' if killed else 'had ended'} with {whole} of {_FILES} files "
             f"whole; resumed: exit {code}, same bytes: {same}"

@@ -25,8 +25,7 @@ CASES = {"fresh": None, "same names": 2, "other counts": 1}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Don't wait for the disk: what the system has outlives a process; nor for TensorFlow."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+    """Don't wait for TensorFlow."""
     monkeypatch.setattr("tfrtool.writing.write.write_shards", plain_shards)
 
 

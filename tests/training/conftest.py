@@ -11,6 +11,7 @@ import pytest
 
 from tests.datasets import write_pets
 from tests.training.runs import small_options, write_drawings
+from tests.training.small_base import small_mobilenet
 from tfrtool.storage.progress import Progress
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
@@ -30,6 +31,16 @@ def quick_graphs(request: pytest.FixtureRequest) -> Iterator[None]:
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     yield
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+@pytest.fixture(scope="module")
+def quick_base() -> Iterator[None]:
+    """Have a small base for MobileNet, where it only stands for any that can be frozen."""
+    import keras
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(keras.applications, "MobileNet", small_mobilenet)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from tfrtool.training.run.checkpoints import (
     read_run,
 )
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
 DATA = "ckpt-2.data-00000-of-00001"
 

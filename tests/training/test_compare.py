@@ -13,7 +13,7 @@ from tfrtool.training.run import train as verb
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
 
 def _naive(report: TrainReport) -> TrainReport:
@@ -25,7 +25,7 @@ def test_both_are_trained(few: Path) -> None:
     """A frozen base gives both recipes the same losses; times are both's own."""
     options = small_options(
         few,
-        model="vgg16",
+        model="mobilenet",
         weights="none",
         learning_rate=1e-5,
         cycle_length=2,

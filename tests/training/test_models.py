@@ -17,7 +17,7 @@ from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.models.models import Classifier, build_classifier, rescale_for
 from tfrtool.training.models.saved_model import ModelFacts, save_model
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
 SIZE = 32
 MODEL = "mobilenet"

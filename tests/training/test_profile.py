@@ -16,7 +16,7 @@ from tfrtool import train
 from tfrtool.storage.progress import Progress
 from tfrtool.training.run.training_callbacks import StepTrace
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
 
 def _work(tf: Any, steps: int, folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from tfrtool.errors import UsageError
 from tfrtool.training.run.checkpoints import CHECKPOINTS
 from tfrtool.training.run.train_report import EpochReport
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
 HEAD = {"model": "mobilenet", "weights": "none"}
 
