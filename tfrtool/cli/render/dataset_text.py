@@ -141,4 +141,6 @@ def _shards(split: SplitSummary) -> Table:
         for label, count in Counter(split.labels).most_common()
         if count
     ]
-    return _counts(_that_fit(columns), len(split.shards) - len(shards))
+    order, shown = [*map(printable, split.labels)], _that_fit(columns)
+    shown[2:] = sorted(shown[2:], key=lambda column: order.index(column[0]))
+    return _counts(shown, len(split.shards) - len(shards))
