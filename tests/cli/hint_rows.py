@@ -290,6 +290,7 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    'pip install "tfrtool[stats]"': "tests/cli/test_inspect_stats.py does without it",
     "pip install array_record": "tests/convert/formats/test_array_records.py does without it",
     "pipe a shard into it": "test_standard_input.py runs it",
     "was there enough memory?": "a question, where a worker died",

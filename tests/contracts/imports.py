@@ -32,6 +32,7 @@ HOMES = {
     "pyarrow": {"sources", "examples", "inspection", "convert"},
     "array_record": {"convert"},
     "duckdb": {"inspection"},
+    "datasketches": {"inspection"},
     "click": {"cli"},
     "tqdm": {"cli"},
     "rich": {"cli"},

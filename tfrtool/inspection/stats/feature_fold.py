@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,7 +129,7 @@ class FeatureFold:
         }
         if key.is_list:
             data |= {"list": True, "steps": shown["steps"]}
-        counts: dict[Any, int] = {}
+        counts: Mapping[Any, int] = {}
         if key.dtype is DType.STRING:
             counts, short = self.strings.counts, self.strings.short
             data |= {"bytes": shown["bytes"], "distinct": self.strings.distinct()}
@@ -139,7 +139,7 @@ class FeatureFold:
             data |= {"values": shown["values"], "distinct": None if error else len(counts)}
             data |= {"distinct_exact": not error, "common_error": 0}
         if key.dtype in (DType.STRING, DType.INT64):
-            order = sorted(counts, key=lambda one: (-counts[one], isinstance(one, tuple), one))
+            order = sorted(counts, key=lambda one: (-counts[one], one))
             data["common"] = common = []
             for value in order[:COMMONEST]:
                 found = value if isinstance(value, int) else string_json(value)

@@ -1,5 +1,6 @@
 """Statistics of the features of shards, and how far they are from those of others."""
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from tfrtool.inspection.rows.batches import Batch, decode_records, in_batches
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples
 from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey, column_parts
 from tfrtool.inspection.stats.number_fold import EXACT_VALUES
+from tfrtool.inspection.stats.string_fold import load_datasketches
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records
@@ -136,7 +138,9 @@ def stats(
 
     Raises:
         ShardError: a file can't be read, or none of them holds Examples or SequenceExamples.
+        UsageError: DataSketches is not installed.
     """
+    load_datasketches()  # an error now, and not when there are many strings
     here = _fold_all(shards, workers, on_progress)
     there = None if against is None else _fold_all(against, workers, on_progress)
     folders = dict.fromkeys(path.parent for path in here.paths + (there.paths if there else []))
@@ -180,14 +184,15 @@ def _fold_all(shards: Locations, workers: int | None, on_progress: OnProgress) -
     total = StatsFold()
     folds = map_shards(_fold_shard, sources, workers, _WORTH_A_PROCESS)
     for done, fold in enumerate(folds, start=1):
-        total.merge(fold)
+        total.merge(pickle.loads(fold))
         on_progress(Progress(what="reading", done=done, total=len(sources), unit="shards"))
     if not total.records:
         raise no_examples(total.losses[0].path, total.losses[0].content)
     return total
 
 
-def _fold_shard(source: Path | Stream) -> StatsFold:
+def _fold_shard(source: Path | Stream) -> bytes:
+    """Return a fold, pickled in this process, too: sketches may come out in another order."""
     path = path_of(source)
     fold, faults, content = StatsFold([path]), FirstOf[Fault](_FAULTS_KEPT), None
     with open_shard(source) as file:
@@ -197,7 +202,7 @@ def _fold_shard(source: Path | Stream) -> StatsFold:
         kept = tuple(faults.kept)
         content = None if fold.records else content or kept[0].message
         fold.losses.append(ShardLoss(path=path, content=content, count=faults.count, faults=kept))
-    return fold
+    return pickle.dumps(fold)
 
 
 def _take(fold: StatsFold, path: Path, records: list[Record], faults: FirstOf[Fault]) -> str | None:

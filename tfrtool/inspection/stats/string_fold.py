@@ -1,92 +1,129 @@
 """How often each string comes, in bounded memory."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
+from tfrtool.errors import UsageError
 from tfrtool.examples.content import describe_bytes
 from tfrtool.inspection.stats.number_fold import EXACT_VALUES
 from tfrtool.inspection.summary.summary_json import value_json
 from tfrtool.records.crc import crc32c
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 LONGEST = 256
 """Bytes of a string that is held; of a longer one its length, its CRC and its first bytes are."""
 
 _HEAD = 48
-_HASHES = 2**14
-"""Hashes that are held: the number of different strings is off by a hundredth, mostly."""
-
-String = bytes | tuple[int, int, bytes]
+_LEAST, _DISTINCT = 8, 14  # base 2 logarithms of the sizes of sketches: 192 strings, 16 KiB
 
 
-@dataclass(slots=True)
+def load_datasketches() -> Any:
+    """Import DataSketches; `UsageError` where it is not installed."""
+    try:
+        import datasketches
+    except ImportError as error:
+        hint = 'pip install "tfrtool[stats]"'
+        what = "statistics need DataSketches, which is not installed"
+        raise UsageError(what, hint=hint) from error
+    return datasketches
+
+
 class StringFold:
     """A fold over strings: exact up to ``room`` different ones.
 
-    Of more those are held that come often, as Agarwal and others merge the summaries of Misra and
-    Gries ("Mergeable Summaries", 2012): the greatest count for which there is no room comes off
-    all of them. How many there are is told from the smallest hashes, as by Bar-Yossef and others
-    ("Counting Distinct Elements in a Data Stream", 2002).
+    Of more there are DataSketches' sketches of frequent items and HyperLogLog, which draw nothing
+    at random.
     """
 
-    counts: dict[String, int] = field(default_factory=dict)
-    short: int = 0  # by how much counts may be too low, at most; 0 while all strings are held
-    hashes: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    def __init__(self) -> None:
+        self._held: Counter[bytes] = Counter()  # by `_key`; empty when there are sketches
+        self._frequent: Any = None
+        self._distinct: Any = None
 
-    def add(self, values: pa.Array, room: int = EXACT_VALUES) -> None:
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Return what goes to another process."""
+        if self._frequent is None:
+            return self._held, None, None
+        distinct = self._distinct.get_result().serialize_updatable()
+        return self._held, self._frequent.serialize(), distinct
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Take that back."""
+        self._held, self._frequent, self._distinct = state
+        if self._frequent is not None:
+            sketches = load_datasketches()
+            self._frequent = sketches.frequent_strings_sketch.deserialize(state[1])
+            self._distinct = sketches.hll_union(_DISTINCT)
+            self._distinct.update(sketches.hll_sketch.deserialize(state[2]))
+
+    def add(self, values: "pa.Array", room: int = EXACT_VALUES) -> None:
         """Take in a binary array without nulls."""
         counted = values.value_counts()
         held, counts = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
-        if max(map(len, held), default=0) > LONGEST:
-            held = list(map(_key, held))
-        self._take(zip(held, counts, strict=True), room)
+        self._take(zip(map(_key, held), counts, strict=True), room)
 
     def merge(self, other: "StringFold", room: int = EXACT_VALUES) -> None:
         """Take in what another fold has seen; what comes out depends on the order."""
-        self.short += other.short
-        self.hashes = np.union1d(self.hashes, other.hashes)[:_HASHES]
-        self._take(other.counts.items(), room)
+        if other._frequent is not None:
+            self._sketch(room)
+            self._frequent.merge(other._frequent)
+            self._distinct.update(other._distinct.get_result())
+        self._take(other._held.items(), room)
 
-    def _take(self, counts: Iterable[tuple[String, int]], room: int) -> None:
-        held = self.counts
-        for value, count in counts:
-            held[value] = held.get(value, 0) + count
-        if len(held) > room:
-            self.hashes = self._smallest()
-            cut = sorted(held.values(), reverse=True)[room]
-            self.counts = {value: count - cut for value, count in held.items() if count > cut}
-            self.short += cut
+    def _take(self, counts: Iterable[tuple[bytes, int]], room: int) -> None:
+        if self._frequent is None:
+            for key, count in counts:
+                self._held[key] += count
+            if len(self._held) > room:
+                self._sketch(room)
+            return
+        for key, count in counts:
+            text = key.decode("latin-1")
+            self._frequent.update(text, count)
+            self._distinct.update(text)
 
-    def _smallest(self) -> NDArray[np.uint32]:
-        """Return the smallest hashes of all strings."""
-        crcs = (crc32c(one) if isinstance(one, bytes) else one[1] for one in self.counts)
-        hashes = np.fromiter(crcs, np.uint32, len(self.counts))
-        # The CRCs of strings that are alike are alike; these constants are of Wellons' lowbias32.
-        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):
-            hashes = (hashes ^ hashes >> shift) * np.uint32(factor)
-        return np.union1d(self.hashes, hashes)[:_HASHES]
+    def _sketch(self, room: int) -> None:
+        """Go over to sketches."""
+        if self._frequent is None:
+            sketches, held = load_datasketches(), self._held
+            size = max(_LEAST, (4 * room // 3).bit_length())  # three quarters of it are used
+            self._frequent = sketches.frequent_strings_sketch(size)
+            self._distinct = sketches.hll_union(_DISTINCT)
+            self._held = Counter()
+            self._take(held.items(), room)
+
+    @property
+    def counts(self) -> Mapping[bytes, int]:
+        """How often each string comes that is held, at least, by what `string_json` takes."""
+        if self._frequent is None:
+            return self._held
+        every = load_datasketches().frequent_items_error_type.NO_FALSE_NEGATIVES
+        found = self._frequent.get_frequent_items(every, 0)
+        return {key.encode("latin-1"): low for key, _, low, _ in found}
+
+    @property
+    def short(self) -> int:
+        """How far counts may be too low; 0 while all strings are held."""
+        # The upper bound of a key that there is not.
+        return 0 if self._frequent is None else int(self._frequent.get_upper_bound(""))
 
     def distinct(self) -> int:
         """Return how many different strings there are; about so many if counts are short."""
-        if not self.short:
-            return len(self.counts)
-        smallest = self._smallest()
-        if len(smallest) < _HASHES:
-            return len(smallest)
-        return round((_HASHES - 1) * 2**32 / int(smallest[-1]))
+        return round(self._distinct.get_estimate()) if self.short else len(self.counts)
 
 
-def _key(value: bytes) -> String:
-    return value if len(value) <= LONGEST else (len(value), crc32c(value), value[:_HEAD])
+def _key(value: bytes) -> bytes:
+    if len(value) <= LONGEST:
+        return b"=" + value
+    return b"~%d %08x %s" % (len(value), crc32c(value), value[:_HEAD])
 
 
-def string_json(value: String) -> Any:
+def string_json(key: bytes) -> Any:
     """Return a string of a fold as JSON values: of a long one its length, CRC-32C and content."""
-    if isinstance(value, bytes):
-        return value_json(value)
-    size, crc, head = value
-    return {"bytes": size, "crc32c": f"{crc:08x}", "content": describe_bytes(head)}
+    if key.startswith(b"="):
+        return value_json(key[1:])
+    size, crc, head = key[1:].split(b" ", 2)
+    return {"bytes": int(size), "crc32c": crc.decode(), "content": describe_bytes(head)}
