@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.datasets import write_pets
+from tests.process.forking import Forking
 from tests.training.runs import small_options
 from tfrtool.training.run.checkpoints import CHECKPOINTS, read_run
 
@@ -32,31 +31,26 @@ def _words(pets: Path, out: Path, epochs: int) -> list[str]:
     return ["train", str(pets), *options, "--out", str(out), "--epochs", str(epochs), "--json"]
 
 
-def _end_by(number: signal.Signals, pets: Path, out: Path) -> tuple[int, str]:
+def _end_by(forking: Forking, number: signal.Signals, pets: Path, out: Path) -> tuple[int, str]:
     """Run in a process, and send it a signal as soon as it has a checkpoint."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tfrtool", *_words(pets, out, EPOCHS)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    errors = out.with_suffix(".errors")
+    process = forking.start(_words(pets, out, EPOCHS), Path(os.devnull), errors)
     deadline = time.monotonic() + 120
     while not (out / CHECKPOINTS / "checkpoint").exists():
-        assert process.poll() is None, "the run ended before it could be interrupted"
+        os.kill(process, 0)  # fails if the run ended before it could be interrupted
         assert time.monotonic() < deadline
         time.sleep(0.01)
     time.sleep(0.2)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=120)
-    return process.returncode, errors
+    os.kill(process, number)
+    return forking.wait(), errors.read_text()
 
 
-def test_a_killed_run_goes_on(pets: Path, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on(forking: Forking, pets: Path, tmp_path: Path) -> None:
     """After SIGKILL at any moment the checkpoint is whole, and the run ends as if nothing was."""
     from tfrtool.cli import main
 
     out = tmp_path / "killed"
-    code, _ = _end_by(signal.SIGKILL, pets, out)
+    code, _ = _end_by(forking, signal.SIGKILL, pets, out)
     assert code == -signal.SIGKILL
     checkpoint = read_run(out)
     assert checkpoint is not None
@@ -73,10 +67,10 @@ def test_a_killed_run_goes_on(pets: Path, tmp_path: Path) -> None:
     assert not list(out.glob(".tfrtool-*"))
 
 
-def test_ctrl_c_leaves_a_checkpoint(pets: Path, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_a_checkpoint(forking: Forking, pets: Path, tmp_path: Path) -> None:
     """Interrupted, a run ends with 130, one line, and its last checkpoint whole."""
     out = tmp_path / "interrupted"
-    code, errors = _end_by(signal.SIGINT, pets, out)
+    code, errors = _end_by(forking, signal.SIGINT, pets, out)
     assert code == 130
     assert errors.split("\n")[-2:] == ["tfrtool: interrupted", ""]
     assert "Traceback" not in errors
