@@ -83,12 +83,16 @@ def read_records(
     compression: Compression | None = None,
     verify_payload: bool = True,
     max_record_bytes: int = MAX_RECORD_BYTES,
+    index: int = 0,
+    offset: int = 0,
 ) -> Iterator[Record | Fault]:
     """Do what `read_shard` does, from the position of an open file on, which stays open.
 
-    Payloads longer than ``max_record_bytes`` are faults.
+    Payloads longer than ``max_record_bytes`` are faults. ``index`` and ``offset`` say which record
+    stands at that position, and where it is in the shard.
     """
-    return RecordReader(file, compression, verify_payload, max_record_bytes).read()
+    place = index, offset
+    return RecordReader(file, compression, verify_payload, max_record_bytes, place).read()
 
 
 class RecordReader:
@@ -100,17 +104,18 @@ class RecordReader:
         compression: Compression | None = None,
         verify_payload: bool = True,
         max_record_bytes: int = MAX_RECORD_BYTES,
+        place: tuple[int, int] = (0, 0),
     ) -> None:
-        """Look at the first bytes of ``file``."""
+        """Look at the first bytes of ``file``; `read_records` says which ``place`` that is."""
         compression = compression or detect_compression(file)
         plain = compression is Compression.NONE
         self._inflater = None if plain else Inflater(file, compression)
-        self._size = _bytes_left(file) if plain else None
-        self._window = Window(self._inflater or file)
+        self._index, offset = place
+        self._size = _size(file, offset) if plain else None
+        self._window = Window(self._inflater or file, offset)
         self._limit = max_record_bytes
         self._search = Search(self._window, self._limit)
         self._verify = verify_payload
-        self._index = 0
         self._certain = True  # whether `_index` is known to be the index in the file
 
     def read(self) -> Iterator[Record | Fault]:
@@ -123,7 +128,7 @@ class RecordReader:
         window, verify, limit = self._window, self._verify, self._limit
         known: dict[int, int] = {}  # lengths and their masked CRCs
         new_record = tuple.__new__  # Record's own would check what needs no check
-        following: int | None = 0
+        following: int | None = window.start
         while following is not None:
             offset = following
             held = window.load(offset, HEADER_SIZE)
@@ -296,13 +301,14 @@ class RecordReader:
         return self._fault(FaultKind.NOT_TFRECORD, 0, f"{message}, found {content}", known=False)
 
 
-def _bytes_left(file: BinaryIO) -> int | None:
-    """Return how many bytes lie between the position of ``file`` and its end, if that is known."""
+def _size(file: BinaryIO, offset: int) -> int | None:
+    """Return where ``file`` ends if its position is at an offset, if that is known."""
     if isinstance(file, io.BytesIO):
-        return len(file.getbuffer()) - file.tell()
+        return offset + len(file.getbuffer()) - file.tell()
     try:
         status = os.fstat(file.fileno())
-        return status.st_size - file.tell() if stat.S_ISREG(status.st_mode) else None
+        left = status.st_size - file.tell()
+        return offset + left if stat.S_ISREG(status.st_mode) else None
     except (OSError, ValueError):
         return None
 

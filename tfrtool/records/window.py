@@ -27,11 +27,11 @@ class Window:
 
     __slots__ = ("_ended", "_source", "data", "pinned", "start")
 
-    def __init__(self, source: ByteSource) -> None:
+    def __init__(self, source: ByteSource, start: int = 0) -> None:
         self._source = source
         self._ended = False
         self.data = b""
-        self.start = 0
+        self.start = start
         self.pinned: int | None = None
 
     @property

@@ -27,9 +27,10 @@ from tfrtool.inspection.rows.batches import (
     decode_records,
     in_batches,
     infer_columns,
+    telling,
     with_places,
 )
-from tfrtool.records.framing import Fault, LocatedFault, Record
+from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records, read_shard
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.progress import Progress
@@ -132,8 +133,7 @@ def _mark_shard(
     tally, faults, marks = Tally(), Faults(stop=stop), index.with_name("marks")
     starts = np.memmap(index, np.uint64, "r")[first + number :][: shard.records]
 
-    def tell(fault: Fault) -> None:
-        faults.add(LocatedFault(path=shard.path, fault=fault))
+    tell = telling(shard.path, faults.add)
 
     def met(fault: Fault) -> None:
         if shard.copy is None and shard.records:  # else it was told by the scan

@@ -105,15 +105,17 @@ def read_batches(
     """
     for source in shards:
         path = path_of(source)
-
-        def tell(fault: Fault, path: Path = path) -> None:
-            on_fault(LocatedFault(path=path, fault=fault))
-
+        tell = telling(path, on_fault)
         with open_shard(source) as file:
             count = min(batch_records, columns.batch_records)
             for records in in_batches(read_records(file), tell, batch_bytes, count):
                 for batch in decode_records(path, records, columns, tell, exact=exact):
                     yield with_places(batch) if places else batch
+
+
+def telling(path: Path, on_fault: OnFault) -> Callable[[Fault], None]:
+    """Return what takes the faults of a file."""
+    return lambda fault: on_fault(LocatedFault(path=path, fault=fault))
 
 
 def in_batches(

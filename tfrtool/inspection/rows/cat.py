@@ -4,8 +4,7 @@ import os
 import random
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, compress, groupby, islice
 from operator import add, itemgetter
 from pathlib import Path
@@ -164,7 +163,7 @@ def _items(
             if offset == size:
                 return
             file.seek(offset)
-            items = _moved(read_records(file, compression=compression), index, offset)
+            items = read_records(file, compression=compression, index=index, offset=offset)
         for item in items:
             if isinstance(item, Fault):
                 yield item
@@ -202,16 +201,6 @@ def _holds(file: BinaryIO, start: int, stop: int) -> bool:
     return reader_at(file)(HEADER_SIZE, start) == header(stop - start - FRAME_SIZE)
 
 
-def _moved(items: Iterable[Record | Fault], index: int, offset: int) -> Iterator[Record | Fault]:
-    """Tell of what was read from the middle of a shard where it is in the whole."""
-    for item in items:
-        if isinstance(item, Record):
-            yield item._replace(index=item.index + index, offset=item.offset + offset)
-        else:
-            record = None if item.record is None else item.record + index
-            yield replace(item, record=record, offset=item.offset + offset)
-
-
 def _where(
     found: Iterator[tuple[Path, Record]],
     where: str,
@@ -228,6 +217,7 @@ def _where(
         decode_records,
         in_batches,
         infer_columns,
+        telling,
         with_places,
     )
     from tfrtool.inspection.rows.conditions import Condition
@@ -235,10 +225,7 @@ def _where(
     known, growing = ColumnsFold(), True
     columns = condition = None
     for path, group in groupby(found, key=itemgetter(0)):
-
-        def tell(fault: Fault, path: Path = path) -> None:
-            on_fault(LocatedFault(path=path, fault=fault))
-
+        tell = telling(path, on_fault)
         for records in in_batches((record for _, record in group), tell, batch_records=_BATCH):
             if growing:
                 known.add([record.payload for record in records])
