@@ -43,8 +43,8 @@ Numbers = NDArray[np.int64]
 UNSPLIT = "train"
 """The split of records whose files say none: TFDS reads none without a name."""
 
-_STEP = 64 * 1024 * 1024
-"""Bytes that are gone through at a time."""
+_AT_ONCE = 1_000_000
+"""Records whose places are held in memory."""
 
 
 def find_sources(
@@ -244,12 +244,10 @@ def _index_records(path: Path, size: int, index: Path) -> tuple[int, int]:
         index.open("wb") as out,
     ):
         array("Q", (0,)).tofile(out)
-        step = _STEP
-        while end < size:
+        records = _AT_ONCE
+        while records == _AT_ONCE:
             ends = array("Q")
-            records, end = hop(file, min(size, end + step), ends, end)
+            records, end = hop(file, size, ends, end, most=_AT_ONCE)
             ends.tofile(out)
-            if not records and end + step >= size:
-                break  # damage
-            total, step = total + records, _STEP if records else step * 4  # or one long record
+            total += records
     return total, end
