@@ -172,7 +172,7 @@ class WireScan:
     def strings(self, start: Ints, end: Ints) -> pa.Array:
         """Return what is at these places, which are in order, as a binary array."""
         # An array of them and of what is between them takes no copy.
-        ends = np.full(2 * len(start) + 1, len(self.data), np.int32)
+        ends = np.full(2 * len(start) + 1, end.max(initial=0), np.int32)
         ends[:-1:2], ends[1::2] = start, end
         return binary_array(ends, self.data).take(numbers_array(np.arange(0, 2 * len(start), 2)))
 
