@@ -21,7 +21,7 @@ from typing import Any
 import tfrtool
 from tfrtool.records.framing import frame
 from tfrtool.writing import dataset_folder, write
-from tfrtool.writing.shard_writer import payload_of
+from tfrtool.writing.shard_writer import payloads_of
 from tfrtool.writing.write_plan import PlannedShard
 from tfrtool.writing.write_report import ShardReport
 
@@ -35,8 +35,7 @@ def plain_shards(
 ) -> Generator[tuple[PlannedShard, ShardReport]]:
     """Write without TensorFlow, which takes seconds to load, and whose threads can't fork."""
     for shard in shards:
-        labels = {label: number for number, label in enumerate(shard.audit.source.labels)}
-        payloads = [payload_of(shard.audit, position, labels) for position in shard.positions]
+        payloads = payloads_of(shard.audit, shard.positions)
         data = b"".join(map(frame, payloads))
         (folder / str(shard.name)).write_bytes(data)
         size, digest = sum(map(len, payloads)), hashlib.sha256(data).hexdigest()

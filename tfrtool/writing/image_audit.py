@@ -35,12 +35,14 @@ class Audit:
     Attributes:
         digests: 64 bits of the bytes of each item.
         unknown: whether an item is yet to be looked at, a byte each.
+        numbers: those of the classes, by their names.
         notable: the verdicts on those that can't be written, or not as they are, by position.
     """
 
     def __init__(self, source: Source, recipe: ImageRecipe) -> None:
         self.source = source
         self.recipe = recipe
+        self.numbers = {label: number for number, label in enumerate(source.labels)}
         self.digests = array("Q", bytes(8 * len(source.items)))
         self.unknown = bytearray(b"\1" * len(source.items))
         self.notable: dict[int, ImageVerdict] = {}

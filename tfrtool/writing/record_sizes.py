@@ -78,9 +78,8 @@ def record_sizes(audit: Audit, workers: int) -> RecordSizes:
         estimate = _estimator(trials, always=recipe.always)
         for position in positions:
             images[position] = estimate(items[position].bytes)
-    labels = {label: number for number, label in enumerate(audit.source.labels)}
     sizes = (
-        _record_size(image, item.key, (labels[item.label], *sides))
+        _record_size(image, item.key, (audit.numbers[item.label], *sides))
         for image, item in zip(images, items, strict=True)
     )
     return RecordSizes(records=array("Q", sizes), tried=tried, exact=known or not recipe.always)

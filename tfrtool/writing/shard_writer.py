@@ -3,14 +3,15 @@
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tfrtool.engines.threads import run_in_order
 from tfrtool.errors import WriteError, reason_of
-from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.examples.example import encode_example
 from tfrtool.images.audit import render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check, Encode
@@ -51,83 +52,61 @@ def write_shards(
     with starting():
         import tensorflow as tf
     audit = shards[0].audit
-    labels = {label: number for number, label in enumerate(audit.source.labels)}
-
-    def payloads(job: tuple[PlannedShard, range]) -> tuple[PlannedShard, range, list[bytes]]:
-        shard, places = job
-        return (
-            shard,
-            places,
-            [payload_of(audit, shard.positions[place], labels) for place in places],
-        )
-
     items = audit.source.items
     jobs = (
-        (shard, places)
+        shard.positions[places.start : places.stop]
         for shard in shards
         for places in batches(items[position].bytes for position in shard.positions)
     )
     looks = any(audit.unknown) and audit.recipe.check is Check.DECODE
     decodes = audit.recipe.always or looks or bool(audit.converted)
     pending: deque[tuple[PlannedShard, Future[ShardReport]]] = deque()
-    growing: _GrowingShard | None = None
     with quiet_pillow(), ThreadPoolExecutor(_UNFINISHED, "tfrtool-finish") as finishing:
-        try:
-            made = run_in_order(payloads, jobs, workers, computes=not decodes)
-            for shard, places, records in made:
-                growing = growing or _GrowingShard(tf, shard, folder)
-                growing.add(records)
-                on_records(len(records))
-                if places.stop == len(shard.positions):
-                    pending.append((shard, finishing.submit(growing.finish)))
-                    growing = None
-                while pending and (pending[0][1].done() or len(pending) > _UNFINISHED):
-                    done, future = pending.popleft()
-                    yield done, future.result()
-        finally:
-            if growing is not None:
+        made = run_in_order(partial(payloads_of, audit), jobs, workers, computes=not decodes)
+        for shard in shards:
+            growing = _GrowingShard(tf, shard, folder)
+            try:
+                while growing.records < len(shard.positions):
+                    growing.add(payloads := next(made))
+                    on_records(len(payloads))
+                    while pending and (pending[0][1].done() or len(pending) > _UNFINISHED):
+                        done, future = pending.popleft()
+                        yield done, future.result()
+            except BaseException:
                 growing.abandon()
+                raise
+            pending.append((shard, finishing.submit(growing.finish)))
         for done, future in pending:
             yield done, future.result()
 
 
-def payload_of(audit: Audit, position: int, labels: Mapping[str, int]) -> bytes:
-    """Return an image as a serialized Example.
+def payloads_of(audit: Audit, positions: Sequence[int]) -> list[bytes]:
+    """Return images as serialized Examples.
 
-    It has ``image``, ``image/filename`` and ``label``; with raw pixels ``image/height``,
+    They have ``image``, ``image/filename`` and ``label``; with raw pixels ``image/height``,
     ``image/width`` and ``image/channels``, too.
     """
-    item, recipe = audit.source.items[position], audit.recipe
-    data, size = audit.read(position), {}
-    if recipe.always or position in audit.notable:
-        try:
-            image = render_image(data, recipe)
-        except Exception as error:  # codecs raise anything
-            raise WriteError(
-                "decodes, but can't be encoded anew",
-                path=audit.source.reader.describe(item),
-                found=reason_of(error),
-            ) from error
-        data = image.data
-        if recipe.encode is Encode.RAW:
-            sides = {"height": image.height, "width": image.width, "channels": image.channels}
-            size = {f"image/{name}": _int64(value) for name, value in sides.items()}
-    return encode_example(
-        {
-            "image": _string(data),
-            "image/filename": _string(item.key.encode("utf-8", "surrogateescape")),
-            **size,
-            "label": _int64(labels[item.label]),
-        }
-    )
-
-
-def _string(value: bytes) -> Feature:
-    return Feature(dtype=DType.STRING, values=(value,))
-
-
-def _int64(value: int) -> Feature:
-    return Feature(dtype=DType.INT64, values=(value,))
+    recipe, payloads = audit.recipe, []
+    for position in positions:
+        item, data = audit.source.items[position], audit.read(position)
+        features: dict[str, bytes | int] = {}
+        if recipe.always or position in audit.notable:
+            try:
+                data, *sides = render_image(data, recipe)
+            except Exception as error:  # codecs raise anything
+                raise WriteError(
+                    "decodes, but can't be encoded anew",
+                    path=audit.source.reader.describe(item),
+                    found=reason_of(error),
+                ) from error
+            if recipe.encode is Encode.RAW:
+                names = ("image/height", "image/width", "image/channels")
+                features |= zip(names, sides, strict=True)
+        features["image"] = data
+        features["image/filename"] = item.key.encode("utf-8", "surrogateescape")
+        features["label"] = audit.numbers[item.label]
+        payloads.append(encode_example(features))
+    return payloads
 
 
 class _GrowingShard:
@@ -141,7 +120,7 @@ class _GrowingShard:
         self._path = folder / str(shard.name)
         # TFRecordWriter would follow a link, and so the name is one that nobody can guess.
         self._temporary = temporary_name(self._path)
-        self._records = self._payload_bytes = 0
+        self.records = self._payload_bytes = 0
         self._errors: Any = (tf.errors.OpError, OSError)
         with self._writing():
             self._writer = tf.io.TFRecordWriter(
@@ -153,7 +132,7 @@ class _GrowingShard:
             for payload in payloads:
                 self._writer.write(payload)
                 self._payload_bytes += len(payload)
-        self._records += len(payloads)
+        self.records += len(payloads)
 
     def abandon(self) -> None:
         """Close the file and take it away; the error that led here says more than any from this."""
@@ -184,11 +163,11 @@ class _GrowingShard:
                             )
                         found += 1
                         payload_bytes += len(item.payload)
-                if (found, payload_bytes) != (self._records, self._payload_bytes):
+                if (found, payload_bytes) != (self.records, self._payload_bytes):
                     raise WriteError(
                         "does not read back",
                         path=self._path,
-                        expected=f"{self._records} records of {self._payload_bytes} bytes",
+                        expected=f"{self.records} records of {self._payload_bytes} bytes",
                         found=f"{found} records of {payload_bytes} bytes",
                     )
                 digest = file_sha256(self._temporary, follow=False)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from tfrtool.storage.json_files import reading_metadata, whole_number
 from tfrtool.storage.words import as_size
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.record_sizes import record_sizes
-from tfrtool.writing.shard_writer import payload_of
+from tfrtool.writing.shard_writer import payloads_of
 from tfrtool.writing.write import check_images
 from tfrtool.writing.write_options import Existing, WriteOptions
 from tfrtool.writing.write_plan import PlannedShard, plan_shards, splitter
@@ -59,9 +60,11 @@ class NewImagesTask(FileTask):
     def write(self, path: Path) -> Written:
         """Write the shard."""
         audit, positions = self.shard.audit, self.shard.positions
-        make = partial(payload_of, audit, labels=_numbers(audit))
         with quiet_pillow(), ShardSink(path, self.shard.compression) as sink:
-            sink.write(run_in_order(make, positions, self.workers, computes=False))
+            made = run_in_order(
+                partial(payloads_of, audit), zip(positions), self.workers, computes=False
+            )
+            sink.write(chain.from_iterable(made))
         return Written(tally=sink.tally, read=Tally())
 
 
@@ -163,13 +166,8 @@ def plan_new_images(
     ]
     bad = [LeftOut(key=items[at].key, reason=why) for at, why in audit.problems.items()]
     come = ColumnsFold()
-    come.add([payload_of(audit, audit.good[0], _numbers(audit))])
+    come.add(payloads_of(audit, audit.good[:1]))
     return JobPlan(tasks=tasks, rejected=(*bad, *opened.rejected)), come
-
-
-def _numbers(audit: Audit) -> dict[str, int]:
-    """Return the numbers of classes."""
-    return {label: number for number, label in enumerate(audit.source.labels)}
 
 
 def _options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
@@ -199,11 +197,10 @@ def _options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
 
 def _leave_out_known(audit: Audit, shards: Sequence[Path], options: WriteOptions) -> None:
     """Call images problems whose bytes, as they would be written, are in a shard already."""
-    labels = _numbers(audit)
     places: dict[bytes, list[int]] = {}
     with quiet_pillow():
         for at in audit.good:
-            for digest in _images(payload_of(audit, at, labels)):
+            for digest in _images(*payloads_of(audit, [at])):
                 places.setdefault(digest, []).append(at)
     known = map_shards(partial(_known_images, wanted=frozenset(places)), shards, options.workers)
     for digest in {digest for found in known for digest in found}:
