@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tfrtool.loading.cache.image_store import ImageStore
+from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.order import RowOrder
 
 pytestmark = pytest.mark.tf
@@ -39,12 +40,10 @@ class _Decoded:
         self.made += 1
         return np.full((SIZE, SIZE, 3), number, np.uint8)
 
-    def batches(self, tf: Any, order: RowOrder, epochs: int = 1) -> Any:
+    def batches(self, order: RowOrder, epochs: int = 1) -> Any:
         """Return a dataset of the batches of all epochs."""
-        counter = tf.Variable(0, dtype=tf.int64)
-        return self.store.steps(self.dataset, order, epochs, counter).map(
-            lambda step: self.store.gather(order.rows(step // order.steps, step % order.steps))
-        )
+        options = LoadOptions(image_size=SIZE, epochs=epochs)
+        return self.store.batches(self.dataset, order, options)
 
 
 def _order(images: int) -> RowOrder:
@@ -64,7 +63,7 @@ def _numbers(batches: Any) -> list[int]:
 def test_images_are_decoded_once(tf: Any) -> None:
     """Whole epochs come out, in one iterator and in later ones, of images made only once."""
     decoded = _Decoded(tf, 100)
-    batches = decoded.batches(tf, _order(100), epochs=2)
+    batches = decoded.batches(_order(100), epochs=2)
     first = _numbers(batches)
     assert sorted(first[:100]) == sorted(first[100:]) == list(range(100))
     assert sorted(_numbers(batches)) == sorted(first)
@@ -74,7 +73,7 @@ def test_images_are_decoded_once(tf: Any) -> None:
 def test_an_iterator_that_was_left_early_does_no_harm(tf: Any) -> None:
     """What an abandoned iterator had stored is stored anew."""
     decoded = _Decoded(tf, 100)
-    batches = decoded.batches(tf, _order(100))
+    batches = decoded.batches(_order(100))
     next(iter(batches))
     assert sorted(_numbers(batches)) == list(range(100))
 
@@ -84,7 +83,7 @@ def test_another_number_of_images_is_an_error(tf: Any, images: int, claimed: int
     """Where more or fewer images come than were counted, no batch is made of empty memory."""
     decoded = _Decoded(tf, images, claimed)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"than the .* images that were"):
-        _numbers(decoded.batches(tf, _order(claimed)))
+        _numbers(decoded.batches(_order(claimed)))
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
@@ -108,9 +107,7 @@ def _used_store(tf: Any) -> tuple[Any, Any]:
     images, labels = np.zeros((50, SIZE, SIZE, 3), np.uint8), np.arange(50)
     store, order = ImageStore(50, SIZE), _order(50)
     decoded = tf.data.Dataset.from_tensor_slices((images, labels))
-    batches = store.steps(decoded, order, 1, tf.Variable(0, dtype=tf.int64)).map(
-        lambda step: store.gather(order.rows(step // order.steps, step % order.steps))
-    )
+    batches = store.batches(decoded, order, LoadOptions(image_size=SIZE))
     assert sum(len(labels) for _, labels in batches) == 50
     return weakref.ref(store), weakref.ref(store._images.base)
 

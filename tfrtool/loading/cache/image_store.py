@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrtool.engines.processes import cores
+from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.cache.disk_cache import DiskCache
+from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.reading import plain
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
@@ -55,14 +58,15 @@ class ImageStore:
     def _is_missing(self) -> Tensor:
         return np.bool_(not self._full)
 
-    def steps(self, decoded: TfDataset, order: RowOrder, epochs: int, counter: Tensor) -> TfDataset:
-        """Return the numbers of the steps to take, as soon as their rows are there.
+    def batches(self, decoded: TfDataset, order: RowOrder, options: LoadOptions) -> TfDataset:
+        """Return the batches of all epochs, augmented, each as soon as its rows are there.
 
-        Steps, int64 [], are counted through all epochs, from epoch 0. An iterator goes through so
-        many ``epochs``, of which the ``counter``, a variable, has the first one's number.
-        ``decoded`` gives pairs of an image, uint8 [size, size, 3], and a label, int64 []: in every
-        iteration the same in the same order, or nothing where nothing is missing.
+        They are of images, uint8 [n, size, size, 3], or float32 after some augmentations, and
+        labels, int64 [n]. ``decoded`` gives pairs of an image, uint8 [size, size, 3], and a label,
+        int64 []: in every iteration the same in the same order, or nothing where nothing is
+        missing.
         """
+        epochs, counter, augment = options.epochs, epoch_counter(options), epoch_augmenter(options)
         store = plain(lambda number, chunk: _call(self._store, (number, *chunk), tf.int64, []))
         chunks = decoded.batch(_CHUNK).enumerate().map(store)
         rows = chunks.concatenate(tf.data.Dataset.from_tensors(np.int64(_END)))
@@ -83,16 +87,20 @@ class ImageStore:
 
         state = (np.int64(-1), np.int64(0))
         checked = rows.map(plain(lambda stored: _call(self._check, (stored,), tf.int64, [])))
-        steps = checked.scan(state, plain(ready))
-        return steps.flat_map(plain(tf.data.Dataset.range))
+        steps = checked.scan(state, plain(ready)).flat_map(plain(tf.data.Dataset.range))
 
-    def gather(self, rows: Tensor) -> Batch:
-        """Return the images, uint8 [n, size, size, 3], and labels, int64 [n], of rows."""
-        images, labels = self._tensors
-        if self._cache is None:
-            return tf.gather(images, rows), tf.gather(labels, rows)
-        read = _call(self._cache.read, (rows,), tf.uint8, [None, *images.shape[1:]])
-        return read, tf.gather(labels, rows)
+        def batch(step: Tensor) -> Batch:
+            epoch, number = step // order.steps, step % order.steps
+            rows, (images, labels) = order.rows(epoch, number), self._tensors
+            if self._cache is None:
+                taken = tf.gather(images, rows)
+            else:
+                taken = _call(self._cache.read, (rows,), tf.uint8, [None, *images.shape[1:]])
+            pair = taken, tf.gather(labels, rows)
+            return pair if augment is None else augment(epoch, number, *pair)
+
+        calls = {"num_parallel_calls": cores(), "deterministic": options.deterministic}
+        return steps.map(plain(batch), **({} if augment is None else calls))
 
     def _store(self, number: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         """Store a chunk, and return how many rows there are."""

@@ -157,7 +157,7 @@ class _Loader:
 
     def stored(self, on_progress: OnProgress) -> TfDataset:
         """Return batches of images that are all kept in memory, or on disk."""
-        options, order, augment = self.options, self.order, epoch_augmenter(self.options)
+        options, order = self.options, self.order
         store = ImageStore(order.images, options.image_size)
         if options.cache is Cache.DISK:
             directory = options.cache_directory or default_cache_directory()
@@ -167,16 +167,7 @@ class _Loader:
                 cache = write_disk_cache(directory, key, self._decoded(), on_progress)
             store = ImageStore.of(cache)
         missing = plain(lambda _: store.missing())
-        decoded = self._decoded(lambda files: files.filter(missing))
-        steps = store.steps(decoded, order, options.epochs, epoch_counter(options))
-
-        def taken(step: Tensor) -> Batch:
-            epoch, number = step // order.steps, step % order.steps
-            batch = store.gather(order.rows(epoch, number))
-            return batch if augment is None else augment(epoch, number, *batch)
-
-        calls = {"num_parallel_calls": _CORES, "deterministic": options.deterministic}
-        return steps.map(plain(taken), **({} if augment is None else calls))
+        return store.batches(self._decoded(lambda files: files.filter(missing)), order, options)
 
     def streamed(self) -> TfDataset:
         """Return batches of images that are decoded anew in every epoch."""
