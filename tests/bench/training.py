@@ -266,8 +266,7 @@ def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> 
     options = tf.data.Options()
     options.autotune.enabled = False
     batches = images.batch(_BATCH).prefetch(_AHEAD).with_options(options)
-    decoding = EpochIterator(batches, count, -(-count // _BATCH), at_once=True)
-    decoding.start()
+    decoding = EpochIterator(batches, count, -(-count // _BATCH), at_once=True, ahead=True)
     model, base, head = _model(weights)
     marks.mark("building")
     rescale = Rescale(scale=1 / 127.5, offset=-1.0)

@@ -28,8 +28,7 @@ def _epoch(iterator: EpochIterator) -> list[int]:
 
 def test_all_epochs_come_from_one_iterator(tf: Any) -> None:
     """Where the batches are those of all epochs, each epoch has its part."""
-    iterator = EpochIterator(_numbers(tf, 6), 3, 3, at_once=True)
-    iterator.start()
+    iterator = EpochIterator(_numbers(tf, 6), 3, 3, at_once=True, ahead=True)
     assert [_epoch(iterator), _epoch(iterator)] == [[0, 1, 2], [3, 4, 5]]
 
 
@@ -65,8 +64,7 @@ def test_waiting_is_measured(tf: Any) -> None:
 
 def test_started_iterators_work_ahead(tf: Any) -> None:
     """What is started makes its first batch before anybody asks for it."""
-    iterator = EpochIterator(_numbers(tf, 2, 0.3), 2, 2, at_once=True)
-    iterator.start()
+    iterator = EpochIterator(_numbers(tf, 2, 0.3), 2, 2, at_once=True, ahead=True)
     time.sleep(0.6)
     before = time.perf_counter()
     next(iterator.epoch())

@@ -101,8 +101,17 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
     DATASET is what tfrtool write makes, or TFDS, or a directory of shards with one image and one
     label in each record. Exit code 3 means that damaged records were left out.
     """
+    from tfrtool.training.run.train_options import TrainOptions
+
+    rescale, normalize = given.pop("rescale"), given.pop("normalize")
+    if rescale is not None and normalize is not None:
+        raise UsageError("--rescale and --normalize exclude each other")
+    with contextlib.suppress(TypeError, ValueError):
+        given["validation"] = float(given["validation"])
+    given["rescale"] = normalize or rescale or "model"
+    given["cache_directory"] = given.pop("cache_dir")
     # Before TensorFlow starts: what makes no sense is told at once.
-    choices = _checked(dataset, given)
+    TrainOptions(dataset=dataset, **given)  # type: ignore[arg-type]
     path = dataset_of(dataset)
     with starting_tensorflow():
         from tfrtool.loading.pipeline.tensors import start_devices
@@ -132,22 +141,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
             on_plan=show_plan,
             on_epoch=show_epoch,
             on_progress=bars,
-            **choices,
+            **given,
         )
     emit(report.to_json() if as_json else render_end(report))
     return Outcome.DAMAGE if report.plan.n_left_out else Outcome.FINE
-
-
-def _checked(dataset: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the keywords of `train` that options stand for; a UsageError if they make no sense."""
-    from tfrtool.training.run.train_options import TrainOptions
-
-    rescale, normalize = given.pop("rescale"), given.pop("normalize")
-    if rescale is not None and normalize is not None:
-        raise UsageError("--rescale and --normalize exclude each other")
-    with contextlib.suppress(TypeError, ValueError):
-        given["validation"] = float(given["validation"])
-    given["rescale"] = normalize or rescale or "model"
-    given["cache_directory"] = given.pop("cache_dir")
-    TrainOptions(dataset=dataset, **given)  # type: ignore[arg-type]
-    return given

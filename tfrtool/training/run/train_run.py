@@ -174,19 +174,17 @@ class _Run:
         # The published pipelines are read as they are in the notebooks: anew each epoch.
         at_once = training.recipe is Recipe.TFRTOOL
         with data.naming_damage():
-            iterators = [
+            return [
                 EpochIterator(
                     load(data.dataset, part, on_progress=self._on_progress),
                     images,
                     -(-images // part.batch_size),
                     at_once=at_once,
+                    # The base would wait when it comes to the second.
+                    ahead=self._features or part.training,
                 )
                 for part, images in zip(data.parts, data.images, strict=True)
             ]
-            # The base would wait when it comes to the second.
-            for iterator in iterators if self._features else iterators[:1]:
-                iterator.start()
-        return iterators
 
     def _prepare_checkpoints(self, before: RunState | None, frozen: set[int]) -> None:
         """Get ready to keep what changes, and bring back what a run before has kept."""

@@ -1,37 +1,45 @@
 """The training loop: batches, steps and epochs, with Keras' callbacks."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError
-from tfrtool.loading.pipeline.tensors import Batch, Tensor
+from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.training.run.train_report import EpochReport
 
 
 class EpochIterator:
     """Gives an epoch's batches, again and again; ``waited`` is how long they were waited for."""
 
-    def __init__(self, batches: Iterable[Batch], images: int, steps: int, *, at_once: bool) -> None:
+    def __init__(
+        self,
+        batches: TfDataset,
+        images: int,
+        steps: int,
+        *,
+        at_once: bool,
+        ahead: bool = False,
+    ) -> None:
         """Get ready.
 
         Where ``batches`` hold all epochs, ``at_once``, one iterator goes through all, and the next
-        epoch's first batches are made while the last one is validated.
+        epoch's first batches are made while the last one is validated. With ``ahead`` the very
+        first ones are made from now on, while something else is done.
         """
         self.images, self.steps, self.waited = images, steps, 0.0
-        self._batches: Any = batches
+        self._batches = batches  # or another iterable of them
         self._at_once = at_once
         self._iterator: Iterator[Batch] | None = None
-
-    def start(self) -> None:
-        """Begin to make the first batches, while something else is done."""
-        if self._at_once:
+        if at_once and ahead:
             options = tf.data.Options()
             options.experimental_warm_start = True
-            self._iterator = iter(self._batches.with_options(options))
+            self._iterator = iter(batches.with_options(options))
 
     def epoch(self, on_begin: Callable[[int], None] = lambda _: None) -> Iterator[Batch]:
         """Yield an epoch's batches; ``on_begin`` is called before each is waited for."""
@@ -80,29 +88,25 @@ class Trainer:
         # it is traced too often.
         self.train, self.evaluate = (
             tf.function(
-                lambda inputs, labels, step=step: step(inputs, labels),
+                partial(self._step, training=training),
                 input_signature=[
                     tf.TensorSpec([None, *shape], tf.float32),
                     tf.TensorSpec([None], tf.int64),
                 ],
                 autograph=False,
             )
-            for step in (self._train, self._evaluate)
+            for training in (True, False)
         )
 
-    def _train(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        variables = self._trained.trainable_variables
-        with tf.GradientTape() as tape:
-            figures = self._evaluate(inputs, labels, training=True)
-            loss = figures[0]
-        gradients = tape.gradient(loss, [variable.value for variable in variables])
-        self.optimizer.apply(gradients, variables)
-        return figures
-
-    def _evaluate(self, inputs: Tensor, labels: Tensor, *, training: bool = False) -> Tensor:
-        probabilities = self._trained(inputs, training=training)
-        # The layers' own losses are what regularizes their weights.
-        loss = tf.add_n([self._loss(labels, probabilities), *self._trained.losses])
+    def _step(self, inputs: Tensor, labels: Tensor, *, training: bool) -> Tensor:
+        with tf.GradientTape() if training else nullcontext() as tape:
+            probabilities = self._trained(inputs, training=training)
+            # The layers' own losses are what regularizes their weights.
+            loss = tf.add_n([self._loss(labels, probabilities), *self._trained.losses])
+        if tape is not None:
+            variables = self._trained.trainable_variables
+            gradients = tape.gradient(loss, [variable.value for variable in variables])
+            self.optimizer.apply(gradients, variables)
         hits = tf.equal(tf.argmax(probabilities, axis=-1, output_type=tf.int64), labels)
         # One tensor, which is fetched at once.
         return tf.stack([loss, tf.reduce_mean(tf.cast(hits, tf.float32))])
