@@ -51,14 +51,13 @@ def test_both_sides_have_it(few: Path, tmp_path: Path, monkeypatch: pytest.Monke
     It was begun before ours is measured, so that ours isn't charged with what happens once.
     """
     begun: list[tuple[str, bool]] = []
-    real: Any = vars(verb)["run_training"]
+    real: Any = vars(verb)["TrainingRun"]
 
-    def spied(options: TrainOptions, **others: Any) -> TrainReport:
+    def spied(options: TrainOptions, *others: Any) -> Any:
         begun.append((options.recipe.value, options.out is not None))
-        report: TrainReport = real(options, **others)
-        return report
+        return real(options, *others)
 
-    monkeypatch.setattr(verb, "run_training", spied)
+    monkeypatch.setattr(verb, "TrainingRun", spied)
     changes = {"augment": "rotate=20", "early_stopping": 1, "epochs": 9, "learning_rate": 1.0}
     options = small_options(few, **changes, out=tmp_path / "run")
     plans: list[TrainPlan] = []

@@ -3,20 +3,28 @@
 import contextlib
 import gc
 import os
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Recipe
 from tfrtool.storage.locations import as_path
+from tfrtool.storage.lock import locked
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import make_options
+from tfrtool.training.features.frozen_base import check_precision
+from tfrtool.training.models.saved_model import MODEL_FILE
+from tfrtool.training.run.checkpoints import has_checkpoint, read_run
 from tfrtool.training.run.train_options import KNOBS, Precision, TrainOptions
-from tfrtool.training.run.train_report import TrainReport
-from tfrtool.training.run.train_run import OnEpoch, OnPlan, run_training
+from tfrtool.training.run.train_report import TrainPlan, TrainReport
+from tfrtool.training.run.train_run import OnEpoch, TrainingRun
+from tfrtool.training.run.training_data import find_training_data
 
 
 def train(
@@ -24,7 +32,7 @@ def train(
     *,
     compare: bool = False,
     callbacks: Sequence[Any] = (),
-    on_plan: OnPlan = lambda _: None,
+    on_plan: Callable[[TrainPlan], None] = lambda _: None,
     on_epoch: OnEpoch = lambda _: None,
     on_progress: OnProgress = silent,
     **options: Any,
@@ -77,19 +85,59 @@ def train(
         WeightsError: the weights can't be had.
         WriteError: the directory can't be written to.
     """
-    opened = dataset if isinstance(dataset, Dataset) else None
+    given = dataset if isinstance(dataset, Dataset) else None
     location = dataset.directory if isinstance(dataset, Dataset) else dataset
     chosen = make_options(TrainOptions, dataset=as_path(location), **options)
-    run = partial(run_training, chosen, dataset=opened, callbacks=callbacks)
-    run = partial(run, on_plan=on_plan, on_epoch=on_epoch, on_progress=on_progress)
-    if not compare:
-        return run()
-    if chosen.recipe is Recipe.NAIVE or chosen.resume:
-        what = "a part of a run" if chosen.resume else "the naive recipe"
-        raise UsageError(f"nothing can be compared with {what}")
+    if compare:
+        if chosen.recipe is Recipe.NAIVE or chosen.resume:
+            what = "a part of a run" if chosen.resume else "the naive recipe"
+            raise UsageError(f"nothing can be compared with {what}")
+        run = partial(train, dataset, **options)
+        ours = partial(run, callbacks=callbacks, on_plan=on_plan, on_epoch=on_epoch)
+        return _compared(run, ours, on_progress)
+    start = time.perf_counter()
+    check_precision(chosen.precision)
+    with contextlib.ExitStack() as stack:
+        before = None
+        if chosen.out is not None:
+            stack.enter_context(_run_directory(chosen.out, resume=chosen.resume))
+            before = read_run(chosen.out)
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
+        data = find_training_data(chosen, scratch, on_progress, given)
+        begun = TrainingRun(chosen, data, before, on_progress)
+        on_plan(begun.plan)
+        begun.train(callbacks, on_epoch)
+        return begun.finish(start)
+
+
+@contextlib.contextmanager
+def _run_directory(out: Path, *, resume: bool) -> Iterator[None]:
+    """Make the directory for a run, before any time is spent on training, and hold its lock."""
+    with contextlib.ExitStack() as stack:
+        with os_errors_as(WriteError, out, "can't be written to"):
+            out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(out, "train"))
+        begun = has_checkpoint(out)
+        if begun and not resume:
+            raise UsageError(
+                "holds a run already", path=out, hint="--resume goes on with it; or choose another"
+            )
+        if not begun and os.path.lexists(out / MODEL_FILE):
+            raise UsageError(
+                "holds a model already, and no checkpoint of its run",
+                path=out,
+                hint="choose another directory",
+            )
+        yield
+
+
+def _compared(
+    run: Callable[..., TrainReport], ours: Callable[..., TrainReport], on_progress: OnProgress
+) -> TrainReport:
+    """Train by ``ours`` and by the naive recipe: both are `train` with dataset and options."""
     knobs: dict[str, Any] = dict.fromkeys((*KNOBS, "cache", "cache_directory", "out"))
-    naive = replace(
-        chosen,
+    naive = partial(
+        run,
         recipe=Recipe.NAIVE,
         deterministic=True,
         precision=Precision.FLOAT32,
@@ -100,16 +148,12 @@ def train(
     # Begun up to its first step, so that ours is not charged with what happens once in a process:
     # loading libraries, starting threads, reading shards from the disk.
     with contextlib.suppress(_BegunError):
-        run_training(naive, dataset=opened, on_progress=_end)
+        naive(on_progress=_end)
     gc.collect()  # what it held
-    ours = run()
+    report = ours(on_progress=on_progress)
     gc.collect()
-    theirs = run_training(
-        naive,
-        dataset=opened,
-        on_progress=lambda one: on_progress(replace(one, what=f"naive {one.what}")),
-    )
-    return replace(ours, naive=theirs)
+    theirs = naive(on_progress=lambda one: on_progress(replace(one, what=f"naive {one.what}")))
+    return replace(report, naive=theirs)
 
 
 class _BegunError(Exception):

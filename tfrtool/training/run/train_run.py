@@ -1,27 +1,23 @@
 """One training run, from the opened dataset to the saved model."""
 
 import json
-import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.images.chart import draw_charts
-from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.storage.appearing import new_file, new_file_by_name
-from tfrtool.storage.lock import locked
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.training.features.extraction import batches_of_features
-from tfrtool.training.features.frozen_base import check_precision, freeze
+from tfrtool.training.features.frozen_base import freeze
 from tfrtool.training.models.models import build_classifier, rescale_for
 from tfrtool.training.models.saved_model import MODEL_FILE, ModelFacts, save_model
 from tfrtool.training.run.checkpoints import (
@@ -30,8 +26,6 @@ from tfrtool.training.run.checkpoints import (
     RunState,
     check_same,
     crc_of,
-    has_checkpoint,
-    read_run,
     request_of,
     unusable,
 )
@@ -39,9 +33,8 @@ from tfrtool.training.run.train_options import RescaleTo, TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 from tfrtool.training.run.trainer import EpochIterator, Trainer
 from tfrtool.training.run.training_callbacks import EpochLogs, StepTrace
-from tfrtool.training.run.training_data import TrainingData, find_training_data, plan_run_cache
+from tfrtool.training.run.training_data import TrainingData, plan_run_cache
 
-OnPlan = Callable[[TrainPlan], None]
 OnEpoch = Callable[[EpochReport], None]
 
 _FOR_THE_BASE = 32
@@ -51,53 +44,7 @@ _AHEAD = 8
 """Such batches that are decoded while the model is built: 39 MB at 224 pixels."""
 
 
-def run_training(
-    options: TrainOptions,
-    *,
-    dataset: Dataset | None = None,
-    callbacks: Sequence[Any] = (),
-    on_plan: OnPlan = lambda _: None,
-    on_epoch: OnEpoch = lambda _: None,
-    on_progress: OnProgress = silent,
-) -> TrainReport:
-    """Train as `train` does, by options."""
-    start = time.perf_counter()
-    check_precision(options.precision)
-    with ExitStack() as stack:
-        before = None
-        if options.out is not None:
-            stack.enter_context(_run_directory(options.out, resume=options.resume))
-            before = read_run(options.out)
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
-        data = find_training_data(options, scratch, on_progress, dataset)
-        run = _Run(options, data, before, on_progress)
-        on_plan(run.plan)
-        run.train(callbacks, on_epoch)
-        return run.finish(start)
-
-
-@contextmanager
-def _run_directory(out: Path, *, resume: bool) -> Iterator[None]:
-    """Make the directory for a run, before any time is spent on training, and hold its lock."""
-    with ExitStack() as stack:
-        with os_errors_as(WriteError, out, "can't be written to"):
-            out.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(out, "train"))
-        begun = has_checkpoint(out)
-        if begun and not resume:
-            raise UsageError(
-                "holds a run already", path=out, hint="--resume goes on with it; or choose another"
-            )
-        if not begun and os.path.lexists(out / MODEL_FILE):
-            raise UsageError(
-                "holds a model already, and no checkpoint of its run",
-                path=out,
-                hint="choose another directory",
-            )
-        yield
-
-
-class _Run:
+class TrainingRun:
     """A run whose model is built, while its first images are decoded; ``plan`` is what it will be.
 
     Where features are kept, the first images are all images, and go through the base once.
