@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tfrtool
 from tfrtool.convert.pipeline.job import FileTask, JobPlan, run_job
 from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
 from tfrtool.convert.pipeline.job_settings import JobSettings
@@ -17,9 +19,10 @@ from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
 from tfrtool.convert.pipeline.record_sources import scan_shards
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally
-from tfrtool.errors import ShardError, UsageError, WriteError
+from tfrtool.errors import DatasetError, ShardError, UsageError, WriteError
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.records.compression import Compression
+from tfrtool.records.framing import frame
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.words import as_member
 from tfrtool.writing.write_options import Existing
@@ -145,3 +148,16 @@ def test_a_source_that_changes_is_an_error(tmp_path: Path, seed: int | None) -> 
     os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
     with pytest.raises(ShardError, match="was changed"):
         task.write(tmp_path / "header")
+
+
+def test_sources_without_a_whole_record_make_no_dataset(tmp_path: Path) -> None:
+    """Neither what is no shard, nor one whose payloads are all damaged."""
+    decoy, damaged = tmp_path / "page.tfrecord", tmp_path / "damaged.tfrecord"
+    decoy.write_text("<!DOCTYPE html>")
+    damaged.write_bytes(frame(b"payload")[:-1] + b"!")
+    for source in (decoy, damaged):
+        for job in (partial(tfrtool.edit, add={"a": 1}), tfrtool.reshard):
+            with pytest.raises(DatasetError, match="no record could be read") as caught:
+                job(source, tmp_path / "out")
+            assert caught.value.path == str(source)
+            assert not (tmp_path / "out").exists()

@@ -14,7 +14,7 @@ from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
 from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.tally import Tally, digest_text
 from tfrtool.engines.processes import map_shards
-from tfrtool.errors import WriteError, os_errors_as
+from tfrtool.errors import DatasetError, WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import ShardName
@@ -163,6 +163,8 @@ def run_job(
                 return _complete(target, planned, done, start)
         notes, resumed = _written(staging, planned.tasks, settings, worth)
         report = _report(target, planned, notes, start, resumed=resumed)
+        if report.corrupt and not report.records_in:
+            raise DatasetError("no record could be read", path=report.faults[0].path)
         if not resumed and staging.left:
             what = "nothing of an interrupted run could be used: it had other options or records"
             report = replace(report, warnings=(*report.warnings, what))
