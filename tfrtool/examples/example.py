@@ -77,6 +77,7 @@ class Example:
 
 DTYPES = {"bytes_list": DType.STRING, "float_list": DType.FLOAT32, "int64_list": DType.INT64}
 _LISTS = {dtype: name for name, dtype in DTYPES.items()}
+_EXACT = {bytes: DType.STRING, int: DType.INT64, float: DType.FLOAT32}
 _SORTS = {DType.STRING: bytes, DType.INT64: numbers.Integral, DType.FLOAT32: numbers.Real}
 
 
@@ -164,6 +165,8 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
 
 
 def _as_feature(name: str, given: Any) -> Feature:
+    if (exact := _EXACT.get(type(given))) is not None:  # most are, and need no search
+        return Feature(dtype=exact, values=(given,))
     single = isinstance(given, str | bytes) or not isinstance(given, Iterable)
     values = [v.encode() if isinstance(v, str) else v for v in ([given] if single else given)]
     for dtype, kind in _SORTS.items():
