@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 import tfrtool
 from tfrtool.records.framing import frame
 from tfrtool.writing import dataset_folder, write
+from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.shard_writer import payloads_of
 from tfrtool.writing.write_plan import PlannedShard
 from tfrtool.writing.write_report import ShardReport
@@ -30,16 +31,18 @@ __all__ = ["options_of", "plain_shards"]
 STEPS = ("replace", "rename", "link", "unlink", "mkdir", "rmdir", "fsync")
 
 
-def plain_shards(
-    shards: Sequence[PlannedShard], folder: Path, *_: Any
-) -> Generator[tuple[PlannedShard, ShardReport]]:
+def plain_shards(shards: Sequence[PlannedShard], staging: Staging, *_: Any) -> list[ShardReport]:
     """Write without TensorFlow, which takes seconds to load, and whose threads can't fork."""
+    reports = []
     for shard in shards:
         payloads = payloads_of(shard.audit, shard.positions)
         data = b"".join(map(frame, payloads))
-        (folder / str(shard.name)).write_bytes(data)
+        (staging.folder / str(shard.name)).write_bytes(data)
         size, digest = sum(map(len, payloads)), hashlib.sha256(data).hexdigest()
-        yield shard, ShardReport(str(shard.name), len(payloads), len(data), size, digest)
+        report = ShardReport(str(shard.name), len(payloads), len(data), size, digest)
+        staging.note(shard, report)
+        reports.append(report)
+    return reports
 
 
 def options_of(root: Path, **changes: Any) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import json
 import pickle
 import shutil
 from collections import Counter
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +123,8 @@ def test_an_interrupted_write_at_once_can_be_gone_on_with(
     source, dataset = write_class_folders(tmp_path / "photos", count=40), tmp_path / "b"
     whole = _written(source, tmp_path / "a", shards=8)
 
-    def interrupted(*arguments: Any) -> Any:
-        yield from islice(write_shards(*arguments), 3)
+    def interrupted(shards: Any, *arguments: Any) -> Any:
+        write_shards(shards[:3], *arguments)
         shutil.copytree(dataset / STAGING, tmp_path / "kept")
         raise KeyboardInterrupt
 
@@ -155,9 +154,8 @@ def test_planned_shards_can_be_sent_elsewhere(
     expected = _written(source, tmp_path / "a", **options)
 
     def elsewhere(shards: Any, *arguments: Any) -> Any:
-        for shard in shards:
-            sent = pickle.loads(pickle.dumps(shard))
-            yield from ((shard, result) for _, result in write_shards([sent], *arguments))
+        sent = (pickle.loads(pickle.dumps(shard)) for shard in shards)
+        return [write_shards([shard], *arguments)[0] for shard in sent]
 
     monkeypatch.setattr("tfrtool.writing.write.write_shards", elsewhere)
     assert _written(source, tmp_path / "b", **options) == expected

@@ -7,7 +7,7 @@ import json
 import random
 import shutil
 from collections.abc import Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tfrtool.cli import main
 from tfrtool.records.framing import FRAME_SIZE, Record
 from tfrtool.records.reader import read_records
 from tfrtool.writing import record_sizes
-from tfrtool.writing.dataset_folder import STAGING
+from tfrtool.writing.dataset_folder import STAGING, Staging
 from tfrtool.writing.shard_writer import write_shards
 from tfrtool.writing.write_plan import PlannedShard, cut_by_size, fits
 
@@ -157,13 +157,14 @@ class Counted:
         self.records: list[int] = []
         self._runs, self._kept = runs, kept
 
-    def __call__(self, shards: Sequence[PlannedShard], folder: Path, *more: Any) -> Any:
+    def __call__(self, shards: Sequence[PlannedShard], staging: Staging, *more: Any) -> Any:
         self.records.append(sum(len(shard.positions) for shard in shards))
         last = len(self.records) == self._runs
-        yield from islice(write_shards(shards, folder, *more), 5 if last else None)
+        reports = write_shards(shards[: 5 if last else None], staging, *more)
         if last and self._kept:
-            shutil.copytree(folder, self._kept)
+            shutil.copytree(staging.folder, self._kept)
             raise KeyboardInterrupt
+        return reports
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> list[int]:

@@ -15,7 +15,7 @@ from tests.writing.test_plan import make_options
 from tfrtool.errors import SourceError, UsageError, WriteError
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.dataset_folder import STAGING, Target, staging_folder
+from tfrtool.writing.dataset_folder import STAGING, Staging, Target, staging_folder
 from tfrtool.writing.shard_writer import write_shards
 from tfrtool.writing.write_plan import PlannedShard
 
@@ -55,9 +55,10 @@ class Killed(BaseException):
 def _killed_write(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
     """Write until some shards are done, and leave everything as a killed process does."""
 
-    def killed(shards: Sequence[PlannedShard], folder: Path, *more: Any) -> Any:
-        yield from write_shards(shards[:after], folder, *more)
-        (folder / f"{shards[after].name}.part").write_bytes(b"half a shard")
+    def killed(shards: Sequence[PlannedShard], staging: Staging, *more: Any) -> Any:
+        if after:
+            write_shards(shards[:after], staging, *more)
+        (staging.folder / f"{shards[after].name}.part").write_bytes(b"half a shard")
         raise Killed
 
     with monkeypatch.context() as patch:

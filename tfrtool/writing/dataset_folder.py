@@ -96,6 +96,7 @@ class Staging:
         self.folder = folder  # where shards are written; this user's alone
         self.resumed = resumed  # whether an interrupted write is resumed
         self.left = left  # whether that one left any shards
+        self.taken_over = 0  # how many shards were found whole
 
     def noted(self, shard: StagedTask) -> Mapping[str, Any] | None:
         """Return what was noted of a shard that is whole already; None if it is to be written."""
@@ -107,8 +108,10 @@ class Staging:
 
     def finished(self, shard: StagedTask) -> ShardReport | None:
         """Return what became of a shard that is whole already; None if it is to be written."""
-        note = self.noted(shard)
-        return None if note is None else _shard_report(str(shard.name), note)
+        if (note := self.noted(shard)) is None:
+            return None
+        self.taken_over += 1
+        return _shard_report(str(shard.name), note)
 
     def note(self, shard: StagedTask, result: object) -> None:
         """Note that a shard is whole; the result has at least the fields of a `ShardReport`."""

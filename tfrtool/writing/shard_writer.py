@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,8 @@ from tfrtool.records.reader import read_records
 from tfrtool.sources.items import Starting
 from tfrtool.storage.appearing import move, temporary_name
 from tfrtool.storage.opening import file_sha256, open_regular
+from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.image_audit import Audit, batches
 from tfrtool.writing.write_plan import PlannedShard
 from tfrtool.writing.write_report import ShardReport
@@ -31,53 +33,63 @@ _UNFINISHED = 2
 
 def write_shards(
     shards: Sequence[PlannedShard],
-    folder: Path,
+    staging: Staging,
     workers: int,
-    on_records: Callable[[int], None],
+    on_progress: OnProgress,
     starting: Starting,
-) -> Generator[tuple[PlannedShard, ShardReport]]:
-    """Yield each shard with what became of it, when it is whole and on the disk.
+) -> list[ShardReport]:
+    """Write the shards that are not there yet, and return what became of all.
 
     Where images are decoded or waited for, records are made on all cores. What remains of a shard,
     the disk and the digests, is done beside the next one. The same shard gets the same bytes, on
-    any number of workers. ``on_records`` is given how many more were written.
+    any number of workers.
 
     Raises:
         WriteError: an image can't be read any more, a shard can't be written, or it does not read
             back as it was written.
         BadImage: an image that nobody had looked at can't be written.
     """
-    if not shards:
-        return
+    audit = shards[0].audit
+    known = not any(audit.unknown)
+    found = {shard.name: staging.finished(shard) for shard in shards if known}
+    reports = {name: report for name, report in found.items() if report is not None}
+    rest = [shard for shard in shards if shard.name not in reports]
+    if not rest:
+        return [*reports.values()]
     with starting():
         import tensorflow as tf
-    audit = shards[0].audit
     items = audit.source.items
     jobs = (
         shard.positions[places.start : places.stop]
-        for shard in shards
+        for shard in rest
         for places in batches(items[position].bytes for position in shard.positions)
     )
-    looks = any(audit.unknown) and audit.recipe.check is Check.DECODE
+    looks = not known and audit.recipe.check is Check.DECODE
     decodes = audit.recipe.always or looks or bool(audit.converted)
+    total = sum(len(shard.positions) for shard in shards)
+    done = total - sum(len(shard.positions) for shard in rest)
     pending: deque[tuple[PlannedShard, Future[ShardReport]]] = deque()
     with quiet_pillow(), ThreadPoolExecutor(_UNFINISHED, "tfrtool-finish") as finishing:
         made = run_in_order(partial(payloads_of, audit), jobs, workers, computes=not decodes)
-        for shard in shards:
-            growing = _GrowingShard(tf, shard, folder)
+        for shard in rest:
+            growing = _GrowingShard(tf, shard, staging.folder)
             try:
                 while growing.records < len(shard.positions):
                     growing.add(payloads := next(made))
-                    on_records(len(payloads))
+                    done += len(payloads)
+                    on_progress(Progress(what="writing", done=done, total=total, unit="images"))
                     while pending and (pending[0][1].done() or len(pending) > _UNFINISHED):
-                        done, future = pending.popleft()
-                        yield done, future.result()
+                        whole, future = pending.popleft()
+                        reports[whole.name] = report = future.result()
+                        staging.note(whole, report)
             except BaseException:
                 growing.abandon()
                 raise
             pending.append((shard, finishing.submit(growing.finish)))
-        for done, future in pending:
-            yield done, future.result()
+        for whole, future in pending:
+            reports[whole.name] = report = future.result()
+            staging.note(whole, report)
+    return [reports[shard.name] for shard in shards]
 
 
 def payloads_of(audit: Audit, positions: Sequence[int]) -> list[bytes]:

@@ -4,8 +4,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from tfrtool.engines.processes import cores
@@ -17,7 +16,7 @@ from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Starting
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.locations import as_path
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import as_member, as_size
 from tfrtool.writing.dataset_folder import (
     Staging,
@@ -166,7 +165,9 @@ def write(
         audit = Audit(found, options.recipe)
         if dry_run:
             return _planned(audit, options, on_progress, start)
-        return _Write(options, target, staging, audit, on_progress, starting).run(start)
+        return _write(
+            options, target, staging, audit, on_progress=on_progress, starting=starting, start=start
+        )
 
 
 def _planned(
@@ -219,102 +220,78 @@ def _known(sizes: RecordSizes | None, audit: Audit) -> bool:
     return sizes is None or (sizes.exact and not audit.converted)
 
 
-@dataclass(slots=True)
-class _Write:
-    """A write that is under way."""
+def _write(
+    options: WriteOptions,
+    target: Target,
+    staging: Staging,
+    audit: Audit,
+    *,
+    on_progress: OnProgress,
+    starting: Starting,
+    start: float,
+) -> WriteReport:
+    """Plan, write and publish.
 
-    options: WriteOptions
-    target: Target
-    staging: Staging
-    audit: Audit
-    on_progress: OnProgress
-    starting: Starting
-    resumed: int = 0
-
-    def run(self, start: float) -> WriteReport:
-        """Plan, write and publish.
-
-        Images are looked at while they are written, so that each is read once, unless the plan
-        depends on what they hold: where copies of images are to be kept out of different splits,
-        or left out, and where what an interrupted write has left is to be told from the rest.
-        """
-        options, audit, staging = self.options, self.audit, self.staging
-        sizes = None if options.shards else record_sizes(audit, options.workers)
-        estimates = None if sizes is None else sizes.records
-        resume, draws = options.existing is Existing.RESUME, not audit.source.splits
-        if resume or options.dedupe or (draws and len(options.splits) > 1) or audit.problems:
-            check_images(audit, options, self.on_progress)
-        planned = plan_shards(audit, options, estimates)
-        done = None
-        if resume:
-            plan = plan_digest(planned, options.version)
-            done = complete_shards(plan, self.target, interrupted=staging.resumed)
-        try:
-            shards = self._written(planned) if done is None else done
-        except BadImage:  # it takes no place of others: all is planned anew without it
-            check_images(audit, options, self.on_progress)
-            planned = plan_shards(audit, options, estimates)
-            shards = self._written(planned)
+    Images are looked at while they are written, so that each is read once, unless the plan
+    depends on what they hold: where copies of images are to be kept out of different splits,
+    or left out, and where what an interrupted write has left is to be told from the rest.
+    """
+    sizes = None if options.shards else record_sizes(audit, options.workers)
+    estimates = None if sizes is None else sizes.records
+    resume, draws = options.existing is Existing.RESUME, not audit.source.splits
+    if resume or options.dedupe or (draws and len(options.splits) > 1) or audit.problems:
+        check_images(audit, options, on_progress)
+    planned = plan_shards(audit, options, estimates)
+    done = None
+    if resume:
         plan = plan_digest(planned, options.version)
-        if done is None and not _known(sizes, audit):
-            shards = self._evened(planned, shards)
-        resumed = self.resumed if done is None else len(done)
-        report = report_on(
-            audit,
-            options,
-            planned,
-            shards,
-            resumed=resumed if resume else 0,  # else they were written by this very run
-            complete=done is not None,
-            seconds=round(time.perf_counter() - start, 3),
-            plan=plan,
-            warnings=(_UNUSED,) if staging.left and not resumed else (),
-        )
-        if done is None:
-            names = [shard.path for shard in shards]
-            publish(self.target, staging.folder, names, metadata_texts(report, audit))
-        return report
+        done = complete_shards(plan, target, interrupted=staging.resumed)
+    calls = (staging, options.workers, on_progress, starting)
+    try:
+        shards = write_shards(planned, *calls) if done is None else done
+    except BadImage:  # it takes no place of others: all is planned anew without it
+        check_images(audit, options, on_progress)
+        planned = plan_shards(audit, options, estimates)
+        shards = write_shards(planned, *calls)
+    plan = plan_digest(planned, options.version)
+    if done is None and not _known(sizes, audit):
+        again = _cut_again(audit, options, planned, shards, staging.folder)
+        shards = write_shards(again, *calls) if again else shards
+    resumed = staging.taken_over if done is None else len(done)
+    report = report_on(
+        audit,
+        options,
+        planned,
+        shards,
+        resumed=resumed if resume else 0,  # else they were written by this very run
+        complete=done is not None,
+        seconds=round(time.perf_counter() - start, 3),
+        plan=plan,
+        warnings=(_UNUSED,) if staging.left and not resumed else (),
+    )
+    if done is None:
+        names = [shard.path for shard in shards]
+        publish(target, staging.folder, names, metadata_texts(report, audit))
+    return report
 
-    def _written(self, planned: Sequence[PlannedShard]) -> list[ShardReport]:
-        """Write the shards that are not there yet."""
-        known = not any(self.audit.unknown)
-        found = {shard.name: self.staging.finished(shard) for shard in planned if known}
-        results = {name: result for name, result in found.items() if result is not None}
-        self.resumed = len(results)
-        rest = [shard for shard in planned if shard.name not in results]
-        done = sum(result.records for result in results.values())
-        total = done + sum(len(shard.positions) for shard in rest)
 
-        def on_records(records: int) -> None:
-            nonlocal done
-            done += records
-            self.on_progress(Progress(what="writing", done=done, total=total, unit="images"))
-
-        workers, folder = self.options.workers, self.staging.folder
-        with closing(write_shards(rest, folder, workers, on_records, self.starting)) as written:
-            for shard, result in written:
-                self.staging.note(shard, result)
-                results[shard.name] = result
-        return [results[shard.name] for shard in planned]
-
-    def _evened(
-        self, planned: Sequence[PlannedShard], shards: list[ShardReport]
-    ) -> list[ShardReport]:
-        """Write all once more if shards turned out to be too large or too small."""
-        options, folder = self.options, self.staging.folder
-        sizes = [
-            (plan.name.split, (shard.payload_bytes or 0) + FRAME_SIZE * shard.records)
-            for plan, shard in zip(planned, shards, strict=True)
-        ]
-        if fits(sizes, options.shard_bytes):
-            return shards
-        measured = measure(planned, folder, len(self.audit.source.items))
-        again = plan_shards(self.audit, options, measured)
-        if [one.positions for one in again] == [one.positions for one in planned]:
-            return shards  # the records are as large as shards
-        for shard in planned:
-            (folder / str(shard.name)).unlink(missing_ok=True)
-        resumed = self.resumed
-        shards = self._written(again)
-        self.resumed += resumed
-        return shards
+def _cut_again(
+    audit: Audit,
+    options: WriteOptions,
+    planned: Sequence[PlannedShard],
+    shards: Sequence[ShardReport],
+    folder: Path,
+) -> list[PlannedShard]:
+    """Return shards to write instead if those that were turned out too large or too small."""
+    sizes = [
+        (plan.name.split, (shard.payload_bytes or 0) + FRAME_SIZE * shard.records)
+        for plan, shard in zip(planned, shards, strict=True)
+    ]
+    if fits(sizes, options.shard_bytes):
+        return []
+    again = plan_shards(audit, options, measure(planned, folder, len(audit.source.items)))
+    if [one.positions for one in again] == [one.positions for one in planned]:
+        return []  # the records are as large as shards
+    for shard in planned:
+        (folder / str(shard.name)).unlink(missing_ok=True)
+    return again
