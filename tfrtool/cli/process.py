@@ -3,6 +3,7 @@
 It imports little, so that signals are heeded at once.
 """
 
+import _thread
 import contextlib
 import errno
 import io
@@ -75,7 +76,10 @@ class Signals:
         for number in self._handled:
             signal.signal(number, self._interrupt)
 
-    def _interrupt(self, number: int, _: FrameType | None) -> None:
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if frame is not None and _takes_lock(frame):
+            _thread.start_new_thread(_raise_later, (number,))
+            return
         now = time.monotonic()
         if now - self._last < _SAME:
             return
@@ -91,6 +95,24 @@ class Signals:
         """Let signals end the process without a word, now that there is nothing to clean up."""
         for number in self._handled:
             signal.signal(number, signal.SIG_DFL)
+
+
+def _takes_lock(frame: FrameType) -> bool:
+    """Return whether a `threading.Condition` is being entered or left.
+
+    An exception there leaves its lock taken, and who waits for it, as a thread that ends a future
+    does, waits for ever.
+    """
+    inside = frame.f_code.co_name in ("__enter__", "__exit__")
+    return inside and frame.f_globals.get("__name__") == "threading"
+
+
+def _raise_later(number: int) -> None:
+    time.sleep(0.01)
+    if os.name == "nt":
+        signal.raise_signal(number)
+    else:
+        os.kill(os.getpid(), number)  # which also wakes up the main thread
 
 
 @contextlib.contextmanager
