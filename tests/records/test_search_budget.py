@@ -98,3 +98,24 @@ def test_a_few_misleading_headers_cost_no_record() -> None:
     hostile = header(2000) * 100 + b"x" * 2016
     reading = read(frame(b"first") + b"damaged header" + hostile + frame(b"last"))
     assert reading.payloads == [b"first", b"last"]
+
+
+def test_damaged_payloads_before_headers_cost_no_look_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a record with a damaged payload, headers are looked for to its end, and not beyond."""
+    checked = 0
+
+    def counted(data: bytes) -> int:
+        nonlocal checked
+        checked += 1
+        return crc32c(data)
+
+    monkeypatch.setattr(resync, "crc32c", counted)
+    monkeypatch.setattr(resync, "_AT_ONCE", 0)
+    count = 500
+    hostile = frame(b"x" * 40) + flip(frame(b"payload"), 8 * HEADER_SIZE) + header(2**63)
+    reading = read(hostile * count)
+    assert len(reading.records) == count
+    assert len(reading.faults) == 2 * count
+    assert checked < 300 * count  # to the end of the block it would be ten times that

@@ -142,7 +142,8 @@ class Search:
         try:
             while held == BLOCK_SIZE and (end is None or position < end):
                 held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
-                for place in headers(window.view(position, position + held)):
+                stop = position + held if end is None else min(position + held, end + HEADER_SIZE)
+                for place in headers(window.view(position, stop)):
                     first = offset = window.pinned = position + place
                     while offset not in seen and (end is None or offset < end):
                         if not self._record_at(offset):
