@@ -23,6 +23,9 @@ Result = TypeVar("Result")
 _LAST_SECONDS = 2.0
 """What a process gets to end by itself, as after an operation of TensorFlow."""
 
+_AGAIN_SECONDS = 0.05
+"""After these it is told again: one that comes just before Python waits is not heeded."""
+
 _START = """
 import json, sys
 from importlib import import_module, machinery, util
@@ -77,14 +80,16 @@ class Child:
     def __enter__(self) -> "Child":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         """End the process, in the midst of its work if need be."""
         from subprocess import TimeoutExpired
 
-        self._process.terminate()
-        try:
-            self._process.wait(_LAST_SECONDS)
-        except TimeoutExpired:
+        for _ in range(round(_LAST_SECONDS / _AGAIN_SECONDS)):
+            self._process.terminate()
+            with contextlib.suppress(TimeoutExpired):
+                self._process.wait(_AGAIN_SECONDS)
+                break
+        else:
             self._process.kill()
             self._process.wait()
         for pipe in (self._tasks, self._answers):
@@ -113,12 +118,18 @@ def serve() -> None:
     """Do what comes on standard input, and send what became of it to standard output."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # libraries delete files at exit
+    signal.signal(signal.SIGTERM, _exit)
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
     while True:
         answers.write(_answer(tasks.get()))
         answers.flush()
+
+
+def _exit(number: int, _: object) -> None:
+    """End this process at the first signal; libraries delete files then."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit()
 
 
 def _listen(tasks: queue.SimpleQueue[bytes]) -> None:
@@ -128,9 +139,10 @@ def _listen(tasks: queue.SimpleQueue[bytes]) -> None:
         while True:
             tasks.put(pickle.load(pipe))
     except EOFError:
-        if hasattr(signal, "pthread_kill"):
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-            time.sleep(_LAST_SECONDS)
+        for _ in range(round(_LAST_SECONDS / _AGAIN_SECONDS)):
+            if hasattr(signal, "pthread_kill"):
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+                time.sleep(_AGAIN_SECONDS)
         os._exit(0)
 
 
