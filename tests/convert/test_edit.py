@@ -177,6 +177,7 @@ def test_workers_and_resuming_make_no_difference(tmp_path: Path) -> None:
     assert not (tmp_path / "plan").exists()
 
 
+@pytest.mark.tf
 def test_metadata_is_made_anew_where_names_are_parts(pets: Path, tmp_path: Path) -> None:
     """A feature that TFDS has inside another one is changed, and all is described from records."""
     source = tmp_path / "in"
