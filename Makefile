@@ -75,4 +75,4 @@ fixtures: $(READY)
 	$(BIN)/python fixtures/make_fixtures.py
 
 clean:
-	rm -rf $(VENV) demo site .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo site .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis .emulators

@@ -7,13 +7,14 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
 
+from tests.emulators import Bucket, Controlled, Emulators, MissingError, Website, set_environment
 from tfrtool.records.framing import frame
 
 # A job in the background may have been told to ignore Ctrl-C, and would tell its children.
@@ -35,6 +36,7 @@ SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 """Files that other software wrote; they stand beside the repository, not in it."""
 
 MakeShard = Callable[..., Path]
+AnyStore = TypeVar("AnyStore", bound=Controlled)
 
 _LONG = ("training", "loading", "process")
 """Folders of tests that take seconds each."""
@@ -106,3 +108,38 @@ def make_shard(tmp_path: Path) -> MakeShard:
         return path
 
     return make
+
+
+@pytest.fixture(scope="session")
+def emulators() -> Iterator[Emulators]:
+    """Return the stores of this session; each is started when it is first asked for."""
+    stores = Emulators()
+    yield stores
+    stores.end()
+
+
+@pytest.fixture
+def bucket(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """Return an empty bucket of S3's; the environment says where it is."""
+    return _ready(emulators.bucket, monkeypatch)
+
+
+@pytest.fixture
+def container(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Controlled:
+    """Return an empty container of Azure's; the environment says where it is."""
+    return _ready(emulators.container, monkeypatch)
+
+
+@pytest.fixture
+def website(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Website:
+    """Return an empty folder that a web server serves."""
+    return _ready(emulators.website, monkeypatch)
+
+
+def _ready(make: Callable[[], AnyStore], monkeypatch: pytest.MonkeyPatch) -> AnyStore:
+    try:
+        store = make()
+    except MissingError as error:
+        pytest.skip(str(error))
+    set_environment(store.environment, monkeypatch)
+    return store
