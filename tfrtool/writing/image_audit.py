@@ -3,7 +3,8 @@
 import contextlib
 import hashlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from tfrtool.engines.threads import run_in_order
@@ -25,6 +26,10 @@ Shared = Mapping[str, tuple[str, ...]]
 """The keys of an image's copies, by the splits that they are in."""
 
 
+Finding = tuple[int, ImageVerdict | None]
+"""What looking at an image has found: 64 bits of its bytes, and its verdict if that is notable."""
+
+
 class BadImage(Exception):  # noqa: N818 - it never leaves this room
     """An image that was to be read can't be used."""
 
@@ -43,9 +48,40 @@ class Audit:
         self.source = source
         self.recipe = recipe
         self.numbers = {label: number for number, label in enumerate(source.labels)}
-        self.digests = array("Q", bytes(8 * len(source.items)))
-        self.unknown = bytearray(b"\1" * len(source.items))
+        self.digests: MutableSequence[int] = array("Q", bytes(8 * len(source.items)))
+        self.unknown: MutableSequence[int] = bytearray(b"\1" * len(source.items))
         self.notable: dict[int, ImageVerdict] = {}
+
+    def part(self, positions: Sequence[int]) -> "Audit":
+        """Return an audit of some of the images alone, for another process: it can be pickled.
+
+        The image at ``positions[n]`` has position n there. Labels keep their numbers. There, too,
+        `look_at_all` looks at what is yet unknown; what `findings` then returns is for `adopt`.
+        """
+        items = tuple(self.source.items[position] for position in positions)
+        part = Audit(replace(self.source, items=items, rejected=(), ignored=()), self.recipe)
+        for at, position in enumerate(positions):
+            part.digests[at], part.unknown[at] = self.digests[position], self.unknown[position]
+            if (verdict := self.notable.get(position)) is not None:
+                part.notable[at] = verdict
+        return part
+
+    def findings(self) -> list[Finding | None]:
+        """Return what was found of each image, in order; None for those yet unknown."""
+        return [
+            None if unknown else (digest, self.notable.get(at))
+            for at, (digest, unknown) in enumerate(zip(self.digests, self.unknown, strict=True))
+        ]
+
+    def adopt(self, positions: Sequence[int], findings: Iterable[Finding | None]) -> None:
+        """Take over what a part, of the images at these positions, has found."""
+        for position, finding in zip(positions, findings, strict=True):
+            if finding is None:
+                continue
+            self.digests[position], verdict = finding
+            if verdict is not None:
+                self.notable[position] = verdict
+            self.unknown[position] = 0
 
     def read(self, position: int) -> bytes:
         """Read an image, and look at it if nobody has; one that can't be used is a `BadImage`.

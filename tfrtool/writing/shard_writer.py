@@ -92,6 +92,30 @@ def write_shards(
     return [reports[shard.name] for shard in shards]
 
 
+def write_shard(shard: PlannedShard, folder: Path) -> ShardReport:
+    """Write one shard into a folder, as `write_shards` does with several, and read it back.
+
+    It may be the `part` of a shard in another process, whose `Staging` then notes the report. The
+    folder is private: a file of the shard's name is replaced.
+
+    Raises:
+        WriteError: as `write_shards` does.
+        BadImage: likewise; what was found is in the shard's audit.
+    """
+    import tensorflow as tf
+
+    items = shard.audit.source.items
+    growing = _GrowingShard(tf, shard, folder)
+    try:
+        with quiet_pillow():
+            for places in batches(items[position].bytes for position in shard.positions):
+                growing.add(payloads_of(shard.audit, shard.positions[places.start : places.stop]))
+    except BaseException:
+        growing.abandon()
+        raise
+    return growing.finish()
+
+
 def payloads_of(audit: Audit, positions: Sequence[int]) -> list[bytes]:
     """Return images as serialized Examples.
 

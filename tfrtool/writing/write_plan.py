@@ -13,7 +13,7 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
@@ -48,6 +48,14 @@ class PlannedShard:
             about = (item.key, item.label, audit.digests[position], position in audit.notable)
             digest.update(repr(about).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
+
+    def part(self) -> "PlannedShard":
+        """Return the same shard with nothing but its own images, for another process.
+
+        It can be pickled, and has the same fingerprint; `write_shard` makes the same bytes of it.
+        """
+        audit = self.audit.part(self.positions)
+        return replace(self, positions=range(len(self.positions)), audit=audit)
 
 
 def plan_digest(shards: Iterable[PlannedShard], version: str) -> str:
