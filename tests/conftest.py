@@ -125,6 +125,12 @@ def bucket(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Bucket:
 
 
 @pytest.fixture
+def google_bucket(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """Return an empty bucket of Google's; the environment says where it is."""
+    return _ready(emulators.google, monkeypatch)
+
+
+@pytest.fixture
 def container(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Controlled:
     """Return an empty container of Azure's; the environment says where it is."""
     return _ready(emulators.container, monkeypatch)

@@ -1,5 +1,8 @@
 """Stores on this machine for tests to speak with: S3's, Azure's, Google's and a web server.
 
+Google's is moto as well, behind a proxy that translates: gcp-storage-emulator has the JSON
+interface, and obstore speaks the XML one.
+
 Each is a process that is started when it is first needed, listens on 127.0.0.1 at a free port, and
 ends with the session. In front of each is a proxy that counts and can misbehave.
 """
@@ -155,6 +158,7 @@ class Emulators:
     def __init__(self) -> None:
         self._children: list[subprocess.Popen[bytes]] = []
         self._ports: dict[str, list[int]] = {}
+        self._fronts: dict[str, list[int]] = {}
         self._s3: Any = None
         self._folder = Path(tempfile.mkdtemp(prefix="tfrtool-emulators-"))
 
@@ -163,7 +167,7 @@ class Emulators:
         if not all(importlib.util.find_spec(name) for name in ("moto", "flask", "boto3")):
             raise MissingError("moto, flask or boto3 is not installed")
         direct, port, control = self._started("s3")
-        name = f"bucket-{uuid.uuid4().hex}"
+        name = f"bucket{uuid.uuid4().hex}"
         if self._s3 is None:
             import boto3
 
@@ -186,13 +190,29 @@ class Emulators:
         }
         return _known(Bucket(name, f"s3://{name}", environment, control, self._s3))
 
+    def google(self) -> Bucket:
+        """Return an empty bucket of Google's."""
+        inner = self.bucket()
+        port, control = self._front("gs", self._ports["s3"][0], "google")
+        account = {
+            "gcs_base_url": f"http://127.0.0.1:{port}",
+            "disable_oauth": True,
+            "client_email": "",
+            "private_key": "",
+            "private_key_id": "",
+        }
+        path = self._folder / "account.json"
+        path.write_text(json.dumps(account), "utf-8")
+        environment = {"GOOGLE_SERVICE_ACCOUNT": str(path), "GOOGLE_ALLOW_HTTP": "true"}
+        return _known(Bucket(inner.name, f"gs://{inner.name}", environment, control, inner.client))
+
     def container(self) -> Controlled:
         """Return an empty container of Azure's."""
         program = str(AZURITE) if AZURITE.exists() else shutil.which("azurite-blob")
         if program is None or shutil.which("node") is None:
             raise MissingError("azurite is not installed: .ci/run does it where there is npm")
         direct, port, control = self._started("az", program)
-        name = f"container-{uuid.uuid4().hex}"
+        name = f"container{uuid.uuid4().hex}"
         _make_container(direct, name)
         environment = {
             "AZURE_STORAGE_ACCOUNT_NAME": _ACCOUNT,
@@ -207,7 +227,7 @@ class Emulators:
         root = self._folder / "web"
         root.mkdir(exist_ok=True)
         _, port, control = self._started("http", str(root))
-        name = f"folder-{uuid.uuid4().hex}"
+        name = f"folder{uuid.uuid4().hex}"
         (root / name).mkdir()
         url = f"http://127.0.0.1:{port}/{name}"
         return _known(Website(name, url, {}, control, root / name))
@@ -229,8 +249,13 @@ class Emulators:
         """Return the ports of a store, of the proxy in front of it, and of that one's control."""
         if kind not in self._ports:
             (port,) = self._start(kind, *arguments)
-            self._ports[kind] = [port, *self._start("front", str(port))]
+            self._ports[kind] = [port, *self._front(kind, port)]
         return self._ports[kind]
+
+    def _front(self, kind: str, port: int, *words: str) -> list[int]:
+        if kind not in self._fronts:
+            self._fronts[kind] = self._start("front", str(port), *words)
+        return self._fronts[kind]
 
     def _start(self, *arguments: str) -> list[int]:
         with (self._folder / f"{arguments[0]}.log").open("ab") as errors:

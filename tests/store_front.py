@@ -18,6 +18,8 @@ from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
 from urllib.parse import unquote
 
+from tests.gs_words import Generations
+
 __all__ = ["Misbehaviour", "run_front"]
 
 _BLOCK = 1 << 16
@@ -107,9 +109,15 @@ class _Exchange:
     rules: list[Misbehaviour]
     bucket: _Bucket
     started: float
+    words: Generations | None
     status: int = 0
     up: int = 0
     down: int = 0
+
+    @property
+    def path(self) -> str:
+        """The bucket and the key, as they were sent."""
+        return self.target.partition("?")[0]
 
     def most(self, name: str, nothing: Any = 0) -> Any:
         """Return the value of a rule that has one."""
@@ -134,7 +142,9 @@ class _Exchange:
 
 
 class _Front:
-    def __init__(self) -> None:
+    def __init__(self, store: tuple[str, int], words: Generations | None) -> None:
+        self.store = store
+        self.words = words
         self.buckets: dict[str, _Bucket] = {}
 
     def bucket(self, target: str) -> _Bucket:
@@ -144,31 +154,28 @@ class _Front:
                 return self.buckets[part]
         return self.buckets.setdefault("", _Bucket())
 
-    async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, store: tuple[str, int]
-    ) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection of a client."""
         # A client or a store that goes away is what this is made for.
         with contextlib.suppress(_HungUpError, ConnectionError, asyncio.IncompleteReadError):
-            while await self._exchange(reader, writer, store):
+            while await self._exchange(reader, writer):
                 pass
         writer.close()
 
-    async def _exchange(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, store: tuple[str, int]
-    ) -> bool:
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         line, headers = await _read_head(reader)
         started = time.monotonic()
         method, target, _ = line.split(" ", 2)
         bucket = self.bucket(target)
-        exchange = _Exchange(method, target, headers, bucket.apply(method, target), bucket, started)
+        rules = bucket.apply(method, target)
+        exchange = _Exchange(method, target, headers, rules, bucket, started, self.words)
         try:
             await asyncio.sleep(exchange.most("delay"))
             if exchange.most("status"):
                 await _discard(reader, exchange)
                 await _answer_error(writer, exchange)
             else:
-                await _forward(reader, writer, exchange, store)
+                await _forward(reader, writer, exchange, self.store)
         finally:
             exchange.note()
         return True
@@ -258,6 +265,7 @@ async def _send_request(
 ) -> None:
     unheard = {"connection", "expect", *exchange.most("unheard", ())}
     headers = [pair for pair in exchange.headers if pair[0] not in unheard]
+    headers = exchange.words.asked(headers) if exchange.words else headers
     headers.append(("connection", "close"))
     _write_head(to_store, f"{exchange.method} {exchange.target} HTTP/1.1", headers)
     if any(name == "expect" for name, _ in exchange.headers):
@@ -282,6 +290,7 @@ async def _send_answer(
     exchange.status = int(first.split(" ")[1])
     unsaid = {"connection", "transfer-encoding", *exchange.most("unsaid", ())}
     kept = [(name, _later(name, value, exchange)) for name, value in headers if name not in unsaid]
+    kept = exchange.words.answered(kept, exchange.path) if exchange.words else kept
     without_body = exchange.method == "HEAD" or exchange.status in (204, 304)
     if not without_body and (_listing(exchange) or "content-length" not in dict(headers)):
         whole = [block async for block in _blocks(from_store, headers, answer=True)]
@@ -300,7 +309,7 @@ async def _send_answer(
         (exchange.method == "PUT" and not query)
         or (exchange.method == "POST" and "uploadId" in query)
     ):
-        key = unquote(exchange.target.partition("?")[0].split("/", 2)[-1])
+        key = unquote(exchange.path.split("/", 2)[-1])
         exchange.bucket.put[key] = time.monotonic()
 
 
@@ -349,12 +358,13 @@ def _later(name: str, value: str, exchange: _Exchange) -> str:
     return format_datetime(parsedate_to_datetime(value) + timedelta(hours=hours), usegmt=True)
 
 
-async def run_front(stores: list[tuple[str, int]]) -> None:
-    """Serve in front of each store, print the ports and that for control, and do what is asked.
+async def run_front(store: tuple[str, int], *, google: bool) -> None:
+    """Serve in front of a store, print this port and that for control, and do what is asked.
 
-    Whoever controls it sends a line of JSON, and gets one.
+    Whoever controls it sends a line of JSON, and gets one. With ``google``, clients may speak with
+    S3's store as if it were Google's.
     """
-    front = _Front()
+    front = _Front(store, Generations() if google else None)
 
     async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked = json.loads(await reader.readline())
@@ -363,17 +373,8 @@ async def run_front(stores: list[tuple[str, int]]) -> None:
         writer.close()
 
     ports = []
-    for store in stores:
-
-        async def serve(
-            reader: asyncio.StreamReader,
-            writer: asyncio.StreamWriter,
-            store: tuple[str, int] = store,
-        ) -> None:
-            await front.serve(reader, writer, store)
-
+    for serve in (front.serve, control):
         server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=_HEAD)
         ports.append(server.sockets[0].getsockname()[1])
-    controlled = await asyncio.start_server(control, "127.0.0.1", 0, limit=_HEAD)
-    print(json.dumps([*ports, controlled.sockets[0].getsockname()[1]]), flush=True)  # noqa: T201
+    print(json.dumps(ports), flush=True)  # noqa: T201
     await asyncio.Event().wait()

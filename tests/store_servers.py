@@ -33,14 +33,6 @@ def _serve_s3() -> int:
     return int(server.get_host_and_port()[1])
 
 
-def _serve_gs() -> int:
-    from gcp_storage_emulator.server import create_server
-
-    server = create_server("127.0.0.1", 0, in_memory=True)
-    server.start()
-    return int(server._api._httpd.socket.getsockname()[1])
-
-
 class _Files(http.server.BaseHTTPRequestHandler):
     """Files of a folder, with ranges and ETags; folders are not listed."""
 
@@ -139,12 +131,11 @@ def main(kind: str, *arguments: str) -> None:
     waiting = threading.Thread(target=_end_with_standard_input)
     waiting.start()
     if kind == "front":
-        stores = [("127.0.0.1", int(port)) for port in arguments]
-        asyncio.run(run_front(stores))
+        store = ("127.0.0.1", int(arguments[0]))
+        asyncio.run(run_front(store, google="google" in arguments))
         return
     serve: dict[str, Any] = {
         "s3": _serve_s3,
-        "gs": _serve_gs,
         "az": _serve_az,
         "http": _serve_http,
     }

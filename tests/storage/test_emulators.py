@@ -9,7 +9,7 @@ from datetime import timedelta
 import obstore
 import pytest
 from obstore.exceptions import BaseError, PreconditionError
-from obstore.store import AzureStore, HTTPStore, S3Store
+from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
 
 from tests.emulators import SECRET, Bucket, Controlled, Misbehaviour, Website
 
@@ -127,6 +127,25 @@ def test_container(container: Controlled) -> None:
         obstore.put(store, "a", b"2", mode="create", use_multipart=False)
     assert container.requests()["PUT"] == 2
     assert container.up() == 501
+
+
+def test_google(google_bucket: Bucket) -> None:
+    """Google's store answers: ranges, lists, conditions on generations, parts, copies."""
+    store = GCSStore(google_bucket.name, retry_config=HURRY)  # type: ignore[arg-type]
+    first = obstore.put(store, "a", bytes(range(100)), mode="create", use_multipart=False)
+    with pytest.raises(BaseError):
+        obstore.put(store, "a", b"2", mode="create", use_multipart=False)
+    assert bytes(obstore.get_range(store, "a", start=10, length=3)) == bytes([10, 11, 12])
+    assert obstore.head(store, "a")["size"] == 100
+    obstore.put(store, "a", b"3", mode=dict(first), use_multipart=False)  # type: ignore[arg-type]
+    with pytest.raises(PreconditionError):
+        obstore.put(store, "a", b"4", mode=dict(first), use_multipart=False)  # type: ignore[arg-type]
+    obstore.put(store, "b/c", bytes(12 << 20), use_multipart=True, chunk_size=6 << 20)
+    obstore.copy(store, "a", "b/d")
+    assert google_bucket.get("b/d") == b"3"
+    obstore.delete(store, "a")
+    assert sorted(entry["path"] for entry in obstore.list(store).collect()) == ["b/c", "b/d"]
+    assert google_bucket.requests()["HEAD"] == 1
 
 
 def test_secret_is_in_the_environment(bucket: Bucket) -> None:
