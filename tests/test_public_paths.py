@@ -212,10 +212,10 @@ def test_every_form_of_a_path_gives_one_result(name: str, world: World) -> None:
     assert str(results[0]) == str(results[1]) == str(results[2])
 
 
-@pytest.mark.parametrize("place", ["s3://bucket/x", "gs:/bucket/x", "", "a\0b"])
+@pytest.mark.parametrize("place", ["s3://me:pass@bucket/x", "s3://b/../x", "", "a\0b"])
 @pytest.mark.parametrize("name", sorted({*CALLS} - {"predict"}))
 def test_what_is_no_path_is_refused(name: str, place: str, world: World) -> None:
-    """A URL is not taken for a folder, nor an empty name for the current one."""
+    """A URL that holds a password is refused, and an empty name is not the current folder."""
     with pytest.raises(tfrtool.UsageError):
         CALLS[name](world, lambda _: place)
 

@@ -133,7 +133,8 @@ def nearest(name: str, known: Iterable[str], first: int = 10) -> list[str]:
 
 def os_reason(error: OSError) -> str:
     """Return what the operating system said, without the errno and the path."""
-    return (error.strerror or str(error)).lower()
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
 
 
 def reason_of(error: object) -> str:

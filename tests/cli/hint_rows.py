@@ -109,9 +109,6 @@ index zlib.tfrecord | 1
   > python3 -c 'import sys, zlib;
     sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' < zlib.tfrecord > COPY
   > tfrtool index COPY
-count s3://bucket/a.tfrecord | 2
-  ? copy it to this machine first
-  > tfrtool count a.tfrecord
 write masks new | 1
   ? annotations can't be written yet; images alone, in one folder a class, can
   > tfrtool write photos new
@@ -290,6 +287,8 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    'pip install "tfrtool[cloud]" installs what URLs need': "tests/storage/test_stores.py",
+    "the environment, or a profile, gives credentials": "no advice, but where they belong",
     'pip install "tfrtool[stats]"': "tests/cli/test_inspect_stats.py does without it",
     "pip install array_record": "tests/convert/formats/test_array_records.py does without it",
     "pipe a shard into it": "test_standard_input.py runs it",

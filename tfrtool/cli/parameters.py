@@ -15,19 +15,19 @@ import click
 
 from tfrtool.cli.output import note
 from tfrtool.errors import ShardError, UsageError, printable
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import as_path, check_no_url
 
 if TYPE_CHECKING:
     from tfrtool.records.stream import Stream
 
 
 class LocalPath(click.Path):
-    """A path on this machine, and no URL; or a word that no file has, such as ``tfds:NAME``."""
+    """A path on this machine, or where ``urls`` says so, a URL; or a word such as ``tfds:NAME``."""
 
-    def __init__(self, *, written: bool = False, **checks: Any) -> None:
+    def __init__(self, *, written: bool = False, urls: bool = False, **checks: Any) -> None:
         """Take paths of something that is there, or, if it is written, of something to make."""
         super().__init__(readable=False, **checks)
-        self._written = written
+        self._written, self.urls = written, urls
 
     def convert(
         self,
@@ -37,12 +37,18 @@ class LocalPath(click.Path):
     ) -> Any:
         """Return the path."""
         as_path(value)
+        if not self.urls:
+            what = (
+                "a local file or folder is made here" if self._written else "a local file is read"
+            )
+            check_no_url(value, what)
         if self._written and value == "-":
             raise UsageError("standard output takes no files", hint="./- is a file named -")
         return super().convert(value, param, ctx)
 
 
-INPUT, OUTPUT = LocalPath(), LocalPath(written=True)
+INPUT, OUTPUT = LocalPath(urls=True), LocalPath(written=True)
+LOCAL_INPUT, OUTPUT_OR_URL = LocalPath(), LocalPath(written=True, urls=True)
 
 DEBUG = "--debug"
 """It may stand before or after the command's name; `tfrtool.cli.app.run` looks for it."""

@@ -27,7 +27,7 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import Paths, as_paths
-from tfrtool.storage.opening import open_regular
+from tfrtool.storage.opening import open_regular, size_of_file
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -74,7 +74,7 @@ def make_index(shard: Path) -> "array[int]":
                 path=shard,
                 hint="uncompress it first" + (hint if compression is Compression.GZIP else ""),
             )
-        size = os.fstat(file.fileno()).st_size
+        size = size_of_file(file)
         _, end = hop(file, size, offsets)
     if end == size:
         return offsets

@@ -15,7 +15,7 @@ from tfrtool.errors import ShardError, UsageError, os_reason
 from tfrtool.records.window import BLOCK_SIZE
 from tfrtool.storage.limits import MAX_STREAM_COPY
 from tfrtool.storage.locations import as_path
-from tfrtool.storage.opening import NotRegularFileError, open_regular
+from tfrtool.storage.opening import NotRegularFileError, open_regular, size_of_file
 
 STREAM = "-"
 """What a stream is called instead of a path. A file of that name is ``./-``."""
@@ -142,7 +142,7 @@ def open_shard(source: Path | Stream) -> Iterator[BinaryIO]:
 def size_of(source: Path | Stream, file: BinaryIO) -> int:
     """Return how many bytes an open shard has; of a stream, the rest is read for it."""
     if isinstance(source, Path):
-        return os.fstat(file.fileno()).st_size
+        return size_of_file(file)
     while file.read(BLOCK_SIZE):
         pass
     return source.bytes

@@ -7,18 +7,23 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.storage.opening import open_descriptor
+from tfrtool.storage.remote_path import RemotePath
 
 TEMPORARY = ".tfrtool-"
 """What the name of a file or folder that is being made starts with."""
 
 _ENDING = 50
 """Characters of a file's name in its temporary one: that has 255 bytes at most, a character 4."""
+
+_SINGLE_PUT = 64 * 1024 * 1024
+"""Bytes: what is larger is sent in parts, which no store does only if nothing is there."""
 
 _BUFFER = 256 * 1024
 """Bytes: shards are written in small pieces."""
@@ -58,7 +63,16 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
     way. If the body raises, nothing is left, and what stood at ``path`` still does. A link at
     ``path`` is replaced, not followed. `FileExistsError` if something is there and is not to be
     replaced.
+
+    For an object of a store, the file is a local one until then.
     """
+    if isinstance(path, RemotePath):
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
+            local = Path(folder, "object")
+            with local.open("w+b", buffering=_BUFFER) as file:
+                yield file
+            _send(local, path, replace)
+        return
     temporary = temporary_name(path)
     file = temporary.open("xb", buffering=_BUFFER)
     try:
@@ -81,6 +95,11 @@ def new_file_by_name(path: Path) -> Iterator[Path]:
     The name is that of ``path``, in a folder beside it that is made for this and private, so that
     no link can stand in its way.
     """
+    if isinstance(path, RemotePath):
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY) as scratch:
+            yield Path(scratch, path.name)
+            _send(Path(scratch, path.name), path, True)
+        return
     folder = temporary_name(path)
     folder.mkdir(mode=0o700)
     try:
@@ -93,6 +112,19 @@ def new_file_by_name(path: Path) -> Iterator[Path]:
         move(folder / path.name, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _send(local: Path, path: RemotePath, replace: bool) -> None:
+    """Make an object of a file; with ``replace``, in place of what is there."""
+    store = path.store
+    if replace:
+        store.upload(path.key, local)
+    elif local.stat().st_size <= _SINGLE_PUT:
+        store.put(path.key, local.read_bytes(), only_new=True)
+    elif path.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    else:
+        store.upload(path.key, local)
 
 
 def move(source: Path, target: Path, *, replace: bool = True) -> None:

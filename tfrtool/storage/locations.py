@@ -1,34 +1,29 @@
 """What users give as a path, and where their caches are."""
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError
-
-# Two letters at least, so that ``C:/`` is none; and one slash, for pathlib makes one of two.
-_URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
-
+from tfrtool.storage.remote_path import RemotePath, is_url, remote_path
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """One path, or several."""
 
 
-def check_no_url(location: str) -> None:
-    """Raise a `UsageError` if text that stands for a path is a URL."""
-    if _URL.match(location):
-        raise UsageError(
-            "is a URL, and only local files can be read and written",
-            path=location,
-            hint="copy it to this machine first",
-        )
+def check_no_url(location: str | os.PathLike[str], what: str) -> None:
+    """Raise a `UsageError` if what stands for a path is a URL; ``what`` says what is done there."""
+    if isinstance(location, RemotePath) or (isinstance(location, str) and is_url(location)):
+        url = remote_path(str(location))
+        raise UsageError(f"is a URL, and {what}", path=url)
 
 
 def as_path(location: str | os.PathLike[str]) -> Path:
-    """Return what a caller gave as a path; `UsageError` if it is none, or a URL."""
+    """Return what a caller gave as a path, or as a URL; `UsageError` if it is none."""
+    if isinstance(location, RemotePath):
+        return location
     try:
         text = os.fspath(location)
     except TypeError:
@@ -37,8 +32,14 @@ def as_path(location: str | os.PathLike[str]) -> Path:
         raise UsageError(f"a path is a str or a PathLike of str, not {type(location).__name__}")
     if not text or "\0" in text:
         raise UsageError("an empty name is no path" if not text else "a path has no NUL character")
-    check_no_url(text)
-    return Path(text)
+    return remote_path(text) if is_url(text) else Path(text)
+
+
+def as_local_path(location: str | os.PathLike[str]) -> Path:
+    """Return what a caller gave as a path to write to, which can't be a URL."""
+    path = as_path(location)
+    check_no_url(path, "local files are made here")
+    return path
 
 
 def as_paths(locations: Paths) -> tuple[Path, ...]:
@@ -56,13 +57,15 @@ def as_paths(locations: Paths) -> tuple[Path, ...]:
 def take_paths(options: Any, *names: str) -> None:
     """Make paths of the named fields of a frozen dataclass; for its ``__post_init__``.
 
-    None stays where it is the field's default. The errors are those of `as_path`.
+    None stays where it is the field's default. All but a dataset are local. The errors are those
+    of `as_path`.
     """
     defaults = {field.name: field.default for field in fields(options)}
     for name in names:
         location = getattr(options, name)
         if location is not None or defaults[name] is not None:
-            object.__setattr__(options, name, as_path(location))
+            made = as_path(location) if name == "dataset" else as_local_path(location)
+            object.__setattr__(options, name, made)
 
 
 def user_cache(part: str, environment: Mapping[str, str] = os.environ) -> Path | None:

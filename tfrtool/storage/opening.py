@@ -7,6 +7,7 @@ import stat
 from typing import BinaryIO
 
 from tfrtool.storage.limits import MAX_METADATA_BYTES
+from tfrtool.storage.remote_path import RemotePath
 
 _FLAGS = (
     os.O_RDONLY
@@ -16,6 +17,12 @@ _FLAGS = (
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_NOCTTY", 0)
 )
+
+
+def size_of_file(file: BinaryIO) -> int:
+    """Return how many bytes an open file has."""
+    size: int | None = getattr(file, "size", None)
+    return os.fstat(file.fileno()).st_size if size is None else size
 
 
 class NotRegularFileError(OSError):
@@ -51,7 +58,14 @@ def open_descriptor(path: str | os.PathLike[str], *, follow: bool = True) -> int
 def open_regular(
     path: str | os.PathLike[str], *, follow: bool = True, buffering: int = -1
 ) -> BinaryIO:
-    """Open a regular file to read; the arguments and errors are those of `open_descriptor`."""
+    """Open a regular file to read; the arguments and errors are those of `open_descriptor`.
+
+    An object of a store is a `RemoteFile`, which has no descriptor, but a `size` and `read_at`.
+    """
+    if isinstance(path, RemotePath):
+        from tfrtool.storage.remote.remote_file import RemoteFile
+
+        return RemoteFile(path)
     return open(open_descriptor(path, follow=follow), "rb", buffering=buffering)
 
 

@@ -15,7 +15,7 @@ from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Starting
 from tfrtool.sources.open_source import open_source
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import as_local_path, as_path
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import as_member, as_size
 from tfrtool.writing.dataset_folder import (
@@ -112,7 +112,7 @@ def write(
             to be skipped.
         WriteError: something can't be written.
     """
-    start, path = time.perf_counter(), as_path(dataset)
+    start, path = time.perf_counter(), as_local_path(dataset)
     if None not in (shards, shard_size):
         raise UsageError("a number of shards and their size exclude each other")
     as_path(source)  # a pattern, or tfds:NAME, is one, too

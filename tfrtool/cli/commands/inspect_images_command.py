@@ -8,7 +8,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import OUTPUT, SHARDS, command, shards_of
+from tfrtool.cli.parameters import OUTPUT_OR_URL, SHARDS, command, shards_of
 from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.errors import human_count, printable
 
@@ -34,7 +34,7 @@ _LISTED = 10
 @click.option(
     "--out",
     required=True,
-    type=OUTPUT,
+    type=OUTPUT_OR_URL,
     metavar="FILE",
     help="The sheet to write; its suffix is the format: .png, .jpg, .webp, .gif, .bmp, .tif.",
 )

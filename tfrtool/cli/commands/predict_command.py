@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import click
 
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, command
+from tfrtool.cli.parameters import LOCAL_INPUT, command
 from tfrtool.cli.process import nobody_reads, starting_tensorflow
 from tfrtool.errors import SourceError, printable
 from tfrtool.storage.progress import silent
@@ -24,8 +24,8 @@ _WIDEST_PATH, _WIDEST_LABEL = 60, 30
     },
     kinds={"K": click.IntRange(1)},
 )
-@click.argument("model", type=INPUT)
-@click.argument("images", nargs=-1, required=True, type=INPUT)
+@click.argument("model", type=LOCAL_INPUT)
+@click.argument("images", nargs=-1, required=True, type=LOCAL_INPUT)
 def predict_command(
     model: str, images: tuple[str, ...], top: int, batch_size: int, as_json: bool
 ) -> Outcome:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, command, dataset_of
+from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command, dataset_of
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.cli.render.page import shortened
 from tfrtool.errors import UsageError
@@ -28,7 +28,7 @@ def _number_or_auto(text: str) -> int | None:
 _KINDS = {
     "X": click.FloatRange(0, min_open=True),
     "N|auto": _number_or_auto,
-    "--weights": INPUT,
+    "--weights": LOCAL_INPUT,
     "--image-size": click.IntRange(32, 4096),
     "--seed": click.IntRange(0, 2**32 - 1),
 }

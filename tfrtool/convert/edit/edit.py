@@ -21,7 +21,7 @@ from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.schema.shard_schema import infer_schema
 from tfrtool.storage.json_files import reading_metadata
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import as_local_path
 from tfrtool.storage.words import as_member, make_options
 from tfrtool.writing.dataset_folder import STAGING
 from tfrtool.writing.write_options import OnBad
@@ -69,7 +69,7 @@ def edit(
         DatasetError: a record can't be changed.
         WriteError: something can't be written.
     """
-    settings = make_options(JobSettings, folder=as_path(target), **options)
+    settings = make_options(JobSettings, folder=as_local_path(target), **options)
     found = find_sources(source, settings.folder)
     carried = CarriedMetadata(found.folders)
     recipe = _recipe(encode, resize)

@@ -29,7 +29,7 @@ from tfrtool.records.reader import read_records
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.limits import FirstOf
-from tfrtool.storage.locations import Paths, as_path
+from tfrtool.storage.locations import Paths, as_local_path
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
@@ -125,7 +125,7 @@ def extract(
         ShardError: a shard can't be read, or there was nothing to take out.
         WriteError: something can't be written.
     """
-    directory, shards = as_path(directory), find_shards(shards)
+    directory, shards = as_local_path(directory), find_shards(shards)
     if not shards:
         raise UsageError("no shards to take anything out of")
     if flat and by is not None:

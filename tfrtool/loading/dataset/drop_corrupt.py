@@ -23,7 +23,7 @@ from tfrtool.records.compression import TF_TYPES, Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import as_local_path
 from tfrtool.storage.progress import OnProgress, Progress
 
 _READ_ERRORS = (
@@ -107,7 +107,7 @@ def drop_corrupt(
     on_progress: OnProgress,
 ) -> tuple[Dataset, DropReport]:
     """Leave out the records that can't be trained on, and no others; see `Dataset.drop_corrupt`."""
-    scratch, directory = as_path(scratch), dataset.directory
+    scratch, directory = as_local_path(scratch), dataset.directory
     wanted = [dataset.split(name) for name in (dataset.splits if splits is None else splits)]
     files = split_files(directory)
     total = sum(len((*files[one.name].shards, *files[one.name].missing)) for one in wanted)

@@ -13,7 +13,7 @@ import keras
 from tfrtool.errors import WeightsError, os_reason, reason_of
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.storage.limits import MAX_METADATA_BYTES
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import as_local_path
 from tfrtool.storage.opening import open_regular
 
 CORE = "core"
@@ -113,7 +113,7 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     Raises:
         WeightsError: it isn't there, can't be read, or is no model of tfrtool.
     """
-    path = as_path(path)
+    path = as_local_path(path)
     if path.is_dir():
         path = path / MODEL_FILE
     facts = _read_facts(path)

@@ -30,7 +30,7 @@ def find_images(arguments: Paths) -> tuple[ImageFile, ...]:
     found: dict[str, ImageFile] = {}
     for argument in (arguments,) if isinstance(arguments, str | os.PathLike) else arguments:
         location = os.fspath(argument)
-        check_no_url(location)
+        check_no_url(location, "local files are read here")
         for image in _expand(location):
             found.setdefault(image.path, image)
     return tuple(found.values())

@@ -11,7 +11,7 @@ import click
 
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, emit, note
-from tfrtool.cli.parameters import ON_CORRUPT, OUTPUT, SHARDS, WORKERS, command, shards_of
+from tfrtool.cli.parameters import ON_CORRUPT, OUTPUT_OR_URL, SHARDS, WORKERS, command, shards_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.cli.render.page import Page, plain
 from tfrtool.errors import UsageError, WriteError, os_errors_as
@@ -32,7 +32,7 @@ _SHOWN = 1000
         **ON_CORRUPT,
         **WORKERS,
     },
-    kinds={"FILE": OUTPUT},
+    kinds={"FILE": OUTPUT_OR_URL},
 )
 @SHARDS
 @click.argument("sql")

@@ -1,0 +1,155 @@
+"""Stores: objects are read, made, listed and deleted; errors are those of files."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pickle
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.emulators import SECRET, Bucket
+from tfrtool.storage.appearing import new_file
+from tfrtool.storage.locations import as_path
+from tfrtool.storage.opening import file_sha256, open_regular
+from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.stores import ChangedError, Store, store_of
+
+PathOf = Callable[[str], RemotePath]
+
+
+@pytest.fixture
+def store(bucket: Bucket) -> Store:
+    """An empty bucket."""
+    return store_of(bucket.url)
+
+
+@pytest.fixture
+def path_of(bucket: Bucket) -> PathOf:
+    """Make an object's path."""
+
+    def make(key: str) -> RemotePath:
+        path = as_path(f"{bucket.url}/{key}")
+        assert isinstance(path, RemotePath)
+        return path
+
+    return make
+
+
+def test_put_only_new_and_replacing(store: Store) -> None:
+    """An object appears only where nothing is, or in place of what is known, if that is asked."""
+    first = store.put("a/x", b"one", only_new=True)
+    with pytest.raises(FileExistsError):
+        store.put("a/x", b"two", only_new=True)
+    second = store.put("a/x", b"three", replacing=first)
+    with pytest.raises(ChangedError):
+        store.put("a/x", b"four", replacing=first)
+    assert store.read_range("a/x", 0, 100, second) == b"three"
+    with pytest.raises(ChangedError, match="was changed while it was read"):
+        store.read_range("a/x", 0, 100, first)
+
+
+def test_ranges(store: Store) -> None:
+    """Ranges hold what stands there, whether near or far, and end where the object does."""
+    data = random.Random(0).randbytes(3_000_000)
+    store.put("x", data)
+    draw = random.Random(1)
+    ranges = [(draw.randrange(len(data)), draw.randrange(50_000)) for _ in range(200)]
+    for wanted in (ranges, sorted(ranges)):
+        assert [*store.read_ranges("x", wanted)] == [data[at:][:size] for at, size in wanted]
+    assert store.read_range("x", len(data) - 5, 100) == data[-5:]
+    assert store.read_range("x", len(data) + 5, 100) == b""
+    assert b"".join(store.stream("x")) == data
+
+
+def test_a_file_of_parts(store: Store, path_of: PathOf, tmp_path: Path) -> None:
+    """A large file is uploaded in parts, and read in any pieces as a local one is."""
+    data = random.Random(2).randbytes(20_000_000)
+    (tmp_path / "x").write_bytes(data)
+    store.upload("big", tmp_path / "x")
+    path = path_of("big")
+    assert file_sha256(path) == hashlib.sha256(data).hexdigest()
+    with open_regular(path) as file:
+        file.seek(7_000_000)
+        assert file.read(10) == data[7_000_000:7_000_010]
+        file.seek(0)
+        draw, parts = random.Random(3), []
+        while part := file.read(draw.randrange(1, 700_000)):
+            parts.append(part)
+        assert b"".join(parts) == data
+        assert file.seek(-3, os.SEEK_END) == len(data) - 3
+        assert file.read() == data[-3:]
+
+
+def test_listing(store: Store, path_of: PathOf) -> None:
+    """Folders hold files with sizes, and folders; patterns find what they match."""
+    for key in ("d/a.1", "d/a.2", "d/e/a.3", "d/e/.hidden", "other"):
+        store.put(key, key.encode())
+    folder = path_of("d")
+    assert {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()} == {
+        "a.1": 5,
+        "a.2": 5,
+    }
+    assert [path.name for path in folder.iterdir() if path.is_dir()] == ["e"]
+    assert [path.name for path in path_of("d/*").matching()] == ["a.1", "a.2"]
+    assert [path.name for path in path_of("**/a.*").matching()] == ["a.1", "a.2", "a.3"]
+    assert sorted(key for key, _ in store.list("d")) == ["d/a.1", "d/a.2", "d/e/.hidden", "d/e/a.3"]
+
+
+def test_what_is_not_there(store: Store, path_of: PathOf) -> None:
+    """What is missing is an error as that of a file; to delete it is none."""
+    with pytest.raises(FileNotFoundError):
+        open_regular(path_of("none"))
+    with pytest.raises(FileNotFoundError):
+        path_of("none").stat()
+    assert not path_of("none").exists()
+    store.delete(["none"])
+    with pytest.raises(FileNotFoundError, match="no such bucket"):
+        list(store_of("s3://no-such-bucket-here").list(""))
+
+
+def test_paths(store: Store, path_of: PathOf) -> None:
+    """A path of a store has parents and names, and travels without what is secret."""
+    path = path_of("d/x.tfrecord")
+    assert (str(path.parent), path.name, path.suffix) == (
+        str(path_of("d")),
+        "x.tfrecord",
+        ".tfrecord",
+    )
+    assert path.with_name("y") == path_of("d/y")
+    assert path.parent.parent.parent == path_of("")
+    store.put("d/x.tfrecord", b"12345")
+    assert path.stat().st_size == 5
+    text = pickle.dumps(path)
+    assert SECRET.encode() not in text
+    assert pickle.loads(text).status == path.status
+    with pytest.raises(OSError, match="no local file"):
+        path.open("wb")
+
+
+def test_new_file(store: Store, path_of: PathOf) -> None:
+    """A file appears when it is whole; what raises leaves nothing."""
+    with contextlib.suppress(RuntimeError), new_file(path_of("f")) as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert [*store.list("")] == []
+    with new_file(path_of("f"), replace=False) as file:
+        file.write(b"whole")
+    assert path_of("f").read_bytes() == b"whole"
+    with pytest.raises(FileExistsError), new_file(path_of("f"), replace=False) as file:
+        file.write(b"another")
+    assert path_of("f").read_bytes() == b"whole"
+
+
+def test_what_changes_under_the_reader(store: Store, path_of: PathOf) -> None:
+    """An object that is replaced while it is read, or after it was listed, is an error."""
+    store.put("x", bytes(1_000_000))
+    with open_regular(path_of("x")) as file:
+        file.read(10)
+        store.put("x", b"\1" * 1_000_000)
+        with pytest.raises(OSError, match="was changed while it was read"):
+            file.read()

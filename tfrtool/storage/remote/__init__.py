@@ -1,0 +1,1 @@
+"""Stores behind URLs: what speaks with them, and their objects as files."""

@@ -1,0 +1,137 @@
+"""An object of a store as a file to read."""
+
+import io
+import os
+from collections import deque
+from concurrent.futures import Future
+
+from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.stores import Status
+
+_LEAST = 64 * 1024
+_MOST = 8 * 1024 * 1024
+_STEADY = 3
+"""Blocks that were read one after the other, from which on the next are fetched ahead."""
+
+_AHEAD = 2
+
+
+class RemoteFile(io.BufferedReader):
+    """An object that is read by ranges: seekable, with a size instead of a descriptor.
+
+    Read from front to back, it fetches larger and larger blocks, and the next ones ahead in
+    threads. What changes while it is open is an `OSError`.
+    """
+
+    def __init__(self, path: RemotePath) -> None:
+        """Look at an object; `FileNotFoundError` if it isn't there."""
+        self._blocks = _Blocks(path)
+        super().__init__(self._blocks, _LEAST)
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self._blocks.status.size
+
+    @property
+    def status(self) -> Status:
+        """What the store says of it."""
+        return self._blocks.status
+
+    def read_at(self, size: int, offset: int) -> bytes:
+        """Read a range by a request of its own, and leave the position alone."""
+        return self._blocks.fetch(offset, size)
+
+    def fileno(self) -> int:
+        """Raise what files without a descriptor raise."""
+        raise io.UnsupportedOperation("an object of a store has no descriptor")
+
+
+class _Blocks(io.RawIOBase):
+    def __init__(self, path: RemotePath) -> None:
+        self._store, self._key, self.name = path.store, path.key, str(path)
+        self._position = self._start = 0
+        self._held = b""
+        self._length = _LEAST  # of the block that is fetched next
+        self._steady = 0
+        self._ahead: deque[tuple[int, int, Future[bytes]]] = deque()
+        known = path.status
+        if known is None or known.size < 0 or known.etag is None:
+            # One request finds it and brings its beginning.
+            self._held, self.status = self._store.get(self._key, 0, _LEAST)
+            if known is not None and known.size not in (-1, self.status.size):
+                path.status = None
+            path.status = self.status
+        else:
+            self.status = known
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.status.size}
+        if base[whence] + offset < 0:
+            raise OSError(22, "a position before the start of a file", self.name)
+        self._position = base[whence] + offset
+        return self._position
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        view = memoryview(buffer).cast("B")
+        at = self._position - self._start
+        if not 0 <= at < len(self._held):
+            if self._position >= self.status.size or not view:
+                return 0
+            self._held, self._start = self._next(len(view)), self._position
+            at = 0
+        part = memoryview(self._held)[at : at + len(view)]
+        view[: len(part)] = part
+        self._position += len(part)
+        return len(part)
+
+    def fetch(self, offset: int, size: int) -> bytes:
+        size = min(size, self.status.size - offset)
+        return self._store.read_range(self._key, offset, size, self.status.etag)
+
+    def _next(self, wanted: int) -> bytes:
+        """Return a block that begins at the position."""
+        if self._position == self._start + len(self._held) and self._held:
+            self._steady += 1
+            self._length = min(2 * self._length, _MOST)
+        else:
+            self._steady, self._length = 0, _LEAST
+            self._drop()
+        if self._ahead:
+            start, end, future = self._ahead.popleft()
+            if start == self._position:
+                block = future.result()
+                self._fill(end)
+                return block
+            self._drop()
+        size = max(self._length, min(wanted, _MOST))
+        if self._steady >= _STEADY:
+            self._fill(self._position + size)
+        return self.fetch(self._position, size)
+
+    def _fill(self, start: int) -> None:
+        """Have the next blocks fetched from an offset on, if they are not yet."""
+        start = max([start, *(end for _, end, _ in self._ahead)])
+        while len(self._ahead) < _AHEAD and start < self.status.size:
+            end = start + self._length
+            future = self._store.pool.submit(self.fetch, start, self._length)
+            self._ahead.append((start, end, future))
+            start = end
+
+    def _drop(self) -> None:
+        for _, _, future in self._ahead:
+            future.cancel()
+        self._ahead.clear()
+
+    def close(self) -> None:
+        self._drop()
+        super().close()

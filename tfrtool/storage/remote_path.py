@@ -1,0 +1,253 @@
+"""What a URL stands for, as a path: code that takes a `Path` takes it, too."""
+
+import errno
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import Any, NoReturn
+from urllib.parse import unquote
+
+from tfrtool.errors import UsageError
+from tfrtool.storage.limits import MAX_LISTED
+from tfrtool.storage.stores import OBJECT_STORES, Status, Store, keep_query, store_of
+
+# Two letters at least, so that ``C:/`` is none; and one slash, for pathlib makes one of two.
+_URL = re.compile(r"([a-z][a-z0-9+.-]+):/+", re.IGNORECASE)
+
+
+class RemotePath(type(Path())):  # type: ignore[misc]
+    """An object or a folder of a store. Its text is its URL, without anything that is secret.
+
+    What it knows from a listing, or from having been looked at, it is taken for from then on:
+    a reader who opens it meets an error if it was changed since.
+    """
+
+    status: Status | None = None
+
+    def __str__(self) -> str:
+        parts = self.parts
+        if parts and parts[0].endswith(":"):
+            return f"{parts[0]}//{'/'.join(parts[1:])}"
+        return str(PurePath(*parts))  # what `relative_to` makes
+
+    def __fspath__(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (str(self), self.status)
+
+    def __bytes__(self) -> bytes:
+        return os.fsencode(str(self))
+
+    @property
+    def store(self) -> Store:
+        """Where it is."""
+        return store_of(str(self))
+
+    @property
+    def key(self) -> str:
+        """What it is called there."""
+        if self.parts[0][:-1] not in OBJECT_STORES:
+            return "/".join(self.parts[1:])
+        key = "/".join(self.parts[2:])
+        return unquote(key) if self.parts[0].startswith("http") else key
+
+    @property
+    def parent(self) -> "RemotePath":
+        """The folder that it is in; a bucket is in itself."""
+        return self if len(self.parts) <= 2 else _made(*self.parts[:-1])
+
+    @property
+    def parents(self) -> Any:
+        """The folders that it is in, from the nearest on."""
+        return tuple(_made(*self.parts[:end]) for end in range(len(self.parts) - 1, 1, -1))
+
+    def known(self) -> Status:
+        """Return what it is; asked for once. `FileNotFoundError` if there is no such object."""
+        if self.status is None or self.status.size < 0:
+            self.status = self.store.head(self.key)
+        return self.status
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002
+        """Return its size and when it was changed; nobody's, and without a number of its own."""
+        try:
+            mode, known = stat.S_IFREG | 0o644, self.known()
+        except FileNotFoundError:
+            if not self.store.is_folder(self.key):
+                raise
+            mode, known = stat.S_IFDIR | 0o755, Status(0)
+        seconds, nanoseconds = int(known.modified), int(known.modified * 1e6) * 1000
+        named = {"st_mtime_ns": nanoseconds, "st_mtime": known.modified}
+        row = (mode, 0, 0, 1, 0, 0, known.size, seconds, seconds, seconds)
+        return os.stat_result(row, named)
+
+    def lstat(self) -> os.stat_result:
+        """Do what `stat` does: there are no links."""
+        return self.stat()
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
+        """Return whether there is an object, or a folder with objects."""
+        return self.is_file() or self.is_dir()
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
+        """Return whether there is an object."""
+        try:
+            return bool(self.key) and self.known() is not None
+        except FileNotFoundError:
+            return False
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
+        """Return whether there are objects below it; what is an object itself is no folder."""
+        if self.status is not None:
+            return False
+        if self.store.lists:
+            return not self.is_file() and self.store.is_folder(self.key)
+        return self.store.is_folder(self.key)  # many a server answers for folders, too
+
+    def is_symlink(self) -> bool:
+        """Return False."""
+        return False
+
+    def is_absolute(self) -> bool:
+        """Return True."""
+        return True
+
+    def resolve(self, strict: bool = False) -> "RemotePath":  # noqa: ARG002
+        """Return itself."""
+        return self
+
+    absolute = expanduser = resolve
+
+    def iterdir(self) -> Iterator["RemotePath"]:
+        """Yield what is in a folder: files with their sizes, and folders."""
+        files, folders = self.entries()
+        yield from files
+        yield from folders
+
+    def entries(self) -> "tuple[list[RemotePath], list[RemotePath]]":
+        """Return the files and the folders in a folder."""
+        files, folders = self.store.list_folder(self.key)
+        return (
+            [self._below(name, Status(size)) for name, size in files.items() if _sound(name)],
+            [self._below(name) for name in folders if _sound(name)],
+        )
+
+    def _below(self, key: str, status: Status | None = None) -> "RemotePath":
+        path: RemotePath = self / key
+        path.status = status
+        return path
+
+    def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        """Do nothing: folders are there as soon as something is in them."""
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Delete the object."""
+        if not missing_ok:
+            self.store.head(self.key)
+        self.store.delete([self.key])
+        self.status = None
+
+    def read_bytes(self) -> bytes:
+        """Return all of it."""
+        return b"".join(self.store.stream(self.key))
+
+    def matching(self) -> "list[RemotePath]":
+        """Return the objects that it matches as a pattern; ``**`` stands for any folders."""
+        parts = self.parts
+        fixed = next((n for n, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
+        base = _made(*parts[:fixed])
+        wanted, deep = parts[fixed:], "**" in parts[fixed:] or len(parts) - fixed > 1
+        found: list[RemotePath] = []
+        if not deep:
+            return [path for path in base.entries()[0] if _matches((path.name,), wanted)]
+        for number, (key, size) in enumerate(base.store.list(base.key)):
+            below = key[len(base.key) :].lstrip("/")
+            if _sound(below) and _matches(tuple(below.split("/")), wanted):
+                found.append(base._below(below, Status(size)))
+            if number >= MAX_LISTED:
+                what = f"more than {MAX_LISTED:,} objects are below it"
+                raise OSError(errno.EFBIG, what, str(base))
+        return found
+
+
+_MAGIC = re.compile(r"[*?\[]")
+
+
+def _matches(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+    if not wanted:
+        return not parts
+    if wanted[0] == "**":
+        return any(_matches(parts[n:], wanted[1:]) for n in range(len(parts) + 1))
+    hidden = bool(parts) and parts[0].startswith(".") and not wanted[0].startswith(".")
+    one = bool(parts) and not hidden and fnmatch.fnmatchcase(parts[0], wanted[0])
+    return one and _matches(parts[1:], wanted[1:])
+
+
+def _sound(name: str) -> bool:
+    """Return whether a name from a listing is that of something in the folder."""
+    return bool(name) and "\0" not in name and not {"", ".", ".."} & {*name.split("/")}
+
+
+def _refuse(name: str) -> Any:
+    def refused(self: RemotePath, *_: Any, **__: Any) -> NoReturn:
+        what = f"a URL is no local file, and has no {name}"
+        raise OSError(errno.ENOTSUP, what, str(self))
+
+    return refused
+
+
+for _name in (
+    *("open", "write_bytes", "write_text", "touch", "rename", "replace", "rmdir", "glob", "rglob"),
+    *("walk", "chmod", "lchmod", "symlink_to", "hardlink_to", "readlink", "samefile", "owner"),
+    *("group", "is_mount", "link_to"),
+):
+    setattr(RemotePath, _name, _refuse(_name))
+
+
+def _made(*parts: str) -> RemotePath:
+    return RemotePath(*parts)
+
+
+def _again(url: str, status: Status | None) -> RemotePath:
+    path = remote_path(url)
+    path.status = status
+    return path
+
+
+def is_url(text: str) -> bool:
+    """Return whether text that stands for a path is a URL."""
+    return _URL.match(text) is not None
+
+
+def remote_path(url: str) -> RemotePath:
+    """Return what a URL stands for.
+
+    Raises:
+        UsageError: it holds a user's name or a password, or its key has empty parts or dots.
+    """
+    found = _URL.match(url)
+    scheme, rest = (found[1].lower(), url[found.end() :]) if found else ("", "")
+    shown = f"{scheme}://{rest.rpartition('@')[2] if '@' in rest.partition('/')[0] else rest}"
+    query = ""
+    if scheme in ("http", "https"):
+        rest, _, query = rest.partition("#")[0].partition("?")
+        shown = shown.partition("#")[0].partition("?")[0]
+    place, _, key = rest.partition("/")
+    if "@" in place and scheme != "hf":
+        hint = "the environment, or a profile, gives credentials"
+        raise UsageError("a URL with a user's name or a password", path=shown, hint=hint)
+    if not place or scheme == "file":
+        what = "a local file is named by its path" if scheme == "file" else "a URL without a host"
+        raise UsageError(what, path=shown)
+    if any(part in ("", ".", "..") for part in key.rstrip("/").split("/")) and key.strip("/"):
+        raise UsageError("a URL with empty parts or dots between its slashes", path=shown)
+    path = _made(f"{scheme}:", *filter(None, rest.split("/")))
+    if query:
+        keep_query(str(path), query)
+    return path
