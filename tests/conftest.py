@@ -14,7 +14,15 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import settings
 
-from tests.emulators import Bucket, Controlled, Emulators, MissingError, Website, set_environment
+from tests.emulators import (
+    Bucket,
+    Container,
+    Controlled,
+    Emulators,
+    MissingError,
+    Website,
+    set_environment,
+)
 from tfrtool.records.framing import frame
 
 # A job in the background may have been told to ignore Ctrl-C, and would tell its children.
@@ -131,7 +139,7 @@ def google_bucket(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Buck
 
 
 @pytest.fixture
-def container(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Controlled:
+def container(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Container:
     """Return an empty container of Azure's; the environment says where it is."""
     return _ready(emulators.container, monkeypatch)
 
@@ -140,6 +148,19 @@ def container(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Controll
 def website(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Website:
     """Return an empty folder that a web server serves."""
     return _ready(emulators.website, monkeypatch)
+
+
+@pytest.fixture(params=["s3", "az", "gs"])
+def any_bucket(
+    request: pytest.FixtureRequest, emulators: Emulators, monkeypatch: pytest.MonkeyPatch
+) -> Controlled:
+    """Return an empty bucket of each kind of store that can be written to."""
+    makers: dict[str, Callable[[], Controlled]] = {
+        "s3": emulators.bucket,
+        "az": emulators.container,
+        "gs": emulators.google,
+    }
+    return _ready(makers[request.param], monkeypatch)
 
 
 def _ready(make: Callable[[], AnyStore], monkeypatch: pytest.MonkeyPatch) -> AnyStore:

@@ -34,6 +34,7 @@ from tests.store_front import Misbehaviour
 
 __all__ = [
     "Bucket",
+    "Container",
     "Controlled",
     "Emulators",
     "MissingError",
@@ -110,6 +111,24 @@ class Controlled:
             with connection.makefile("rb") as answer:
                 return json.loads(answer.readline())
 
+    def put(self, key: str, data: bytes) -> None:
+        """Make or replace an object."""
+        raise NotImplementedError
+
+    def put_folder(self, folder: Path, prefix: str = "") -> None:
+        """Make an object of each file below a folder."""
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.put(prefix + path.relative_to(folder).as_posix(), path.read_bytes())
+
+    def get(self, key: str) -> bytes:
+        """Return an object's bytes."""
+        raise NotImplementedError
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """Return the keys of all objects, sorted."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Bucket(Controlled):
@@ -117,24 +136,14 @@ class Bucket(Controlled):
 
     client: Any
 
-    def put(self, key: str, data: bytes | Path) -> None:
-        """Make or replace an object."""
-        body = data.read_bytes() if isinstance(data, Path) else data
-        self.client.put_object(Bucket=self.name, Key=key, Body=body)
-
-    def put_folder(self, folder: Path, prefix: str = "") -> None:
-        """Make an object of each file below a folder."""
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                self.put(prefix + path.relative_to(folder).as_posix(), path)
+    def put(self, key: str, data: bytes) -> None:
+        self.client.put_object(Bucket=self.name, Key=key, Body=data)
 
     def get(self, key: str) -> bytes:
-        """Return an object's bytes."""
         data: bytes = self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
         return data
 
     def keys(self, prefix: str = "") -> list[str]:
-        """Return the keys of all objects, sorted."""
         pages = self.client.get_paginator("list_objects_v2")
         found = pages.paginate(Bucket=self.name, Prefix=prefix)
         return sorted(entry["Key"] for page in found for entry in page.get("Contents", []))
@@ -146,10 +155,38 @@ class Bucket(Controlled):
 
 
 @dataclass(frozen=True)
+class Container(Controlled):
+    """A container of Azure's; ``store`` is obstore's and is not counted."""
+
+    store: Any
+
+    def put(self, key: str, data: bytes) -> None:
+        self.store.put(key, data, use_multipart=False)
+
+    def get(self, key: str) -> bytes:
+        return bytes(self.store.get(key).bytes())
+
+    def keys(self, prefix: str = "") -> list[str]:
+        return sorted(entry["path"] for page in self.store.list(prefix or None) for entry in page)
+
+
+@dataclass(frozen=True)
 class Website(Controlled):
     """A folder that a web server serves, with ranges and ETags."""
 
     folder: Path
+
+    def put(self, key: str, data: bytes) -> None:
+        path = self.folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def get(self, key: str) -> bytes:
+        return (self.folder / key).read_bytes()
+
+    def keys(self, prefix: str = "") -> list[str]:
+        found = (p.relative_to(self.folder).as_posix() for p in self.folder.rglob("*"))
+        return sorted(key for key in found if key.startswith(prefix))
 
 
 class Emulators:
@@ -206,11 +243,13 @@ class Emulators:
         environment = {"GOOGLE_SERVICE_ACCOUNT": str(path), "GOOGLE_ALLOW_HTTP": "true"}
         return _known(Bucket(inner.name, f"gs://{inner.name}", environment, control, inner.client))
 
-    def container(self) -> Controlled:
+    def container(self) -> Container:
         """Return an empty container of Azure's."""
         program = str(AZURITE) if AZURITE.exists() else shutil.which("azurite-blob")
         if program is None or shutil.which("node") is None:
             raise MissingError("azurite is not installed: .ci/run does it where there is npm")
+        from obstore.store import AzureStore
+
         direct, port, control = self._started("az", program)
         name = f"container{uuid.uuid4().hex}"
         _make_container(direct, name)
@@ -220,7 +259,14 @@ class Emulators:
             "AZURE_STORAGE_USE_EMULATOR": "true",
             "AZURITE_BLOB_STORAGE_URL": f"http://127.0.0.1:{port}",
         }
-        return _known(Controlled(name, f"az://{name}", environment, control))
+        store = AzureStore(
+            name,
+            account_name=_ACCOUNT,
+            account_key=_ACCOUNT_KEY,
+            endpoint=f"http://127.0.0.1:{direct}/{_ACCOUNT}",
+            client_options={"allow_http": True},
+        )
+        return _known(Container(name, f"az://{name}", environment, control, store))
 
     def website(self) -> Website:
         """Return an empty folder that is served."""

@@ -45,6 +45,8 @@ class Misbehaviour:
         rate: Bytes a second that a body is sent with; 0 is as fast as may be.
         cut_after: So many bytes of the body are sent, and then the connection is closed.
         hang_up_after: So many bytes of what is uploaded are read, then the connection is reset.
+        lose_answer: The store does what it is asked to, and the connection is reset instead of
+            its answer.
         hide_for: Seconds for which a listing doesn't have what was put.
         clock: Hours by which the store's clock is off, in its headers.
         unsaid: Headers of the answer that are left out, in lower case.
@@ -63,6 +65,7 @@ class Misbehaviour:
     rate: float = 0
     cut_after: int = -1
     hang_up_after: int = -1
+    lose_answer: bool = False
     hide_for: float = 0
     clock: float = 0
     unsaid: tuple[str, ...] = ()
@@ -288,6 +291,9 @@ async def _send_answer(
 ) -> None:
     first, headers = await _read_head(from_store)
     exchange.status = int(first.split(" ")[1])
+    if exchange.most("lose_answer"):
+        writer.transport.abort()
+        raise _HungUpError
     unsaid = {"connection", "transfer-encoding", *exchange.most("unsaid", ())}
     kept = [(name, _later(name, value, exchange)) for name, value in headers if name not in unsaid]
     kept = exchange.words.answered(kept, exchange.path) if exchange.words else kept

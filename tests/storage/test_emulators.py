@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import obstore
 import pytest
-from obstore.exceptions import BaseError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
 
-from tests.emulators import SECRET, Bucket, Controlled, Misbehaviour, Website
+from tests.emulators import SECRET, Bucket, Container, Controlled, Misbehaviour, Website
 
 HURRY = {
     "max_retries": 4,
@@ -79,6 +79,15 @@ def test_hangs_up_on_uploads(bucket: Bucket) -> None:
     assert 0 in [entry["status"] for entry in bucket.log()]
 
 
+def test_loses_answers(bucket: Bucket) -> None:
+    """A put is done whose answer is lost: trying again, its creator finds that it is there."""
+    bucket.misbehave(Misbehaviour(methods=("PUT",), first=1, lose_answer=True))
+    store = _store(bucket)
+    with pytest.raises(AlreadyExistsError):
+        obstore.put(store, "a", b"1", mode="create", use_multipart=False)
+    assert [entry["status"] for entry in bucket.log()] == [200, 412]
+
+
 def test_lists_late(bucket: Bucket) -> None:
     """What has just been put is not listed, though it can be read."""
     store = _store(bucket)
@@ -117,7 +126,7 @@ def test_website(website: Website) -> None:
         urllib.request.urlopen(request)
 
 
-def test_container(container: Controlled) -> None:
+def test_container(container: Container) -> None:
     """Azure's store answers, and is counted too."""
     store = AzureStore(container.name, client_options={"allow_http": True})
     obstore.put(store, "a", bytes(500), mode="create", use_multipart=False)
@@ -151,3 +160,11 @@ def test_google(google_bucket: Bucket) -> None:
 def test_secret_is_in_the_environment(bucket: Bucket) -> None:
     """What must never be printed is what is in use."""
     assert bucket.environment["AWS_SECRET_ACCESS_KEY"] == SECRET
+
+
+def test_any_bucket(any_bucket: Controlled) -> None:
+    """What tests put beside what is tested can be read by it, and is not counted."""
+    any_bucket.put("a b/c", b"12")
+    assert any_bucket.keys("a b/") == ["a b/c"]
+    assert any_bucket.get("a b/c") == b"12"
+    assert any_bucket.log() == []
