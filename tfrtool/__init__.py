@@ -60,8 +60,8 @@ _HOMES = {
     "tfrtool.convert.formats.conversion": "convert",
     "tfrtool.convert.filter_records": "filter",
     "tfrtool.convert.reshard": "reshard",
-    "tfrtool.errors": "CorruptShardError DatasetError SchemaError ShardError SourceError "
-    "TfrtoolError UsageError WeightsError WriteError",
+    "tfrtool.errors": "ClusterError CorruptShardError DatasetError SchemaError ShardError "
+    "SourceError TfrtoolError UsageError WeightsError WriteError",
     "tfrtool.examples.example": "encode_example",
     "tfrtool.examples.parsing": "parse_example",
     "tfrtool.examples.schema": "FeatureSpec Schema",
@@ -99,12 +99,13 @@ _RENAMED = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "CorruptShardError", "Dataset", "DatasetError", "Fault", "FeatureSpec", "Record", "Records",
-    "Schema", "SchemaError", "Shard", "ShardError", "SourceError", "Split", "TfrtoolError",
-    "UsageError", "WeightsError", "WriteError", "append", "bench", "contact_sheet", "convert",
-    "count", "croissant", "dataset", "diff", "edit", "encode_example", "extract", "filter",
-    "find_shards", "infer_schema", "inspect_dataset", "inspect_shard", "load_model", "open",
-    "parse_example", "predict", "read", "repair", "reshard", "stats", "train", "verify", "write",
+    "ClusterError", "CorruptShardError", "Dataset", "DatasetError", "Fault", "FeatureSpec",
+    "Record", "Records", "Schema", "SchemaError", "Shard", "ShardError", "SourceError", "Split",
+    "TfrtoolError", "UsageError", "WeightsError", "WriteError", "append", "bench", "contact_sheet",
+    "convert", "count", "croissant", "dataset", "diff", "edit", "encode_example", "extract",
+    "filter", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard", "load_model",
+    "open", "parse_example", "predict", "read", "repair", "reshard", "stats", "train", "verify",
+    "write",
 ]  # fmt: skip
 
 

@@ -87,6 +87,10 @@ class CorruptShardError(ShardError):
     """A shard is damaged where damage can't be tolerated."""
 
 
+class ClusterError(TfrtoolError):
+    """A cluster can't be reached, or its nodes are not fit for the work."""
+
+
 class DatasetError(TfrtoolError):
     """A dataset's directory or its metadata is unusable."""
 

@@ -201,7 +201,7 @@ def test_options_that_messages_name_exist() -> None:
     commands = [*cli.commands.values(), *cli.commands["inspect"].commands.values()]  # type: ignore[attr-defined]
     known = {name for one in commands for option in one.params for name in option.opts}
     known |= {name for one in commands for option in one.params for name in option.secondary_opts}
-    known |= {"--help", "--version", "--ignore-zeros"}
+    known |= {"--help", "--version", "--ignore-zeros", "--head"}
     package = Path(tfrtool.__file__).parent
     for path in sorted(package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

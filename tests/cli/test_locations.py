@@ -17,7 +17,17 @@ Capture = pytest.CaptureFixture[str]
 ANYTHING = (click.types.StringParamType, click.Path, click.File)
 TEXTS = {"--augment", "--by", "--feature", "--label", "--model", "--name", "--resize", "--split"}
 TEXTS |= {"--shard-size", "--trainable", "--validation", "--version"}
-TEXTS |= {"--add", "--cast", "--drop", "--group-by", "--key", "--license", "--records", "--rename"}
+TEXTS |= {
+    "--engine-address",
+    "--add",
+    "--cast",
+    "--drop",
+    "--group-by",
+    "--key",
+    "--license",
+    "--records",
+    "--rename",
+}
 TEXTS |= {"--select", "--stratify", "--url", "--where", "sql"}
 """Options that are neither paths nor of a type that says what they are."""
 

@@ -22,8 +22,8 @@ VERBS = {
 }  # fmt: skip
 TYPES = {"Dataset", "Fault", "FeatureSpec", "Record", "Records", "Schema", "Shard", "Split"}
 ERRORS = {
-    "TfrtoolError", "UsageError", "ShardError", "CorruptShardError", "DatasetError",
-    "SchemaError", "SourceError", "WeightsError", "WriteError",
+    "ClusterError", "CorruptShardError", "DatasetError", "SchemaError", "ShardError",
+    "SourceError", "TfrtoolError", "UsageError", "WeightsError", "WriteError",
 }  # fmt: skip
 
 

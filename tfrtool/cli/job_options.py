@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import ON_CORRUPT, WORKERS
+from tfrtool.cli.parameters import ENGINE, ON_CORRUPT, WORKERS
 from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ JOB_OPTIONS = {
     "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed ones "
     "only.",
     **TARGET_OPTIONS,
+    **ENGINE,
 }
 
 

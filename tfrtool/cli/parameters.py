@@ -58,6 +58,10 @@ debug_option = click.option(
 )
 SHARDS = click.argument("shards", nargs=-1, required=True, type=INPUT)
 WORKERS = {"--workers N": "How many processes at most.  [default: the cores]"}
+ENGINE = {
+    "--engine local|ray=local": "Work on this machine, or on the nodes of a Ray cluster.",
+    "--engine-address ADDRESS": "HOST:PORT of the cluster.  [default: RAY_ADDRESS]",
+}
 ON_CORRUPT = {
     "--on-corrupt skip|stop=skip": "At damaged records: leave them out and name them (exit code "
     "3), or stop at the first."

@@ -49,6 +49,8 @@ def reshard(
             version: its version, X.Y.Z; else taken from the path, or 1.0.0.
             on_corrupt ("skip"): leave damaged records out and list them; "stop" ends the work.
             workers: how many processes at most; the cores.
+            engine ("local"): where they run; "ray" for the nodes of a cluster.
+            engine_address: of the cluster, HOST:PORT; else RAY_ADDRESS has it.
             existing ("refuse"): what becomes of a dataset that is there already: "overwrite"
             replaces it if tfrtool wrote it, "resume" goes on with an interrupted job.
             dry_run (False): whether only the plan is reported, and nothing is written.

@@ -4,18 +4,20 @@ import os
 import queue
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
+from tfrtool.engines.engine import Engine, Workers
 from tfrtool.errors import ShardError, UsageError
+from tfrtool.records.stream import Stream
 from tfrtool.storage.child import Child, ChildDied
 
 Result = TypeVar("Result")
 Source = TypeVar("Source")
 
-_WORTH_A_PROCESS = 256 * 1024 * 1024
+WORTH_A_PROCESS = 256 * 1024 * 1024
 """Bytes that are read and checked in the time that a process takes to start: images at 2 GB/s,
 records of some hundred bytes at a tenth of that."""
 
@@ -27,14 +29,33 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def engine_of(engine: str, address: str | None, workers: int | None) -> Engine:
+    """Return the engine of a name, at an address, with so many workers.
+
+    Raises:
+        UsageError: there is no such engine, or it has no address.
+    """
+    if engine == "ray":
+        from tfrtool.engines.ray_cluster import RayCluster
+
+        return RayCluster(address, workers)
+    if engine != "local":
+        raise UsageError("no such engine", expected="local or ray", found=repr(engine)[:100])
+    if address is not None:
+        raise UsageError("only a cluster has an address", hint="--engine ray runs on one")
+    return Processes(workers)
+
+
 def map_shards(
     function: Callable[[Source], Result],
     paths: Sequence[Source],
-    workers: int | None = 1,
-    worth: int = _WORTH_A_PROCESS,
+    workers: Workers = 1,
+    worth: int = WORTH_A_PROCESS,
     size: int | None = None,
+    *,
+    in_order: bool = True,
 ) -> Iterator[Result]:
-    """Yield ``function(path)`` for each shard, in the order of ``paths``.
+    """Yield ``function(path)`` for each shard, in the order of ``paths`` or as they are done.
 
     Processes are started afresh rather than forked, so that this is safe in a program with
     threads; they don't load its main module. So ``function`` is in a module that can be imported,
@@ -42,34 +63,58 @@ def map_shards(
     ``size`` in all, which is asked of the files if they are paths. ``workers`` of None takes the
     cores. `ShardError` if a process died.
     """
-    workers = cores() if workers is None else workers
-    if workers < 1:
-        raise UsageError(f"workers is at least 1, not {workers}")
-    if size is None:
-        size = sum(p.stat().st_size for p in paths if isinstance(p, Path) and p.is_file())
-    workers = min(workers, len(paths), 1 + size // max(worth, 1))
-    # A frozen program's executable is no Python that could be started.
-    if workers <= 1 or getattr(sys, "frozen", False):
-        yield from map(function, paths)
-        return
-    idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
+    engine = workers if isinstance(workers, Engine) else Processes(workers)
+    if any(isinstance(path, Stream) for path in paths):
+        engine = Processes(1)  # it is open here
+    yield from engine.map(function, paths, worth=worth, size=size, in_order=in_order)
 
-    def call(path: Source) -> Result:
-        child = idle.get()
-        try:
-            return child.call(function, path)
-        finally:
-            idle.put(child)
 
-    with ThreadPoolExecutor(workers) as threads, ExitStack() as children:
-        for _ in range(workers):
-            idle.put(children.enter_context(Child()))
-        futures = [threads.submit(call, path) for path in paths]
-        children.callback(threads.shutdown, wait=False, cancel_futures=True)
-        for path, future in zip(paths, futures, strict=True):
+class Processes(Engine):
+    """Processes of this machine, as many as are worth their start."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        """Take so many at most; None takes the cores."""
+        self._workers = cores() if workers is None else workers
+        if self._workers < 1:
+            raise UsageError(f"workers is at least 1, not {workers}")
+
+    def map(
+        self,
+        function: Callable[[Source], Result],
+        tasks: Sequence[Source],
+        *,
+        worth: int,
+        size: int | None,
+        in_order: bool,
+    ) -> Iterator[Result]:
+        """Yield the results of tasks; of paths, the size is asked of the files."""
+        if size is None:
+            size = sum(p.stat().st_size for p in tasks if isinstance(p, Path) and p.is_file())
+        workers = min(self._workers, len(tasks), 1 + size // max(worth, 1))
+        # A frozen program's executable is no Python that could be started.
+        if workers <= 1 or getattr(sys, "frozen", False):
+            yield from map(function, tasks)
+            return
+        idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
+
+        def call(task: Source) -> Result:
+            child = idle.get()
             try:
-                yield future.result()
-            except ChildDied as error:
-                raise ShardError(
-                    "a worker process died", path=str(path), hint="was there enough memory?"
-                ) from error
+                return child.call(function, task)
+            finally:
+                idle.put(child)
+
+        with ThreadPoolExecutor(workers) as threads, ExitStack() as children:
+            for _ in range(workers):
+                idle.put(children.enter_context(Child()))
+            futures = {threads.submit(call, task): task for task in tasks}
+            children.callback(threads.shutdown, wait=False, cancel_futures=True)
+            for future in futures if in_order else as_completed(futures):
+                try:
+                    yield future.result()
+                except ChildDied as error:
+                    raise ShardError(
+                        "a worker process died",
+                        path=str(futures[future]),
+                        hint="was there enough memory?",
+                    ) from error

@@ -102,7 +102,7 @@ class Child:
         `ChildDied` if the process ended, `ChildError` if the function raised an error that only
         another library knows; any other comes as it is.
         """
-        task = pickle.dumps((function, arguments))
+        task = pickle.dumps(function), pickle.dumps(arguments)
         try:
             pickle.dump(task, self._tasks)
             self._tasks.flush()
@@ -119,10 +119,10 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     signal.signal(signal.SIGTERM, _exit)
-    tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    tasks: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
     while True:
-        answers.write(_answer(tasks.get()))
+        answers.write(answer(*tasks.get()))
         answers.flush()
 
 
@@ -132,7 +132,7 @@ def _exit(number: int, _: object) -> None:
     sys.exit()
 
 
-def _listen(tasks: queue.SimpleQueue[bytes]) -> None:
+def _listen(tasks: queue.SimpleQueue[tuple[bytes, bytes]]) -> None:
     """Take tasks, until the parent closes its end: then there is no one to work for."""
     pipe = open(0, "rb", closefd=False)  # noqa: SIM115 - Python closes sys.stdin at its end
     try:
@@ -146,10 +146,10 @@ def _listen(tasks: queue.SimpleQueue[bytes]) -> None:
         os._exit(0)
 
 
-def _answer(task: bytes) -> bytes:
+def answer(function: bytes, arguments: bytes) -> bytes:
+    """Call a function, both pickled; return, pickled, its result, or its error and the trace."""
     try:
-        function, arguments = pickle.loads(task)
-        return pickle.dumps((function(*arguments), None, ""))
+        return pickle.dumps((pickle.loads(function)(*pickle.loads(arguments)), None, ""))
     except Exception as error:  # noqa: BLE001 - it is raised in the parent
         kind = type(error)
         if kind.__module__.partition(".")[0] not in ("builtins", "tfrtool"):

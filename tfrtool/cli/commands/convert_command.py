@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.job_options import TARGET_OPTIONS, existing_of, pairs_of, show_job
 from tfrtool.cli.output import Outcome, note
-from tfrtool.cli.parameters import INPUT, OUTPUT, command
+from tfrtool.cli.parameters import ENGINE, INPUT, OUTPUT, command
 from tfrtool.errors import printable
 
 _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
@@ -30,6 +30,7 @@ _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
         "--shards N": "Number of files of each split.",
         "--shard-size SIZE": "About what a file holds before compression. The default is 128MiB.",
         **TARGET_OPTIONS,
+        **ENGINE,
         "--on-corrupt skip|stop=skip": "Leave out damaged records and what is no Example among "
         "Examples (exit code 3), or stop at the first.",
     },

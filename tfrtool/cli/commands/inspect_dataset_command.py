@@ -7,7 +7,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, WORKERS, command
+from tfrtool.cli.parameters import ENGINE, INPUT, WORKERS, command
 from tfrtool.errors import UsageError
 
 
@@ -22,6 +22,7 @@ from tfrtool.errors import UsageError
         "--emit page|croissant=page": "A page for people; or MLCommons' description of a dataset, "
         "Croissant, as JSON-LD.",
         **WORKERS,
+        **ENGINE,
     },
 )
 @click.argument("dataset", type=INPUT)

@@ -5,7 +5,7 @@ from typing import Any
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import SHARDS, WORKERS, command, sources_of
+from tfrtool.cli.parameters import ENGINE, SHARDS, WORKERS, command, sources_of
 from tfrtool.errors import ShardError, UsageError, human_count
 
 
@@ -19,6 +19,7 @@ from tfrtool.errors import ShardError, UsageError, human_count
         "reads.",
         "--sample N": "Look at N records only, the first of each shard in equal shares.",
         **WORKERS,
+        **ENGINE,
     },
 )
 @SHARDS

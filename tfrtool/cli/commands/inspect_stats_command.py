@@ -1,10 +1,12 @@
 """``tfrtool inspect stats``."""
 
+from typing import Any
+
 import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, SHARDS, WORKERS, command, shards_of, sources_of
+from tfrtool.cli.parameters import ENGINE, INPUT, SHARDS, WORKERS, command, shards_of, sources_of
 from tfrtool.errors import UsageError
 
 
@@ -16,6 +18,7 @@ from tfrtool.errors import UsageError
         "--against OTHER ...": "Compare with these shards.",
         "--threshold X": "Exit code 3 where a distance is greater; from 0, alike, to 1.",
         **WORKERS,
+        **ENGINE,
     },
     kinds={"OTHER": INPUT, "X": click.FloatRange(0, 1)},
 )
@@ -24,8 +27,8 @@ def inspect_stats_command(
     shards: tuple[str, ...],
     against: tuple[str, ...],
     threshold: float | None,
-    workers: int | None,
     as_json: bool,
+    **words: Any,
 ) -> Outcome:
     """Show how the values of each feature are distributed, and how far that is from others.
 
@@ -45,8 +48,8 @@ def inspect_stats_command(
         report = stats(
             sources_of(shards),
             against=shards_of(against) if against else None,
-            workers=workers,
             on_progress=bars,
+            **words,
         )
     for loss in report.losses:
         warn(loss_text(loss))

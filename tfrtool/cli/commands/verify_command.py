@@ -1,10 +1,12 @@
 """``tfrtool verify``."""
 
+from typing import Any
+
 import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import INPUT, WORKERS, command, standard_input
+from tfrtool.cli.parameters import ENGINE, INPUT, WORKERS, command, standard_input
 from tfrtool.errors import ShardError
 
 
@@ -12,12 +14,10 @@ from tfrtool.errors import ShardError
     "tfrtool verify data/cats_vs_dogs/4.0.1",
     "tfrtool verify 'data/train-*.tfrecord' --workers 8",
     "tfrtool verify data/cats_vs_dogs/4.0.1 --images --json",
-    options={"--images": "Decode every image, and find duplicates.", **WORKERS},
+    options={"--images": "Decode every image, and find duplicates.", **WORKERS, **ENGINE},
 )
 @click.argument("shards", nargs=-1, required=True, type=INPUT, metavar="SHARDS|DATASET")
-def verify_command(
-    shards: tuple[str, ...], images: bool, workers: int | None, as_json: bool
-) -> Outcome:
+def verify_command(shards: tuple[str, ...], images: bool, as_json: bool, **words: Any) -> Outcome:
     """Check every record of TFRecord files, and whether all files are there.
 
     Of each shard: the CRCs of all lengths and payloads, truncation, trailing bytes, and that every
@@ -34,7 +34,7 @@ def verify_command(
 
     source = standard_input() if shards == ("-",) else shards
     with Bars() as bars:
-        report = verify(source, images=images, workers=workers, on_progress=bars)
+        report = verify(source, images=images, on_progress=bars, **words)
     for verdict in report.shards if as_json else ():
         emit(verdict.to_json())
     emit(report.to_json() if as_json else verify_page(report))

@@ -119,7 +119,7 @@ def plan_new_images(
         version=settings.version,
         compression=compression,
         dedupe=dedupe,
-        workers=cores() if settings.workers is None else settings.workers,
+        workers=settings.workers if isinstance(settings.workers, int) else cores(),
     )
     opened = open_source(options.source, options.label_from, scratch, options.root, starting)
     new = [label for label in opened.labels if label not in classes]

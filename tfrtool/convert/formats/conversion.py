@@ -114,60 +114,70 @@ def convert(
     goal, single = _goal(folder, to, form)
     own = folder.with_suffix("") if single else folder
     settings = make_options(SizeSettings, folder=own, **options)
-    scans = scan_files(form, found.paths, settings.workers, settings.on_progress)
-    whole = {scan.path: scan.rows for scan in scans if not scan.faults}
-    faults = faults_of(found, whole, stop=settings.stop)
-    for scan in scans:
-        for fault in scan.faults:
-            faults.add(LocatedFault(path=scan.path, fault=fault))
-    before = content_of(form, scans, found.folders, tuple(select), exact=exact)
-    after = replace(renamed_content(before, rename or {}), declared=True)
-    payloads = form.payloads and goal.payloads
-    if proof is Prove.BYTES and not (after.exact or payloads):
-        raise UsageError("only payloads can be proved byte for byte", hint="--exact keeps them")
-    read, written, pattern, losses = before, after, goal.file_name, goal.losses(after)
-    if payloads and not select and not rename:  # they are copied as they are
-        read = written = Content(columns=Columns(PayloadKind.UNKNOWN))
-    else:
-        losses += table_losses(scans, after)
-    if single:
-        pattern = folder.name.replace("{", "{{").replace("}", "}}")
-    notes = dict.fromkeys((*found.notes, *(one for scan in scans for one in scan.notes)))
-    for text in (*losses, *notes):
-        on_note(text)
-    of_path = {scan.path: scan for scan in scans}
-    parts = {name: [of_path[path] for path in files.shards] for name, files in found.splits.items()}
-    tasks = [
-        ConvertTask(
-            name=pattern.format(dataset=settings.name, split=split, index=index, count=len(cuts)),
-            split=split,
-            records=sum(piece.rows for piece in pieces),
-            size=sum(piece.path.stat().st_size for piece in pieces),
-            source=form,
-            target=goal,
-            pieces=pieces,
-            before=read,
-            after=written,
-            prove=proof,
-            stop=settings.stop,
-        )
-        for split, cuts in _files(parts, single, settings.shards, settings.shard_bytes).items()
-        for index, pieces in enumerate(cuts)
-    ]
+    with settings.running():
+        scans = scan_files(form, found.paths, settings.workers, settings.on_progress)
+        whole = {scan.path: scan.rows for scan in scans if not scan.faults}
+        faults = faults_of(found, whole, stop=settings.stop)
+        for scan in scans:
+            for fault in scan.faults:
+                faults.add(LocatedFault(path=scan.path, fault=fault))
+        before = content_of(form, scans, found.folders, tuple(select), exact=exact)
+        after = replace(renamed_content(before, rename or {}), declared=True)
+        payloads = form.payloads and goal.payloads
+        if proof is Prove.BYTES and not (after.exact or payloads):
+            raise UsageError("only payloads can be proved byte for byte", hint="--exact keeps them")
+        read, written, pattern, losses = before, after, goal.file_name, goal.losses(after)
+        if payloads and not select and not rename:  # they are copied as they are
+            read = written = Content(columns=Columns(PayloadKind.UNKNOWN))
+        else:
+            losses += table_losses(scans, after)
+        if single:
+            pattern = folder.name.replace("{", "{{").replace("}", "}}")
+        notes = dict.fromkeys((*found.notes, *(one for scan in scans for one in scan.notes)))
+        for text in (*losses, *notes):
+            on_note(text)
+        of_path = {scan.path: scan for scan in scans}
+        parts = {
+            name: [of_path[path] for path in files.shards] for name, files in found.splits.items()
+        }
+        tasks = [
+            ConvertTask(
+                name=pattern.format(
+                    dataset=settings.name, split=split, index=index, count=len(cuts)
+                ),
+                split=split,
+                records=sum(piece.rows for piece in pieces),
+                size=sum(piece.path.stat().st_size for piece in pieces),
+                source=form,
+                target=goal,
+                pieces=pieces,
+                before=read,
+                after=written,
+                prove=proof,
+                stop=settings.stop,
+            )
+            for split, cuts in _files(parts, single, settings.shards, settings.shard_bytes).items()
+            for index, pieces in enumerate(cuts)
+        ]
 
-    def metadata(splits: Sequence[SplitInfo]) -> Mapping[str, str]:
-        info = DatasetInfo(
-            name=settings.name,
-            version=settings.version,
-            splits=tuple(splits),
-            image_feature=next(iter(after.images), None),
-            label_feature=next(iter(after.class_names), None),
-        )
-        return goal.beside(after, info)
+        def metadata(splits: Sequence[SplitInfo]) -> Mapping[str, str]:
+            info = DatasetInfo(
+                name=settings.name,
+                version=settings.version,
+                splits=tuple(splits),
+                image_feature=next(iter(after.images), None),
+                label_feature=next(iter(after.class_names), None),
+            )
+            return goal.beside(after, info)
 
-    chosen = {"to": goal.name, "select": list(select), "rename": dict(rename or {}), "exact": exact}
-    plan = JobPlan(tasks=tasks, faults=faults)
-    job = _run(replace(settings, folder=folder), chosen, plan, metadata, single=single)
+        chosen = {
+            "to": goal.name,
+            "select": list(select),
+            "rename": dict(rename or {}),
+            "exact": exact,
+        }
+        plan = JobPlan(tasks=tasks, faults=faults)
+        job = _run(replace(settings, folder=folder), chosen, plan, metadata, single=single)
     return ConvertReport(
         job=job,
         source=form.name,

@@ -8,6 +8,7 @@ from tfrtool.convert.formats.registry import Content, Format, Scan, read_rows
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.convert.pipeline.tally import Tally
+from tfrtool.engines.engine import Workers
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.columns import Column, Columns, Form
@@ -26,7 +27,7 @@ _WHOLE = "--exact keeps payloads whole; it excludes --select and --rename"
 
 
 def scan_files(
-    form: Format, paths: Sequence[Path], workers: int | None, on_progress: OnProgress
+    form: Format, paths: Sequence[Path], workers: Workers, on_progress: OnProgress
 ) -> list[Scan]:
     """Look through files, on several workers."""
     scans: list[Scan] = []

@@ -143,7 +143,7 @@ def run_job(
         options={"name": settings.name, "version": settings.version, **facts},
     )
     if settings.dry_run:
-        with tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
+        with settings.running(), tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
             planned = plan(Path(scratch))
         tallies = [Tally(records=task.records) for task in planned.tasks]
         notes = [
@@ -151,7 +151,7 @@ def run_job(
             for task, tally in zip(planned.tasks, tallies, strict=True)
         ]
         return _report(target, planned, notes, start, dry_run=True)
-    with staging_folder(target) as staging:
+    with settings.running(), staging_folder(target) as staging:
         scratch_folder = staging.folder / "scratch"  # swept away with the rest
         with os_errors_as(WriteError, scratch_folder, "can't be written to"):
             scratch_folder.mkdir(exist_ok=True)
@@ -213,6 +213,7 @@ def _written(
         settings.workers,
         worth if settings.workers is None else 1,
         size=sum(task.size for task in rest) + len(rest),
+        in_order=False,
     ):
         notes[note["path"]] = note
         done += note["records"]

@@ -1,8 +1,11 @@
 """What all jobs are given, beside what each of them does."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfrtool.engines.engine import Engine, Workers
+from tfrtool.engines.processes import engine_of
 from tfrtool.errors import UsageError
 from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.records.shard_sets import check_dataset_name, check_version
@@ -22,19 +25,23 @@ class JobSettings:
     name: str = ""
     version: str = ""
     on_corrupt: OnCorrupt = OnCorrupt.SKIP
-    workers: int | None = None
+    workers: Workers = None
     existing: Existing = Existing.REFUSE
     dry_run: bool = False
     on_progress: OnProgress = silent
 
     def __post_init__(self) -> None:
         take_words(self, on_corrupt=OnCorrupt, existing=Existing)
-        check_numbers(None, self.workers)
+        check_numbers(None, self.workers if isinstance(self.workers, int) else None)
         identity = dataset_identity(self.folder, self.name or None, self.version or None)
         for key, value in zip(("name", "version"), identity, strict=True):
             object.__setattr__(self, key, value)
         check_dataset_name(self.name)
         check_version(self.version)
+
+    def running(self) -> AbstractContextManager[object]:
+        """Return what holds the engine of the workers, if they have one, for several maps."""
+        return self.workers if isinstance(self.workers, Engine) else nullcontext()
 
     @property
     def stop(self) -> bool:
@@ -48,9 +55,15 @@ class SizeSettings(JobSettings):
 
     shards: int | None = None
     shard_size: int | str | None = None
+    engine: str = "local"
+    engine_address: str | None = None
 
     def __post_init__(self) -> None:
         JobSettings.__post_init__(self)
+        elsewhere = (self.engine, self.engine_address) != ("local", None)
+        if elsewhere and not isinstance(self.workers, Engine):
+            engine = engine_of(self.engine, self.engine_address, self.workers)
+            object.__setattr__(self, "workers", engine)
         check_numbers(self.shards, None)
         if self.shards is not None and self.shard_size is not None:
             raise UsageError("shards and shard_size exclude each other")

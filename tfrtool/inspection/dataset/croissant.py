@@ -5,7 +5,7 @@ https://docs.mlcommons.org/croissant/docs/croissant-spec-1.0.html
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from tfrtool.errors import printable
@@ -58,6 +58,8 @@ def croissant(
     *,
     label: str | None = None,
     workers: int | None = None,
+    engine: str = "local",
+    engine_address: str | None = None,
     on_progress: OnProgress = silent,
 ) -> Croissant:
     """Describe a dataset to those who look for one, and to ``mlcroissant``.
@@ -68,16 +70,20 @@ def croissant(
         dataset: the dataset's directory, as in `inspect_dataset`.
         label: the name of the label feature; None finds it out.
         workers: processes to read shards with; None takes the cores.
+        engine: where they run: "local", or "ray" for the nodes of a cluster.
+        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
         on_progress: called after each shard.
 
     Raises:
         DatasetError: there are no shards.
         ShardError: a shard can't be read, or none of them holds Examples or SequenceExamples.
     """
-    summary = inspect_dataset(dataset, label=label, workers=workers, on_progress=on_progress)
+    words: dict[str, Any] = {"engine": engine, "engine_address": engine_address}
+    words |= {"workers": workers, "on_progress": on_progress}
+    summary = inspect_dataset(dataset, label=label, **words)
     shards = [one.shard for split in summary.splits.values() for one in split.shards]
     paths = [shard.path for shard in shards]
-    inferred = infer_schema(paths, workers=workers, on_progress=on_progress)
+    inferred = infer_schema(paths, **words)
     names = [path.relative_to(summary.dataset).as_posix() for path in paths]
     files = _named("cr:FileSet", "shards", "shards") | {"encodingFormat": _TFRECORD}
     content: Json = {

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.processes import engine_of, map_shards
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind
@@ -99,6 +99,8 @@ def inspect_dataset(
     *,
     label: str | None = None,
     workers: int | None = None,
+    engine: str = "local",
+    engine_address: str | None = None,
     on_progress: OnProgress = silent,
 ) -> DatasetSummary:
     """Read all shards of a dataset, and return what is in it.
@@ -112,6 +114,8 @@ def inspect_dataset(
             writes them.
         label: the name of the label feature; None finds it out.
         workers: processes to read shards with; None takes the cores.
+        engine: where they run: "local", or "ray" for the nodes of a cluster.
+        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
         on_progress: called after each shard.
 
     Raises:
@@ -119,7 +123,10 @@ def inspect_dataset(
         ShardError: a shard can't be read. Damage is no error: it is in the faults.
         UsageError: no record has the label feature that was asked for.
     """
-    with unchanged_while_read(find_folders(dataset).root, DATASET_INFO):
+    with (
+        unchanged_while_read(find_folders(dataset).root, DATASET_INFO),
+        contextlib.ExitStack() as stack,
+    ):
         found = find_files(dataset, lambda name: name or UNSPLIT)
         (root,), info, files = found.folders, found.info, found.splits
         firsts = (path for one in files.values() for path in islice(one.shards, _FIRST_SHARDS))
@@ -136,7 +143,8 @@ def inspect_dataset(
         read: dict[Path, ShardLabels] = {}
         codes: dict[Label, int] = {}  # one numbering for the labels of all shards
         overflowed = False
-        for path, one in zip(paths, map_shards(read_one, paths, workers), strict=True):
+        pool = stack.enter_context(engine_of(engine, engine_address, workers))
+        for path, one in zip(paths, map_shards(read_one, paths, pool), strict=True):
             order = array("H")
             if not overflowed:
                 table = [codes.setdefault(value, len(codes)) for value in one.labels]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from tfrtool.engines.engine import Workers
 from tfrtool.engines.processes import map_shards
 from tfrtool.examples.arrow.arrays import numbers_array
 from tfrtool.examples.arrow.columns import PLACES, Columns
@@ -44,7 +45,7 @@ class Batch(NamedTuple):
 
 
 def infer_columns(
-    shards: Sequence[Path], *, workers: int | None = None, on_progress: OnProgress = silent
+    shards: Sequence[Path], *, workers: Workers = None, on_progress: OnProgress = silent
 ) -> Columns:
     """Return the columns that all records of all shards fit; what is damaged is left out.
 
@@ -60,7 +61,7 @@ def infer_columns(
 
 
 def fold_columns(
-    shards: Sequence[Path], *, workers: int | None = None, on_progress: OnProgress = silent
+    shards: Sequence[Path], *, workers: Workers = None, on_progress: OnProgress = silent
 ) -> ColumnsFold:
     """Do what `infer_columns` does; return what more records can be added to."""
     total = ColumnsFold()

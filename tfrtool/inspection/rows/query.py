@@ -9,6 +9,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tfrtool.engines.processes import engine_of
 from tfrtool.errors import UsageError
 from tfrtool.inspection.rows.batches import infer_columns, narrowed, read_batches, table_schema
 from tfrtool.inspection.rows.sandbox import Sandbox, check_select
@@ -22,6 +23,8 @@ def query(
     sql: str,
     *,
     workers: int | None = None,
+    engine: str = "local",
+    engine_address: str | None = None,
     on_fault: Callable[[LocatedFault], None],
     on_progress: OnProgress = silent,
 ) -> Iterator[pa.RecordBatchReader]:
@@ -35,6 +38,8 @@ def query(
         shards: the files.
         sql: one SELECT statement.
         workers: how many processes at most look for the columns; None takes the cores.
+        engine: where they run: "local", or "ray" for the nodes of a cluster.
+        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
         on_fault: called with the damage that is left out, once; what it raises ends the query.
         on_progress: called after each shard, and then after each batch.
 
@@ -43,7 +48,8 @@ def query(
         UsageError: it is no SELECT, or makes no sense, or DuckDB is missing.
     """
     check_select(sql)
-    columns = infer_columns(shards, workers=workers, on_progress=on_progress)
+    with engine_of(engine, engine_address, workers) as pool:
+        columns = infer_columns(shards, workers=pool, on_progress=on_progress)
     scans = 0
 
     def scan(names: Collection[str]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.processes import engine_of, map_shards
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.inference import SchemaFold
@@ -82,6 +82,8 @@ def infer_schema(
     *,
     sample: int | None = None,
     workers: int | None = None,
+    engine: str = "local",
+    engine_address: str | None = None,
     on_progress: OnProgress = silent,
 ) -> InferredSchema:
     """Infer one schema from all shards.
@@ -93,6 +95,8 @@ def infer_schema(
         sample: how many records at most, the first ones of each shard in shares that differ by
             at most one; None for all of them.
         workers: how many processes at most; None takes the cores.
+        engine: where they run: "local", or "ray" for the nodes of a cluster.
+        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
         on_progress: called after each shard.
 
     Raises:
@@ -107,12 +111,13 @@ def infer_schema(
     total = SchemaFold(values=True)
     losses: list[ShardLoss] = []
     fold = partial(_fold_shard, shares=shares)
-    folds = map_shards(fold, chosen, workers, _WORTH_A_PROCESS)
-    for done, (part, loss, cut) in enumerate(folds, start=1):
-        total.merge(part)
-        losses += [] if loss is None else [loss]
-        sampled |= cut
-        on_progress(Progress(what="reading", done=done, total=len(chosen), unit="shards"))
+    with engine_of(engine, engine_address, workers) as pool:
+        folds = map_shards(fold, chosen, pool, _WORTH_A_PROCESS)
+        for done, (part, loss, cut) in enumerate(folds, start=1):
+            total.merge(part)
+            losses += [] if loss is None else [loss]
+            sampled |= cut
+            on_progress(Progress(what="reading", done=done, total=len(chosen), unit="shards"))
     if not paths:
         raise ShardError("no shards")
     if not total.records:

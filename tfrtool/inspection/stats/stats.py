@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.engine import Engine
+from tfrtool.engines.processes import engine_of, map_shards
 from tfrtool.errors import ShardError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -123,6 +124,8 @@ def stats(
     *,
     against: Locations | None = None,
     workers: int | None = None,
+    engine: str = "local",
+    engine_address: str | None = None,
     on_progress: OnProgress = silent,
 ) -> StatsReport:
     """Take statistics of the features of all shards together.
@@ -134,6 +137,8 @@ def stats(
         shards: files, patterns and directories, one or several; or one binary stream.
         against: others, to compare with.
         workers: how many processes at most; None takes the cores.
+        engine: where they run: "local", or "ray" for the nodes of a cluster.
+        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
         on_progress: called after each shard.
 
     Raises:
@@ -141,8 +146,9 @@ def stats(
         UsageError: DataSketches is not installed.
     """
     load_datasketches()  # an error now, and not when there are many strings
-    here = _fold_all(shards, workers, on_progress)
-    there = None if against is None else _fold_all(against, workers, on_progress)
+    with engine_of(engine, engine_address, workers) as pool:
+        here = _fold_all(shards, pool, on_progress)
+        there = None if against is None else _fold_all(against, pool, on_progress)
     folders = dict.fromkeys(path.parent for path in here.paths + (there.paths if there else []))
 
     def labels(key: FeatureKey) -> tuple[str, ...]:
@@ -177,12 +183,12 @@ def stats(
     )
 
 
-def _fold_all(shards: Locations, workers: int | None, on_progress: OnProgress) -> StatsFold:
+def _fold_all(shards: Locations, pool: Engine, on_progress: OnProgress) -> StatsFold:
     sources = locate_shards(shards).sources
     if not sources:
         raise ShardError("no shards")
     total = StatsFold()
-    folds = map_shards(_fold_shard, sources, workers, _WORTH_A_PROCESS)
+    folds = map_shards(_fold_shard, sources, pool, _WORTH_A_PROCESS)
     for done, fold in enumerate(folds, start=1):
         total.merge(pickle.loads(fold))
         on_progress(Progress(what="reading", done=done, total=len(sources), unit="shards"))

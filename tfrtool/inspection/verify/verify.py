@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.processes import WORTH_A_PROCESS, engine_of, map_shards
 from tfrtool.errors import DatasetError, human_count, printable
 from tfrtool.examples.tfds_metadata import read_written_shards
 from tfrtool.inspection.verify.dataset_check import DatasetFault, DatasetFindings, check_directory
@@ -85,6 +85,8 @@ def verify(
     *,
     images: bool = False,
     workers: int | None = None,
+    engine: str = "local",
+    engine_address: str | None = None,
     on_progress: OnProgress = silent,
 ) -> VerifyReport:
     """Check shards, and, unless it is one file alone, whether they are all that belong together.
@@ -93,6 +95,8 @@ def verify(
         shards: files, patterns and directories, as for `find_shards`; or a binary stream.
         images: whether every image is decoded, and looked for among all others.
         workers: how many processes at most; None takes the cores.
+        engine: where they run: "local", or "ray" for the nodes of a cluster.
+        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
         on_progress: told after each shard how many are done.
 
     Raises:
@@ -101,12 +105,13 @@ def verify(
     located = locate_shards(shards, keep=True)
     sources = located.sources
     verdicts: list[ShardVerdict] = []
-    worth = {"worth": _WORTH_WITH_IMAGES} if images else {}
     work = partial(verify_shard, images=images, hashed=_written(located.paths))
-    for verdict in map_shards(work, sources, workers, **worth):
-        verdicts.append(verdict)
-        done, total = len(verdicts), len(sources)
-        on_progress(Progress(what="verify", done=done, total=total, unit="shards"))
+    worth = _WORTH_WITH_IMAGES if images else WORTH_A_PROCESS
+    with engine_of(engine, engine_address, workers) as pool:
+        for verdict in map_shards(work, sources, pool, worth):
+            verdicts.append(verdict)
+            done, total = len(verdicts), len(sources)
+            on_progress(Progress(what="verify", done=done, total=total, unit="shards"))
     encoded = {name for v in verdicts if v.images is not None for name in v.images.features}
     verdicts = [_resolved(verdict, encoded) for verdict in verdicts]
     by_folder: dict[Path, dict[Path, ShardVerdict]] = {}

@@ -11,7 +11,15 @@ import click
 
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, emit, note
-from tfrtool.cli.parameters import ON_CORRUPT, OUTPUT_OR_URL, SHARDS, WORKERS, command, shards_of
+from tfrtool.cli.parameters import (
+    ENGINE,
+    ON_CORRUPT,
+    OUTPUT_OR_URL,
+    SHARDS,
+    WORKERS,
+    command,
+    shards_of,
+)
 from tfrtool.cli.process import nobody_reads
 from tfrtool.cli.render.page import Page, plain
 from tfrtool.errors import UsageError, WriteError, os_errors_as
@@ -31,6 +39,7 @@ _SHOWN = 1000
         "--overwrite": "Replace an existing FILE.",
         **ON_CORRUPT,
         **WORKERS,
+        **ENGINE,
     },
     kinds={"FILE": OUTPUT_OR_URL},
 )
@@ -42,9 +51,8 @@ def query_command(
     out: str | None,
     overwrite: bool,
     on_corrupt: str,
-    workers: int | None,
     as_json: bool,
-    **form_option: str | None,
+    **words: Any,
 ) -> Outcome:
     """Ask records by SQL: one SELECT statement of DuckDB's over the table records.
 
@@ -57,7 +65,7 @@ def query_command(
     from tfrtool.storage.appearing import new_file
 
     damage = Damage(on_corrupt)
-    form = _chosen(form_option["format"], out, overwrite, as_json)
+    form = _chosen(words.pop("format"), out, overwrite, as_json)
     # A file appears when it is whole.
     target: AbstractContextManager[BinaryIO | None] = (
         nullcontext() if out is None else new_file(Path(out), replace=overwrite)
@@ -66,7 +74,7 @@ def query_command(
         Bars() as bars,
         os_errors_as(WriteError, out or "-", "can't be written"),
         target as file,
-        query(shards_of(shards), sql, workers=workers, on_fault=damage, on_progress=bars) as reader,
+        query(shards_of(shards), sql, on_fault=damage, on_progress=bars, **words) as reader,
     ):
         if form == "parquet" and file is not None:
             write_parquet(reader, file)

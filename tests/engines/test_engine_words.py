@@ -1,0 +1,88 @@
+"""What is said of a cluster before there is one."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+import tfrtool
+from tests.conftest import MakeShard
+from tests.examples.strategies import int64
+from tfrtool.examples.example import encode_example
+
+pytest.importorskip("ray")
+
+
+@pytest.fixture
+def shard(make_shard: MakeShard, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a shard; no cluster is named in the environment."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    return make_shard([encode_example({"a": int64(1)})])
+
+
+@pytest.mark.parametrize(
+    ("words", "facts"),
+    [
+        ({"engine": "beam"}, ("no such engine", "local or ray")),
+        ({"engine_address": "10.0.0.1:6379"}, ("only a cluster has an address", None)),
+        (
+            {"engine": "ray"},
+            ("no cluster to run on", "--engine-address HOST:PORT, or RAY_ADDRESS"),
+        ),
+        ({"engine": "ray", "engine_address": "here"}, ("not an address of a cluster", None)),
+        (
+            {"engine": "ray", "engine_address": "ray://10.0.0.1:10001"},
+            ("not an address of a cluster", None),
+        ),
+        ({"engine": "ray", "workers": 0}, ("workers is at least 1, not 0", None)),
+    ],
+)
+def test_words_that_make_no_sense(
+    shard: Path, tmp_path: Path, words: dict[str, object], facts: tuple[str, str | None]
+) -> None:
+    """A request that can't be met is refused before anything is done, by verbs and by jobs."""
+    with pytest.raises(tfrtool.UsageError) as told:
+        tfrtool.verify(shard, **words)  # type: ignore[arg-type]
+    assert (told.value.what, told.value.expected) == facts
+    if "workers" in words:
+        return
+    with pytest.raises(tfrtool.UsageError) as told:
+        tfrtool.reshard(shard, tmp_path / "out", **words)
+    assert (told.value.what, told.value.expected) == facts
+    assert not (tmp_path / "out").exists()
+
+
+def test_nobody_answers(shard: Path) -> None:
+    """An address where nothing listens is an error at once, where Ray would try for minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(tfrtool.ClusterError) as told:
+        tfrtool.verify(shard, engine="ray", engine_address=address)
+    assert (told.value.path, told.value.found) == (address, "connection refused")
+
+
+def test_somebody_else_answers(shard: Path) -> None:
+    """So is one where another service listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(tfrtool.ClusterError) as told:
+            tfrtool.infer_schema(shard, engine="ray", engine_address=address)
+        thread.join()
+    assert (told.value.path, told.value.found) == (address, "another service")
+
+
+def test_jobs_without_engines_say_so(shard: Path, tmp_path: Path) -> None:
+    """What only this machine does takes no engine."""
+    with pytest.raises(tfrtool.UsageError, match="no such option 'engine'"):
+        tfrtool.edit(shard, tmp_path / "out", rename={"a": "b"}, engine="ray")

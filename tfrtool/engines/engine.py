@@ -1,0 +1,42 @@
+"""Where tasks run: on this machine, or on a cluster."""
+
+import abc
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+Result = TypeVar("Result")
+Task = TypeVar("Task")
+
+
+class Engine(abc.ABC):
+    """What runs tasks; a context manager, which may be entered again inside itself.
+
+    Tasks don't depend on each other, and one that was begun may be run again.
+    """
+
+    def __enter__(self) -> "Engine":
+        """Get ready for several maps."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Let go of what is held for them."""
+        return
+
+    @abc.abstractmethod
+    def map(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        *,
+        worth: int,
+        size: int | None,
+        in_order: bool,
+    ) -> Iterator[Result]:
+        """Yield the results of tasks, in their order or as they are done; an error calls off all.
+
+        A process has ``worth`` bytes to do, of ``size`` in all; else it is not worth its start.
+        """
+
+
+Workers = int | Engine | None
+"""How many processes of this machine, where None takes the cores; or another engine."""

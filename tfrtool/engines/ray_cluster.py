@@ -1,0 +1,325 @@
+"""Tasks on the nodes of a Ray cluster; what dies there costs only what it was about to do."""
+
+import io
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tfrtool.engines.engine import Engine
+from tfrtool.errors import ClusterError, ShardError, UsageError, os_reason, reason_of
+from tfrtool.storage.child import ChildError
+
+Result = TypeVar("Result")
+Task = TypeVar("Task")
+
+_VERSION = str(sys.modules["tfrtool"].__version__)
+
+_ATTEMPTS = 5
+"""Times that a task may lose its worker: one that needs too much memory always does."""
+
+_SECONDS = 5.0
+"""What a connection may take, and what a task that is cancelled gets to end."""
+
+_LARGE = 100_000
+"""Bytes that are sent to each node once, and not with each task."""
+
+_CHECKED = 16
+"""Paths of a task that a node is asked for before it begins."""
+
+_SHOWN = "RAY_BACKEND_LOG_LEVEL"
+"""Who sets this wants to see what Ray logs."""
+
+_SETTINGS = {
+    # A pulled cable is never noticed otherwise.
+    "RAY_grpc_client_keepalive_time_ms": "5000",
+    "RAY_grpc_client_keepalive_timeout_ms": "5000",
+    "RAY_NUM_REDIS_GET_RETRIES": "3",  # each takes a second if the token is wrong
+}
+
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""How a connection of HTTP/2 begins; both sides then send a frame of the type 4."""
+
+_AUTH_HINT = "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE name the token of a cluster"
+_SHARED_HINT = "nodes need the same paths, as on a shared file system, or URLs"
+
+
+class RayCluster(Engine):
+    """A Ray cluster that is running; it is left as it is.
+
+    Where the program is connected to Ray already, it stays so.
+    """
+
+    def __init__(self, address: str | None = None, workers: int | None = None) -> None:
+        """Name a cluster by ``HOST:PORT`` or "auto", and how many tasks run there at a time.
+
+        None is the environment's RAY_ADDRESS, or the cluster that the program is connected to; and
+        all of its cores.
+        """
+        if workers is not None and workers < 1:
+            raise UsageError(f"workers is at least 1, not {workers}")
+        self._address, self._workers = address, workers
+        self._held: ExitStack | None = None
+        self._users = 0
+        self._ray: Any = None
+
+    def __enter__(self) -> "RayCluster":
+        """Connect to the cluster, unless that is done."""
+        if self._held is None:
+            with ExitStack() as stack:
+                self._ray = stack.enter_context(_connected(self._address))
+                self._held = stack.pop_all()
+        self._users += 1
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Disconnect, if this was the last who needs it."""
+        self._users -= 1
+        if not self._users and self._held is not None:
+            self._held.close()
+            self._held = None
+
+    def map(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        *,
+        in_order: bool,
+        **_: object,
+    ) -> Iterator[Result]:
+        """Yield the results of tasks; how large they are doesn't matter.
+
+        Raises:
+            ClusterError: the cluster can't be reached, or has another version of tfrtool.
+            ShardError: a file is not there for a node; or a task lost its worker again and again.
+        """
+        with self:
+            results: dict[int, Result] = {}
+            given = 0
+            for index, result in self._run(function, tasks):
+                results[index] = result
+                while results and (not in_order or given in results):
+                    yield results.pop(given if in_order else index)
+                    given += 1
+
+    def _run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield results with their places as they are done."""
+        ray = self._ray
+        lost = tuple(getattr(ray.exceptions, name) for name in _LOST)
+        head, folders = _pickled(function, Path.is_dir)
+        shared = ray.put(head) if len(head) > _LARGE else head
+        # Ray's own retries of what needs too much memory have no bound.
+        options = {"num_cpus": 1, "max_retries": 0, "scheduling_strategy": "SPREAD"}
+        run, here = ray.remote(**options)(_task()), str(Path.cwd())
+        waiting, running = deque(range(len(tasks))), dict[Any, int]()
+        attempts = Counter[int]()
+        try:
+            while waiting or running:
+                room = self._workers or 2 * int(ray.cluster_resources().get("CPU", 0)) or 1
+                while waiting and len(running) < room:
+                    index = waiting.popleft()
+                    body, paths = _pickled((tasks[index],), Path.exists)
+                    call = run.remote(_VERSION, here, [*folders, *paths], shared, body)
+                    running[call] = index
+                done, _ = ray.wait([*running], timeout=_SECONDS)
+                for call in done:
+                    index = running.pop(call)
+                    try:
+                        said = ray.get(call)
+                    except lost as error:
+                        attempts[index] += 1
+                        if attempts[index] == _ATTEMPTS:
+                            raise _given_up(tasks[index], error) from error
+                        waiting.appendleft(index)
+                    except ray.exceptions.RayError as error:
+                        what = "the cluster can't run a task"
+                        raise ClusterError(what, found=reason_of(error)) from error
+                    else:
+                        yield index, _result(*said)
+        finally:
+            for call in running:
+                ray.cancel(call, force=True)
+            if running:  # nobody writes any more when this is over
+                ray.wait([*running], num_returns=len(running), timeout=_SECONDS)
+
+
+_LOST = ("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError")
+"""What Ray raises where a process or a node died, and another one may do the task."""
+
+
+def _given_up(task: object, error: Exception) -> ShardError:
+    hint = "was there enough memory?"
+    what = f"a task lost its worker {_ATTEMPTS} times"
+    names = [one for one in task if isinstance(one, Path)] if isinstance(task, tuple) else [task]
+    return ShardError(what, path=str(names[0]), found=type(error).__name__, hint=hint)
+
+
+def _task() -> Callable[..., tuple[str, str, Any]]:
+    """Return what nodes run. It is sent whole, for there may be no tfrtool, or another one."""
+
+    def run(
+        version: str, folder: str, paths: Sequence[str], function: bytes, arguments: bytes
+    ) -> tuple[str, str, Any]:
+        import contextlib
+        import os
+        import socket
+        import sys
+        import time
+
+        host, home = socket.gethostname(), os.path.join(folder, "tfrtool")  # noqa: PTH118
+        if not os.path.isdir(home):  # noqa: PTH112 - Ray put the driver's folder there
+            sys.path[:2] = [path for path in sys.path[:2] if path != folder]
+        try:
+            from tfrtool.storage import child
+        except ImportError as error:
+            return host, "none", str(error)
+        if (found := sys.modules["tfrtool"].__version__) != version:
+            return host, "other", found
+        with contextlib.suppress(OSError):
+            os.chdir(folder)  # paths may be relative
+        end = time.monotonic() + 5  # shared file systems list late
+        for path in paths:
+            while not os.path.lexists(path):
+                if time.monotonic() > end:
+                    return host, "absent", path
+                time.sleep(0.2)
+        return host, "done", child.answer(function, arguments)
+
+    return run
+
+
+def _result(host: str, said: str, data: Any) -> Any:
+    """Return what a function returned on a node, or raise what it raised."""
+    if said == "done":
+        result, error, trace = pickle.loads(data)
+        if error is not None:
+            raise error from ChildError(trace)
+        return result
+    if said == "absent":
+        what = f"is there on this machine, but not on the node {host}"
+        raise ShardError(what, path=data, hint=_SHARED_HINT)
+    hint = f'pip install "tfrtool[ray]=={_VERSION}" there'
+    what = f"the node {host} has {'no' if said == 'none' else 'another'} tfrtool"
+    raise ClusterError(what, expected=_VERSION, found=data, hint=hint)
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles, and knows which paths of this machine are in it."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.paths: list[Path] = []
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is type(Path()):  # and not at another place
+            self.paths.append(value)
+        return NotImplemented
+
+
+def _pickled(value: object, there: Callable[[Path], bool]) -> tuple[bytes, list[str]]:
+    """Pickle; return some of the paths in it, too, that a node must find as they are here."""
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.dump(value)
+    return file.getvalue(), [str(path) for path in islice(filter(there, pickler.paths), _CHECKED)]
+
+
+@contextmanager
+def _connected(address: str | None) -> Iterator[Any]:
+    """Connect to a cluster; give the module of Ray."""
+    shown = _SHOWN in os.environ
+    with _environment(_SETTINGS):
+        try:
+            import ray
+        except ImportError as error:
+            hint = 'pip install "tfrtool[ray]"'
+            raise UsageError("Ray is not installed", hint=hint) from error
+        if ray.is_initialized():
+            own = ray.get_runtime_context().gcs_address
+            if address not in (None, "auto", own):
+                raise UsageError("connected to another cluster", expected=address, found=own)
+            yield ray
+            return
+        address = address or os.environ.get("RAY_ADDRESS")
+        if not address:
+            raise UsageError(
+                "no cluster to run on",
+                expected="--engine-address HOST:PORT, or RAY_ADDRESS",
+                hint="`ray start --head` starts one and says its address",
+            )
+        if address != "auto":
+            _greet(address)
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            with nullcontext() if shown else _quiet():
+                level = "INFO" if shown else "CRITICAL"
+                ray.init(address, log_to_driver=shown, logging_level=level)
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            what = "can't be connected to"
+            said = reason_of(error)
+            raise ClusterError(what, path=address, found=said, hint=_AUTH_HINT) from error
+        finally:
+            if threading.current_thread() is threading.main_thread() and before is not None:
+                signal.signal(signal.SIGTERM, before)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hold back what libraries write straight to file descriptor 2."""
+    sys.stderr.flush()
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
+
+
+@contextmanager
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set what the environment doesn't have yet, and no token that nobody named."""
+    named = any(f"RAY_AUTH_{name}" in os.environ for name in ("TOKEN", "TOKEN_PATH"))
+    wanted = {**settings, "RAY_AUTH_MODE": "token" if named else "disabled"}
+    new = wanted.keys() - os.environ.keys()
+    os.environ.update({name: wanted[name] for name in new})
+    try:
+        yield
+    finally:
+        for name in new:
+            os.environ.pop(name, None)
+
+
+def _greet(address: str) -> None:
+    """See whether a cluster may be there: Ray itself tries for minutes."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal() and port.isascii() and int(port) < 2**16) or "/" in host:
+        hint = "HOST:6379 is one, of the machine on which `ray start --head` was run"
+        raise UsageError("not an address of a cluster", found=repr(address)[:100], hint=hint)
+    found = "another service"
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _SECONDS) as connection:
+            connection.sendall(_HELLO)
+            frame = b""
+            while len(frame) < 4 and (more := connection.recv(4 - len(frame))):
+                frame += more
+        if frame[3:] == b"\4":
+            return
+    except OSError as error:
+        found = os_reason(error)
+    raise ClusterError("no Ray cluster answers", path=address, found=found)
