@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,11 +42,11 @@ def shard(make_shard: MakeShard, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_words_that_make_no_sense(
-    shard: Path, tmp_path: Path, words: dict[str, object], facts: tuple[str, str | None]
+    shard: Path, tmp_path: Path, words: dict[str, Any], facts: tuple[str, str | None]
 ) -> None:
     """A request that can't be met is refused before anything is done, by verbs and by jobs."""
     with pytest.raises(tfrtool.UsageError) as told:
-        tfrtool.verify(shard, **words)  # type: ignore[arg-type]
+        tfrtool.verify(shard, **words)
     assert (told.value.what, told.value.expected) == facts
     if "workers" in words:
         return
