@@ -20,7 +20,7 @@ from typing import Any
 
 import tfrtool
 from tfrtool.records.framing import frame
-from tfrtool.writing import dataset_folder, write
+from tfrtool.writing import write
 from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.shard_writer import payloads_of
 from tfrtool.writing.write_plan import PlannedShard
@@ -77,7 +77,7 @@ def main() -> None:
     # What the system has outlives the process, and need not be waited for.
     os.fsync = lambda fd: None  # noqa: ARG005
     options = options_of(root, shards=int(sys.argv[3]), existing="overwrite")
-    real, before, children = dataset_folder.publish, root / "before", []
+    real, before, children = Staging.publish, root / "before", []
 
     def publish(*arguments: Any) -> None:
         shutil.copytree(options["dataset"], before)
@@ -96,7 +96,7 @@ def main() -> None:
             shutil.move(options["dataset"], root / "at" / str(step))
             shutil.copytree(before, options["dataset"])
 
-    write.publish = publish  # type: ignore[attr-defined, assignment]
+    Staging.publish = publish  # type: ignore[assignment, method-assign]
     write.write_shards = plain_shards  # type: ignore[attr-defined, assignment]
     (root / "at").mkdir()
     try:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.photos import write_class_folders
 from tests.process.forking import Forking
-from tfrtool.writing.dataset_folder import STAGING
+from tfrtool.storage.claims import STAGING
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 

@@ -16,9 +16,11 @@ from tfrtool.errors import DatasetError, UsageError, WriteError
 from tfrtool.examples.tfds_metadata import REPORT
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.shards import find_shards
+from tfrtool.storage.claims import STAGING
 from tfrtool.storage.publishing import PUBLISHING
-from tfrtool.writing.dataset_folder import STAGING, Target, publish, staging_folder
+from tfrtool.writing.dataset_folder import Target, staging_folder
 from tfrtool.writing.write_options import Existing
+from tfrtool.writing.write_report import ShardReport
 
 SHARDS = [ShardName(dataset="pets", split="train", index=index, count=3) for index in range(3)]
 SHARDS_LISTED = [{"path": str(shard)} for shard in SHARDS]
@@ -44,7 +46,8 @@ def _write(dataset: Path, existing: Existing = Existing.REFUSE) -> None:
     target = Target.of_write(options)
     with staging_folder(target) as staging:
         _stage(staging.folder)
-        publish(target, staging.folder, list(map(str, SHARDS)), METADATA)
+        shards = [ShardReport(str(shard), 1, 3) for shard in SHARDS]
+        staging.publish(target, shards, METADATA)
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError(28, "No space left on device")])

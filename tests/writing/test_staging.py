@@ -13,9 +13,10 @@ import tfrtool
 from tests.photos import image_bytes, write_class_folders
 from tests.writing.test_plan import make_options
 from tfrtool.errors import SourceError, UsageError, WriteError
+from tfrtool.storage.claims import STAGING
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.dataset_folder import STAGING, Staging, Target, staging_folder
+from tfrtool.writing.dataset_folder import Staging, Target, staging_folder
 from tfrtool.writing.shard_writer import write_shards
 from tfrtool.writing.write_plan import PlannedShard
 

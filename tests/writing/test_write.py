@@ -17,8 +17,8 @@ from tfrtool.errors import SourceError, UsageError, WriteError
 from tfrtool.examples.example import decode_example
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
+from tfrtool.storage.claims import STAGING
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.dataset_folder import STAGING
 
 pytestmark = pytest.mark.tf
 

@@ -22,7 +22,7 @@ from tfrtool.convert.pipeline.record_sources import (
 )
 from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as
 from tfrtool.records.compression import Compression
-from tfrtool.storage.locations import Paths, as_local_path
+from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.words import make_options, take_words
 from tfrtool.writing.write_options import check_numbers
 
@@ -70,7 +70,7 @@ def copy_records(
     The ``rules`` are the options that decide which records there are, in which splits; the other
     words, and the errors, are those of `tfrtool.reshard`.
     """
-    settings = make_options(CopySettings, folder=as_local_path(dataset), **options)
+    settings = make_options(CopySettings, folder=as_path(dataset), **options)
     check_numbers(None, None, shuffle)
     found = find_sources(sources, settings.folder)
     carried = CarriedMetadata(found.folders)
@@ -134,7 +134,7 @@ def copy_records(
             "written": written,
         },
         plan,
-        lambda splits: carried.texts(settings.name, settings.version, splits),
+        lambda splits, _: carried.texts(settings.name, settings.version, splits),
         _WORTH[settings.compression is Compression.NONE],
     )
 

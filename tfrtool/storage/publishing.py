@@ -27,7 +27,9 @@ from pathlib import Path
 
 from tfrtool.errors import DatasetError, TfrtoolError
 from tfrtool.storage.appearing import TEMPORARY, move, new_file, private_folder, sync_folder
+from tfrtool.storage.claims import is_claimed
 from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.signals import signals_wait
 
 PUBLISHING = f"{TEMPORARY}publishing"
@@ -123,7 +125,8 @@ def _take_back(folder: Path, new: Sequence[str], old: Sequence[str]) -> None:
 
 def check_settled(folder: Path) -> None:
     """Raise a `DatasetError` if files in a folder are being replaced, or that was interrupted."""
-    if os.path.lexists(folder / PUBLISHING):
+    held = is_claimed(folder)
+    if held or (not isinstance(folder, RemotePath) and os.path.lexists(folder / PUBLISHING)):
         raise DatasetError(
             "a write was interrupted here, or is about to end",
             path=folder,
@@ -149,10 +152,13 @@ def unchanged_while_read(folder: Path, name: str) -> Iterator[None]:
         raise error
 
 
-def _identity(folder: Path, name: str) -> tuple[int, ...] | None:
+def _identity(folder: Path, name: str) -> tuple[int | str | None, ...] | None:
     check_settled(folder)
+    path = folder / name
     try:
-        status = (folder / name).lstat()
+        if isinstance(path, RemotePath):
+            return (path.known().etag,)
+        status = path.lstat()
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size

@@ -5,7 +5,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,22 +16,21 @@ from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPOR
 from tfrtool.records.crc import file_crc32c
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.appearing import new_file, private_folder
+from tfrtool.storage.claims import STAGING, current_folder, is_claimed
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.plain import plain
 from tfrtool.storage.publishing import PUBLISHING, finish_publishing, publish_files
+from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.signals import signals_wait
 from tfrtool.writing.write_options import Existing, WriteOptions, option_differences
 from tfrtool.writing.write_report import ShardReport
 
-STAGING = ".tfrtool-incomplete"
-"""The folder in a dataset's directory that shards are written in, until all of them are whole."""
-
-_METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
+METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
 """In the order in which they appear: TFDS takes a dataset without LABELS for one without names."""
 
-_DONE = ".done.json"
+DONE = ".done.json"
 _ELSEWHERE = "choose another directory; --overwrite replaces only what tfrtool wrote"
 
 _OTHER_FORMATS = re.compile(
@@ -94,43 +94,96 @@ class Staging:
 
     def __init__(self, folder: Path, *, resumed: bool, left: bool) -> None:
         self.folder = folder  # where shards are written; this user's alone
+        self.place = folder  # where those are that are whole
         self.resumed = resumed  # whether an interrupted write is resumed
         self.left = left  # whether that one left any shards
         self.taken_over = 0  # how many shards were found whole
 
-    def noted(self, shard: StagedTask) -> Mapping[str, Any] | None:
-        """Return what was noted of a shard that is whole already; None if it is to be written."""
-        note = _read_object(self.folder / f"{shard.name}{_DONE}", follow=False)
+    def settle(self, plan: Callable[[], str]) -> None:
+        """Say what is going to be written, before the first shard is."""
+
+    def noted(self, shards: Iterable[StagedTask]) -> dict[object, Mapping[str, Any]]:
+        """Return what was noted of the shards that are whole already, by their names."""
+        return {s.name: note for s in shards if (note := self._noted(s)) is not None}
+
+    def _noted(self, shard: StagedTask) -> Mapping[str, Any] | None:
+        note = read_object(self.folder / f"{shard.name}{DONE}", follow=False)
         if note.get("task") != shard.fingerprint:
             return None
         path = self.folder / str(shard.name)
-        return note if _whole_shard(path, note, follow=False) else None
+        return note if whole_shard(path, note, follow=False) else None
 
-    def finished(self, shard: StagedTask) -> ShardReport | None:
-        """Return what became of a shard that is whole already; None if it is to be written."""
-        if (note := self.noted(shard)) is None:
-            return None
-        self.taken_over += 1
-        return _shard_report(str(shard.name), note)
+    def finished(self, shards: Iterable[StagedTask]) -> dict[object, ShardReport]:
+        """Return what became of the shards that are whole already, by their names."""
+        found = {name: _shard_report(str(name), note) for name, note in self.noted(shards).items()}
+        self.taken_over += len(found)
+        return found
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Delete shards that are not wanted any more."""
+        for name in names:
+            (self.folder / name).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def room(self) -> Iterator[Path]:
+        """Give a folder of this machine to make shards in, by their names."""
+        yield self.folder
+
+    def bring(self, path: Path) -> str | None:
+        """Bring a shard that was made where it will stay; return its ETag, if it has one."""
 
     def note(self, shard: StagedTask, result: object) -> None:
         """Note that a shard is whole; the result has at least the fields of a `ShardReport`."""
-        path = self.folder / f"{shard.name}{_DONE}"
+        path = self.folder / f"{shard.name}{DONE}"
         with os_errors_as(WriteError, path, "can't be written"), new_file(path) as file:
             file.write(json.dumps({"task": shard.fingerprint, **plain(result)}).encode())
+
+    def publish(
+        self, target: Target, shards: Sequence[ShardReport], metadata: Mapping[str, str]
+    ) -> None:
+        """Give whole shards their final names, with their metadata, in place of what was there.
+
+        The metadata appears in its order, the report last. If it is a WriteError, what was there
+        before still is.
+        """
+        dataset = target.folder
+        try:
+            for name, text in metadata.items():
+                with new_file(self.folder / name) as file:
+                    file.write(text.encode())
+            new = [*(shard.path for shard in shards), *metadata]
+            report = read_object(dataset / REPORT)
+            more = {*listed_metadata(report), *metadata}.difference(METADATA)
+            described = [*sorted(more), *METADATA]
+            before = {*listed_shards(report), *new}.difference(described)
+            old = [
+                path.name
+                for path in (dataset / name for name in (*reversed(described), *sorted(before)))
+                if os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
+            ]
+            publish_files(self.folder, new, old)
+        except OSError as error:
+            left = os.path.lexists(dataset / PUBLISHING)
+            raise WriteError(
+                f"can't be written: {os_reason(error)}",
+                path=error.filename or dataset,
+                hint=f"tfrtool {target.command} --resume ends what was begun" if left else None,
+            ) from error
 
 
 def _shard_report(name: str, noted: Mapping[str, Any]) -> ShardReport:
     records, size, payload = (int(noted[k]) for k in ("records", "bytes", "payload_bytes"))
-    sha256, crc = noted["sha256"], noted.get("crc32c")
-    return ShardReport(name, records, size, payload, sha256, crc if sha256 is None else None)
+    sha256, crc, etag = noted["sha256"], noted.get("crc32c"), noted.get("etag")
+    return ShardReport(name, records, size, payload, sha256, crc if sha256 is None else None, etag)
 
 
-def _whole_shard(path: Path, noted: Mapping[str, Any], *, follow: bool) -> ShardReport | None:
+def whole_shard(path: Path, noted: Mapping[str, Any], *, follow: bool = True) -> ShardReport | None:
     """Return what was noted of a shard; None if that is not the file that is there."""
     try:
         result = _shard_report(path.name, noted)
         same = path.stat(follow_symlinks=follow).st_size == result.bytes
+        if same and isinstance(path, RemotePath) and path.known().etag == result.etag:
+            return result
         if same and result.sha256 is None:
             return result if file_crc32c(path, follow=follow) == result.crc32c else None
         return result if same and file_sha256(path, follow=follow) == result.sha256 else None
@@ -138,7 +191,7 @@ def _whole_shard(path: Path, noted: Mapping[str, Any], *, follow: bool) -> Shard
         return None
 
 
-def _read_object(path: Path, *, follow: bool = True) -> Mapping[str, Any]:
+def read_object(path: Path, *, follow: bool = True) -> Mapping[str, Any]:
     """Return the object that an earlier write left as JSON; nothing where that can't be read."""
     try:
         data = read_json(path, follow=follow)
@@ -147,12 +200,12 @@ def _read_object(path: Path, *, follow: bool = True) -> Mapping[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return what a report says of each shard, by its name."""
     try:
         shards = [shard for split in report["splits"].values() for shard in split["shards"]]
         # It may have been edited: only what is a shard's name, and so no path, is believed.
-        return {shard["path"]: shard for shard in shards if _is_shard(shard["path"])}
+        return {shard["path"]: shard for shard in shards if is_shard(shard["path"])}
     except (KeyError, TypeError, AttributeError):
         return {}
 
@@ -163,14 +216,15 @@ def complete_shards(plan: str, target: Target, *, interrupted: bool) -> list[Sha
     None if it is yet to be begun; or, where one was interrupted, to be resumed. `UsageError` if
     another dataset is complete.
     """
-    dataset = target.folder
-    if not os.path.lexists(dataset / REPORT):
+    dataset = current_folder(target.folder)
+    path = dataset / REPORT
+    if not (path.exists() or path.is_symlink()) or is_claimed(target.folder):
         return None
-    report = _read_object(dataset / REPORT)
+    report = read_object(dataset / REPORT)
     if report.get("plan") == plan:
-        listed = _listed_shards(report).items()
-        found = {name: _whole_shard(dataset / name, noted, follow=True) for name, noted in listed}
-        amiss = [name for name in _listed_metadata(report) if not (dataset / name).is_file()]
+        listed = listed_shards(report).items()
+        found = {name: whole_shard(dataset / name, noted) for name, noted in listed}
+        amiss = [name for name in listed_metadata(report) if not (dataset / name).is_file()]
         amiss += [name for name, shard in found.items() if shard is None]
         if found and not amiss:
             return [shard for shard in found.values() if shard is not None]
@@ -182,58 +236,25 @@ def complete_shards(plan: str, target: Target, *, interrupted: bool) -> list[Sha
     else:
         others = option_differences(target.options, report.get("options"))
         what = f"is complete, and was written with {others}"
-        error = UsageError(what, path=dataset, hint="--overwrite replaces it")
+        error = UsageError(what, path=target.folder, hint="--overwrite replaces it")
     if interrupted:
         return None
     raise error
 
 
-def _listed_metadata(report: Mapping[str, Any]) -> list[str]:
+def listed_metadata(report: Mapping[str, Any]) -> list[str]:
     """Return the names of the metadata that a report lies beside, in the order of appearance."""
-    listed = report.get("metadata", _METADATA)
-    if not isinstance(listed, list | tuple):
-        return []
-    return [name for name in listed if isinstance(name, str) and _METADATA_NAME.fullmatch(name)]
+    listed = report.get("metadata", METADATA)
+    some = listed if isinstance(listed, list | tuple) else ()
+    return [name for name in some if isinstance(name, str) and _METADATA_NAME.fullmatch(name)]
 
 
-def publish(
-    target: Target, staging: Path, shards: Sequence[str], metadata: Mapping[str, str]
-) -> None:
-    """Give whole shards their final names, with their metadata, in place of what was there.
-
-    The metadata appears in its order, the report last. If it is a WriteError, what was there before
-    still is.
-    """
-    dataset = target.folder
-    try:
-        for name, text in metadata.items():
-            with new_file(staging / name) as file:
-                file.write(text.encode())
-        new = [*shards, *metadata]
-        report = _read_object(dataset / REPORT)
-        more = {*_listed_metadata(report), *metadata}.difference(_METADATA)
-        described = [*sorted(more), *_METADATA]
-        before = {*_listed_shards(report), *new}.difference(described)
-        old = [
-            name
-            for name in (*reversed(described), *sorted(before))
-            if os.path.lexists(path := dataset / name) and (path.is_symlink() or not path.is_dir())
-        ]
-        publish_files(staging, new, old)
-    except OSError as error:
-        left = os.path.lexists(dataset / PUBLISHING)
-        raise WriteError(
-            f"can't be written: {os_reason(error)}",
-            path=error.filename or dataset,
-            hint=f"tfrtool {target.command} --resume ends what was begun" if left else None,
-        ) from error
-
-
-def _is_shard(name: str) -> bool:
+def is_shard(name: str) -> bool:
+    """Return whether a file has the name of a shard, in any format that is written."""
     return ShardName.parse(name) is not None or _OTHER_FORMATS.fullmatch(name) is not None
 
 
-def _is_shard_of(name: str, dataset: str) -> bool:
+def is_shard_of(name: str, dataset: str) -> bool:
     """Return whether a file would be taken for a shard of a dataset of some name."""
     shard, other = ShardName.parse(name), _OTHER_FORMATS.fullmatch(name)
     if shard is not None:
@@ -243,7 +264,7 @@ def _is_shard_of(name: str, dataset: str) -> bool:
 
 @contextlib.contextmanager
 def staging_folder(target: Target) -> Iterator[Staging]:
-    """Give a folder to write in, in the dataset's own; take it away at the end.
+    """Give a folder to write in, in the dataset's own (for a store, here); take it away at the end.
 
     Nobody else writes to the dataset meanwhile. Where the process is killed, the folder is left
     for `Existing.RESUME`; and so it is where a write fails that was to resume what it found. The
@@ -253,6 +274,12 @@ def staging_folder(target: Target) -> Iterator[Staging]:
         UsageError: something is there already, and not to be touched; or another process writes.
     """
     dataset = target.folder
+    if isinstance(dataset, RemotePath):
+        from tfrtool.writing.store_folder import store_folder
+
+        with store_folder(target, dataset) as claimed:
+            yield claimed
+        return
     if dataset.exists() and not dataset.is_dir():
         raise UsageError("is a file; a dataset is a directory", path=dataset)
     folder = dataset / STAGING
@@ -264,7 +291,7 @@ def staging_folder(target: Target) -> Iterator[Staging]:
                 stack.enter_context(locked(dataset))
             try:
                 # It lacked nothing but the final names.
-                if finish_publishing(folder, _is_ours):
+                if finish_publishing(folder, is_ours):
                     shutil.rmtree(folder, ignore_errors=True)
             except OSError as error:
                 raise WriteError(
@@ -299,42 +326,64 @@ def _sweep(folder: Path) -> bool:
     useful = False
     with os.scandir(folder) as entries:
         for entry in entries:
-            shard = _is_shard(entry.name.removesuffix(_DONE))
+            shard = is_shard(entry.name.removesuffix(DONE))
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
             elif not entry.is_file(follow_symlinks=False) or not shard:
                 os.unlink(entry.path)  # noqa: PTH108
             else:
-                useful |= not entry.name.endswith(_DONE)
+                useful |= not entry.name.endswith(DONE)
     return useful
 
 
-def _is_ours(name: object) -> bool:
+def is_ours(name: object) -> bool:
     """Return whether what is to be published has the name of something that tfrtool writes."""
-    return isinstance(name, str) and (_is_shard(name) or bool(_METADATA_NAME.fullmatch(name)))
+    return isinstance(name, str) and (is_shard(name) or bool(_METADATA_NAME.fullmatch(name)))
 
 
 def _check_target(target: Target) -> bool:
     """Raise if a directory may not be written to; return whether to resume a write there."""
-    dataset, existing = target.folder, target.existing
+    dataset = target.folder
     with os_errors_as(WriteError, dataset):
         names = set(os.listdir(dataset)) - {LOCK}  # noqa: PTH208
-    if not names:
+    report = read_object(dataset / REPORT)
+    ours = {*METADATA, *listed_metadata(report), *listed_shards(report)}
+    return may_write(target, names, ours, interrupted=STAGING in names, complete=REPORT in names)
+
+
+def may_write(
+    target: Target,
+    names: AbstractSet[str],
+    ours: AbstractSet[str],
+    *,
+    interrupted: bool,
+    complete: bool,
+) -> bool:
+    """Return whether to resume a write; `UsageError` if it may not go where the target is.
+
+    Args:
+        target: where to.
+        names: the files and folders that are there.
+        ours: names of what tfrtool wrote there.
+        interrupted: whether a write was interrupted there.
+        complete: whether there is a dataset.
+    """
+    dataset, existing = target.folder, target.existing
+    if not (names or interrupted or complete):
         return False
-    interrupted, complete = STAGING in names, REPORT in names
     if existing is Existing.REFUSE and interrupted:
+        remote = isinstance(dataset, RemotePath)
         raise UsageError(
-            "an interrupted write was left here",
+            "an interrupted write was left here" + (", or one is at work" if remote else ""),
             path=dataset,
             hint="--resume goes on with it, --overwrite starts anew",
         )
     if existing is Existing.REFUSE:
         hint = "--overwrite replaces what tfrtool wrote there" if complete else _ELSEWHERE
         raise UsageError("is not empty", path=dataset, hint=hint)
-    report = _read_object(dataset / REPORT)
-    foreign = names - {STAGING, *_METADATA, *_listed_metadata(report), *_listed_shards(report)}
+    foreign = names - ours - {STAGING}
     if complete:  # beside its own, those that would be taken for shards of the new one
-        foreign = {name for name in foreign if _is_shard_of(name, target.name)}
+        foreign = {name for name in foreign if is_shard_of(name, target.name)}
     if foreign or not (complete or interrupted):
         raise UsageError(
             f"holds files that tfrtool did not write ({min(foreign or names)})",

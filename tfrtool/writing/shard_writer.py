@@ -5,6 +5,7 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,7 @@ def write_shards(
     """
     audit = shards[0].audit
     known = not any(audit.unknown)
-    found = {shard.name: staging.finished(shard) for shard in shards if known}
-    reports = {name: report for name, report in found.items() if report is not None}
+    reports = staging.finished(shards) if known else {}
     rest = [shard for shard in shards if shard.name not in reports]
     if not rest:
         return [*reports.values()]
@@ -85,7 +85,7 @@ def write_shards(
             except BaseException:
                 growing.abandon()
                 raise
-            pending.append((shard, finishing.submit(growing.finish)))
+            pending.append((shard, finishing.submit(_finished, growing, staging)))
         for whole, future in pending:
             reports[whole.name] = report = future.result()
             staging.note(whole, report)
@@ -114,6 +114,12 @@ def write_shard(shard: PlannedShard, folder: Path) -> ShardReport:
         growing.abandon()
         raise
     return growing.finish()
+
+
+def _finished(growing: "_GrowingShard", staging: Staging) -> ShardReport:
+    report = growing.finish()
+    etag = staging.bring(staging.folder / report.path)
+    return replace(report, etag=etag) if etag else report
 
 
 def payloads_of(audit: Audit, positions: Sequence[int]) -> list[bytes]:

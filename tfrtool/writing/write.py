@@ -5,6 +5,8 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 
 from tfrtool.engines.processes import cores
@@ -15,14 +17,13 @@ from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Starting
 from tfrtool.sources.open_source import open_source
-from tfrtool.storage.locations import as_local_path, as_path
+from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import as_member, as_size
 from tfrtool.writing.dataset_folder import (
     Staging,
     Target,
     complete_shards,
-    publish,
     staging_folder,
 )
 from tfrtool.writing.image_audit import Audit, BadImage
@@ -112,10 +113,10 @@ def write(
             to be skipped.
         WriteError: something can't be written.
     """
-    start, path = time.perf_counter(), as_local_path(dataset)
+    start, path = time.perf_counter(), as_path(dataset)
     if None not in (shards, shard_size):
         raise UsageError("a number of shards and their size exclude each other")
-    as_path(source)  # a pattern, or tfds:NAME, is one, too
+    place = as_path(source)  # a pattern, or tfds:NAME, is one, too
     name, version = dataset_identity(path, name, version)
     options = WriteOptions(
         source=os.fspath(source),
@@ -142,7 +143,7 @@ def write(
         workers=cores() if workers is None else workers,
         existing=as_member(Existing, existing, "existing"),
     )
-    if os.path.isdir(source) and path.resolve().is_relative_to(Path(source).resolve()):  # noqa: PTH112
+    if place.is_dir() and path.resolve().is_relative_to(place.resolve()):
         raise UsageError(
             "the dataset would lie inside its source", path=path, hint="choose a directory outside"
         )
@@ -246,6 +247,7 @@ def _write(
     if resume:
         plan = plan_digest(planned, options.version)
         done = complete_shards(plan, target, interrupted=staging.resumed)
+    staging.settle(partial(_identity, audit, options))
     calls = (staging, options.workers, on_progress, starting)
     try:
         shards = write_shards(planned, *calls) if done is None else done
@@ -255,7 +257,7 @@ def _write(
         shards = write_shards(planned, *calls)
     plan = plan_digest(planned, options.version)
     if done is None and not _known(sizes, audit):
-        again = _cut_again(audit, options, planned, shards, staging.folder)
+        again = _cut_again(audit, options, planned, shards, staging)
         shards = write_shards(again, *calls) if again else shards
     resumed = staging.taken_over if done is None else len(done)
     report = report_on(
@@ -270,8 +272,7 @@ def _write(
         warnings=(_UNUSED,) if staging.left and not resumed else (),
     )
     if done is None:
-        names = [shard.path for shard in shards]
-        publish(target, staging.folder, names, metadata_texts(report, audit))
+        staging.publish(target, shards, metadata_texts(report, audit))
     return report
 
 
@@ -280,7 +281,7 @@ def _cut_again(
     options: WriteOptions,
     planned: Sequence[PlannedShard],
     shards: Sequence[ShardReport],
-    folder: Path,
+    staging: Staging,
 ) -> list[PlannedShard]:
     """Return shards to write instead if those that were turned out too large or too small."""
     sizes = [
@@ -289,9 +290,17 @@ def _cut_again(
     ]
     if fits(sizes, options.shard_bytes):
         return []
-    again = plan_shards(audit, options, measure(planned, folder, len(audit.source.items)))
+    again = plan_shards(audit, options, measure(planned, staging.place, len(audit.source.items)))
     if [one.positions for one in again] == [one.positions for one in planned]:
         return []  # the records are as large as shards
-    for shard in planned:
-        (folder / str(shard.name)).unlink(missing_ok=True)
+    staging.discard([str(shard.name) for shard in planned])
     return again
+
+
+def _identity(audit: Audit, options: WriteOptions) -> str:
+    """Return a digest of what is known of a write before any image is looked at."""
+    digest = blake2b(repr(options.to_json()).encode(), digest_size=16)
+    for item in audit.source.items:
+        facts = (item.key, item.label, item.split, item.bytes)
+        digest.update(repr(facts).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()

@@ -41,6 +41,7 @@ class ShardReport:
         sha256: the file's digest, in hexadecimal; None if planned, or where `crc32c` stands for it.
         crc32c: the CRC-32C of the file's bytes, in hexadecimal, of records that were copied: the
             digest above takes longer than to copy them.
+        etag: what the store calls the object's content, where it lies in one.
     """
 
     path: str
@@ -49,6 +50,7 @@ class ShardReport:
     payload_bytes: int | None = None
     sha256: str | None = None
     crc32c: str | None = field(default=None, compare=False)  # no part of a report without it
+    etag: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

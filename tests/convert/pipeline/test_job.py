@@ -71,7 +71,7 @@ def _run(
 ) -> JobReport:
     settings = JobSettings(folder=folder, name="n", existing=Existing(existing), **more)
     plan, texts = JobPlan(tasks=tasks), {"label.labels.txt": "a\n"}
-    return run_job(settings, "reshard", {"n": 1}, lambda _: plan, lambda _: texts)
+    return run_job(settings, "reshard", {"n": 1}, lambda _: plan, lambda *_: texts)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

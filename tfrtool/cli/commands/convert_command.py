@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.job_options import TARGET_OPTIONS, existing_of, pairs_of, show_job
 from tfrtool.cli.output import Outcome, note
-from tfrtool.cli.parameters import ENGINE, INPUT, OUTPUT, command
+from tfrtool.cli.parameters import ENGINE, INPUT, OUTPUT_OR_URL, command
 from tfrtool.errors import printable
 
 _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
@@ -36,7 +36,7 @@ _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
     },
 )
 @click.argument("source", nargs=-1, required=True, type=INPUT)
-@click.argument("target", type=OUTPUT)
+@click.argument("target", type=OUTPUT_OR_URL)
 def convert_command(
     source: tuple[str, ...],
     target: str,

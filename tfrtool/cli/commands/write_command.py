@@ -7,7 +7,7 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.job_options import existing_of, splits_of
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import INPUT, OUTPUT, LocalPath, command, image_size
+from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, LocalPath, command, image_size
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import human_count, printable, some_of
 
@@ -63,7 +63,7 @@ _SHOWN = 5
     },
 )
 @click.argument("source", type=INPUT)
-@click.argument("dataset", type=OUTPUT)
+@click.argument("dataset", type=OUTPUT_OR_URL)
 def write_command(
     source: str,
     dataset: str,

@@ -25,7 +25,7 @@ from tfrtool.records.shard_sets import VERSION, check_split_name, check_version,
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.sources.items import Starting
 from tfrtool.storage.appearing import linked
-from tfrtool.storage.locations import as_local_path
+from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.words import make_options
 from tfrtool.writing.write_options import dataset_identity
@@ -82,7 +82,7 @@ def append(
             path=root,
             hint="--out DIR gives it one",
         )
-    folder = root.parent / version if out is None else as_local_path(out)
+    folder = root.parent / version if out is None else as_path(out)
     settings = make_options(JobSettings, folder=folder, name=name, version=version, **options)
     if split is not None:
         check_split_name(split)
@@ -124,7 +124,7 @@ def append(
         "append",
         {"split": split, "dedupe": dedupe, "written": carried.written},
         plan,
-        lambda splits: carried.texts(settings.name, settings.version, splits),
+        lambda splits, _: carried.texts(settings.name, settings.version, splits),
     )
 
 

@@ -21,9 +21,8 @@ from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.schema.shard_schema import infer_schema
 from tfrtool.storage.json_files import reading_metadata
-from tfrtool.storage.locations import as_local_path
+from tfrtool.storage.locations import as_path
 from tfrtool.storage.words import as_member, make_options
-from tfrtool.writing.dataset_folder import STAGING
 from tfrtool.writing.write_options import OnBad
 
 
@@ -69,7 +68,7 @@ def edit(
         DatasetError: a record can't be changed.
         WriteError: something can't be written.
     """
-    settings = make_options(JobSettings, folder=as_local_path(target), **options)
+    settings = make_options(JobSettings, folder=as_path(target), **options)
     found = find_sources(source, settings.folder)
     carried = CarriedMetadata(found.folders)
     recipe = _recipe(encode, resize)
@@ -104,9 +103,9 @@ def edit(
         warnings=(*found.notes, *carried.warnings),
     )
 
-    def metadata(splits: Sequence[SplitInfo]) -> Mapping[str, str]:
+    def metadata(splits: Sequence[SplitInfo], place: Path) -> Mapping[str, str]:
         held = any(split.records for split in splits)
-        staged = [settings.folder / STAGING / task.name for task in tasks] if held else []
+        staged = [place / task.name for task in tasks] if held else []
         _edit_metadata(carried, changes, known, staged)
         return carried.texts(settings.name, settings.version, splits)
 

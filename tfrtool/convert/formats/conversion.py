@@ -37,7 +37,7 @@ from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.appearing import move, temporary_name
-from tfrtool.storage.locations import Paths, as_local_path
+from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.plain import plain
 from tfrtool.storage.words import as_member, make_options
 from tfrtool.writing.write_options import Existing
@@ -107,7 +107,7 @@ def convert(
         ShardError: the same of a shard.
         WriteError: a file can't be written, or what was read back differs.
     """
-    folder = as_local_path(target)
+    folder = as_path(target)
     proof = as_member(Prove, prove, "proof")
     found = find_sources(source, folder, partial(look_for, name=from_format))
     form = format_of_files(found.paths) if from_format is None else format_of(from_format)
@@ -160,7 +160,7 @@ def convert(
             for index, pieces in enumerate(cuts)
         ]
 
-        def metadata(splits: Sequence[SplitInfo]) -> Mapping[str, str]:
+        def metadata(splits: Sequence[SplitInfo], _: Path) -> Mapping[str, str]:
             info = DatasetInfo(
                 name=settings.name,
                 version=settings.version,

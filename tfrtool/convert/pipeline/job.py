@@ -20,6 +20,7 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.appearing import new_file_by_name
+from tfrtool.storage.claims import current_folder
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.plain import plain
@@ -28,7 +29,6 @@ from tfrtool.writing.dataset_folder import (
     Staging,
     Target,
     complete_shards,
-    publish,
     staging_folder,
 )
 from tfrtool.writing.write_options import Existing
@@ -40,8 +40,9 @@ _WORTH_A_PROCESS = 128 * 1024 * 1024
 _TOLD = ("records_in", "digest_in", "digest_out", "left_out", "corrupt", "metadata")
 """What the report of a job tells of it when it is found complete."""
 
-MetadataOf = Callable[[Sequence[SplitInfo]], Mapping[str, str]]
-"""Makes the texts of the metadata, by names in the order of their appearance, of the splits."""
+MetadataOf = Callable[[Sequence[SplitInfo], Path], Mapping[str, str]]
+"""Makes the texts of the metadata, by names in the order of their appearance, of the splits, and of
+the folder where the whole files are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,7 @@ def run_job(
     command: str,
     facts: Mapping[str, Any],
     plan: Callable[[Path], JobPlan],
-    metadata: MetadataOf = lambda _: {},
+    metadata: MetadataOf = lambda *_: {},
     worth: int = _WORTH_A_PROCESS,
 ) -> JobReport:
     """Write the files of a job and publish them together, with their metadata and a report.
@@ -161,6 +162,7 @@ def run_job(
             done = complete_shards(digest, target, interrupted=staging.resumed)
             if done is not None:
                 return _complete(target, planned, done, start)
+        staging.settle(partial(_plan_digest, planned.tasks))
         notes, resumed = _written(staging, planned.tasks, settings, worth)
         report = _report(target, planned, notes, start, resumed=resumed)
         if report.corrupt and not report.records_in:
@@ -168,16 +170,18 @@ def run_job(
         if not resumed and staging.left:
             what = "nothing of an interrupted run could be used: it had other options or records"
             report = replace(report, warnings=(*report.warnings, what))
-        texts = dict(metadata(split_infos(report.splits)))
+        texts = dict(metadata(split_infos(report.splits), staging.place))
         report = replace(report, metadata=(*texts, REPORT))
         texts[REPORT] = json_text(report.to_json())
-        publish(target, staging.folder, [task.name for task in planned.tasks], texts)
+        shards = [shard for split in report.splits.values() for shard in split.shards]
+        staging.publish(target, shards, texts)
     return report
 
 
 def _note(task: FileTask, written: Written, **file: Any) -> dict[str, Any]:
     """Return what is noted of a file, as JSON values: it, and what was read for it."""
-    facts = {"path": task.name, "split": task.split, "sha256": None, "crc32c": written.crc32c}
+    file = {"sha256": None, "etag": None, **file}
+    facts = {"path": task.name, "split": task.split, "crc32c": written.crc32c}
     faults = {"corrupt": written.faults.count, "faults": written.faults.kept}
     read = {"read": written.read.records, "read_digest": written.read.digest}
     return dict(plain(facts | asdict(written.tally) | faults | read | file))
@@ -185,12 +189,14 @@ def _note(task: FileTask, written: Written, **file: Any) -> dict[str, Any]:
 
 def _write_task(task: FileTask, staging: Staging) -> dict[str, Any]:
     """Write a file, bring it to the disk, and note it."""
-    path = staging.folder / task.name
-    with os_errors_as(WriteError, path, "can't be written"):
-        with new_file_by_name(path) as temporary:
-            written = task.write(temporary)
-        sha256 = None if written.crc32c else file_sha256(path, follow=False)
-        note = _note(task, written, bytes=path.stat().st_size, sha256=sha256)
+    with staging.room() as folder:
+        path = folder / task.name
+        with os_errors_as(WriteError, path, "can't be written"):
+            with new_file_by_name(path) as temporary:
+                written = task.write(temporary)
+            sha256 = None if written.crc32c else file_sha256(path, follow=False)
+            size = path.stat().st_size
+        note = _note(task, written, bytes=size, sha256=sha256, etag=staging.bring(path))
     staging.note(task, note)
     return note
 
@@ -202,8 +208,7 @@ def _written(
     worth: int,
 ) -> tuple[list[dict[str, Any]], int]:
     """Write the files that are not there yet; return the notes of all, and how many were."""
-    found = {task.name: staging.noted(task) for task in tasks}
-    notes = {name: dict(note) for name, note in found.items() if note is not None}
+    notes = {str(name): dict(note) for name, note in staging.noted(tasks).items()}
     rest = [task for task in tasks if task.name not in notes]
     resumed = len(notes)
     done, total = sum(one["records"] for one in notes.values()), sum(t.records for t in tasks)
@@ -226,8 +231,9 @@ def _complete(
     target: Target, planned: JobPlan, done: Sequence[ShardReport], start: float
 ) -> JobReport:
     """Return the report of a job that an earlier run has done."""
-    with os_errors_as(WriteError, target.folder / REPORT, "can't be read"):
-        before = read_json(target.folder / REPORT)
+    path = current_folder(target.folder) / REPORT
+    with os_errors_as(WriteError, path, "can't be read"):
+        before = read_json(path)
     shards = {shard.path: asdict(shard) for shard in done}
     nothing = Written(tally=Tally(), read=Tally())
     notes = [_note(task, nothing, **shards[task.name]) for task in planned.tasks]

@@ -7,7 +7,7 @@ import click
 
 from tfrtool.cli.job_options import TARGET_OPTIONS, pairs_of, run_job
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT, command, image_size
+from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command, image_size
 from tfrtool.errors import UsageError
 
 
@@ -30,7 +30,7 @@ from tfrtool.errors import UsageError
     },
 )
 @click.argument("source", metavar="SRC", type=INPUT)
-@click.argument("target", metavar="DST", type=OUTPUT)
+@click.argument("target", metavar="DST", type=OUTPUT_OR_URL)
 def edit_command(source: str, target: str, **words: Any) -> Outcome:
     """Change the features of all records of SRC, and write them to DST, shard by shard.
 

@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.job_options import JOB_OPTIONS, run_job
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT, command
+from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 
 
 @command(
@@ -26,7 +26,7 @@ from tfrtool.cli.parameters import INPUT, OUTPUT, command
     },
 )
 @click.argument("source", metavar="SRC", type=INPUT)
-@click.argument("dataset", metavar="DST", type=OUTPUT)
+@click.argument("dataset", metavar="DST", type=OUTPUT_OR_URL)
 def filter_command(source: str, dataset: str, **words: Any) -> Outcome:
     """Write some of the records of SRC to DST, in their order and their splits.
 

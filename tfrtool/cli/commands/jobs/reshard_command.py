@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.job_options import JOB_OPTIONS, run_job, splits_of
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT, command
+from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 
 
 @command(
@@ -25,7 +25,7 @@ from tfrtool.cli.parameters import INPUT, OUTPUT, command
     kinds={"SEED": click.IntRange(-(2**63), 2**63 - 1)},
 )
 @click.argument("source", metavar="SRC...", nargs=-1, required=True, type=INPUT)
-@click.argument("dataset", metavar="DST", type=OUTPUT)
+@click.argument("dataset", metavar="DST", type=OUTPUT_OR_URL)
 def reshard_command(
     source: tuple[str, ...], dataset: str, split: tuple[str, ...], **words: Any
 ) -> Outcome:

@@ -1,0 +1,356 @@
+"""A dataset in a store: claimed, uploaded shard by shard, and committed by one request.
+
+1. The claim is made, which only one writer can; or that of an interrupted write is taken over.
+2. Each shard is made in a folder of this machine, read back, uploaded to where it will stay, and
+   noted beside the claim.
+3. The metadata is put. Its last object, the commit, is put only if it is not there yet; or, of a
+   dataset that replaces another, only if it is what it was when the write began.
+4. What is replaced is deleted, then the notes, and the claim at last.
+
+A fresh dataset lies in its folder as on a disk. One that comes in place of others, or of another
+write's that may still be running, lies in a folder of its own, so that no two writers ever put
+different bytes under one key. A writer whose claim was taken over ends before its next shard; no
+clock is compared. Nothing relies on a listing where asking for an object can tell.
+"""
+
+import contextlib
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.examples.tfds_metadata import DATASET_INFO, REPORT
+from tfrtool.storage.appearing import TEMPORARY
+from tfrtool.storage.claims import (
+    CLAIM,
+    COMMITS,
+    STAGING,
+    VERSION_FOLDER,
+    current_folder,
+    is_claimed,
+    version_folder,
+)
+from tfrtool.storage.limits import MAX_METADATA_BYTES
+from tfrtool.storage.plain import plain
+from tfrtool.storage.remote.uploads import abort_uploads
+from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.signals import signals_wait
+from tfrtool.storage.stores import ChangedError
+from tfrtool.writing.dataset_folder import (
+    DONE,
+    METADATA,
+    StagedTask,
+    Staging,
+    Target,
+    is_ours,
+    is_shard,
+    is_shard_of,
+    listed_metadata,
+    listed_shards,
+    may_write,
+    read_object,
+    whole_shard,
+)
+from tfrtool.writing.write_options import Existing
+from tfrtool.writing.write_report import ShardReport, json_text
+
+
+class StoreStaging(Staging):
+    """The shards of a write to a store. It can be pickled: any machine may upload and note one."""
+
+    def __init__(self, root: RemotePath, name: str, folder: Path) -> None:
+        """Stand for a write that has not claimed anything yet.
+
+        Args:
+            root: the dataset's folder.
+            name: the dataset's name.
+            folder: of this machine, and private.
+        """
+        super().__init__(folder, resumed=False, left=False)
+        self.place: RemotePath = root
+        self._root, self._name = root, name
+        self._claim: str | None = None  # its ETag, while it is there
+        self._facts: dict[str, Any] = {}
+        self._usable = False  # whether notes are of this plan
+        self._committed = False
+        self._before: dict[str, str | None] = {}  # the ETags of what may be the commit
+        self._old: list[RemotePath] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_old": []}
+
+    def begin(self, target: Target) -> None:
+        """Claim the dataset's folder; the errors are those of `staging_folder`."""
+        data, self._claim = _read(self._root / STAGING / CLAIM)
+        before = _object(data)
+        self._before = {name: _read(self._root / name)[1] for name in COMMITS}
+        current = current_folder(self._root)
+        complete = any(self._before.values()) and not is_claimed(self._root)
+        said = next((name for name in COMMITS if name == before.get("commit")), None)
+        folder = str(before.get("folder"))
+        own = self._root / folder if VERSION_FOLDER.fullmatch(folder) else self._root
+        committed = complete and own == current and said and self._before[said] is not None
+        interrupted = data is not None and not committed
+        names = {path.name for path in self._root.iterdir()} - {STAGING}
+        reports = read_object(self._root / REPORT), read_object(current / REPORT)
+        ours = {*METADATA, *listed_metadata(reports[1]), *listed_shards(reports[0])}
+        ours |= {name for name in map(str, before.get("old") or ()) if is_ours(name)}
+        if data is not None and not complete:  # the folder was empty
+            ours |= {n for n in names if is_shard_of(n, str(before.get("name"))) or _describes(n)}
+        folders = {name for name in names if VERSION_FOLDER.fullmatch(name)}
+        self.resumed = self._usable = may_write(
+            target, names, ours | folders, interrupted=interrupted, complete=complete
+        )
+        tidies = target.existing is Existing.RESUME and committed and data is not None
+        if target.existing is Existing.RESUME and complete and not interrupted and not tidies:
+            return  # it is left as it is
+        if self.resumed or tidies:
+            self.place = own
+        elif names or complete or data is not None:
+            self.place = self._root / version_folder()
+        old = sorted(ours & names)
+        self._put_claim(
+            writer=secrets.token_hex(16),
+            name=target.name,
+            folder=self._folder,
+            plan=before.get("plan") if self.resumed else None,
+            commit=said,
+            old=[name for name in old if is_shard(name)],
+        )
+        if data is not None:
+            abort_uploads(self._root)
+        self._old = [self._root / name for name in old]
+        for name in folders:
+            self._old += (path for path in (self._root / name).iterdir() if is_ours(path.name))
+        self.left = self.resumed and any(path.name != CLAIM for path in self._notes())
+        if tidies:
+            new = {*listed_shards(reports[1]), *listed_metadata(reports[1])}
+            self._tidy([name for name in new if (self.place / name).is_file()])
+
+    def settle(self, plan: Callable[[], str]) -> None:
+        """Say what is going to be written; what has another plan goes into a folder of its own."""
+        if self._claim is None:
+            return
+        digest = plan()
+        if self.resumed and self._facts["plan"] not in (None, digest):
+            self.place, self._usable = self._root / version_folder(), False
+        with self._errors():
+            self._put_claim(plan=digest, folder=self._folder)
+
+    def noted(self, shards: Iterable[StagedTask]) -> dict[object, Mapping[str, Any]]:
+        """Do what `Staging.noted` does; each shard is asked of the store."""
+        some = list(shards) if self._usable else []
+        notes = zip(some, self._root.store.ahead(self._noted, some), strict=True)
+        return {shard.name: note for shard, note in notes if note is not None}
+
+    def _noted(self, shard: StagedTask) -> Mapping[str, Any] | None:
+        note = _object(_read(self._note(shard))[0])
+        same = note.get("task") == shard.fingerprint
+        return note if same and whole_shard(self.place / str(shard.name), note) else None
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Delete shards that are not wanted any more."""
+        with self._errors():
+            self._root.store.delete([(self.place / name).key for name in names])
+
+    @contextlib.contextmanager
+    def room(self) -> Iterator[Path]:
+        """Give a folder of this machine, whichever that is."""
+        with TemporaryDirectory(prefix=TEMPORARY) as folder:
+            yield Path(folder)
+
+    def bring(self, path: Path) -> str | None:
+        """Upload a shard, which is gone here then."""
+        goal = self.place / path.name
+        with os_errors_as(WriteError, goal, "can't be uploaded"):
+            self._check_claim()
+            etag = goal.store.upload(goal.key, path)
+        path.unlink()
+        return etag or None
+
+    def note(self, shard: StagedTask, result: object) -> None:
+        """Note that a shard is whole, and was brought to the store."""
+        note, path = {"task": shard.fingerprint, **plain(result)}, self._note(shard)
+        with os_errors_as(WriteError, path, "can't be written"):
+            path.store.put(path.key, json.dumps(note).encode())
+
+    def publish(
+        self, target: Target, shards: Sequence[ShardReport], metadata: Mapping[str, str]
+    ) -> None:
+        """Commit; `UsageError` if another write was faster."""
+        store = self._root.store
+        commit = DATASET_INFO if DATASET_INFO in metadata else REPORT
+        names = [shard.path for shard in shards]
+        with self._errors():
+            store.delete([path.key for path in self._made() if path.name not in names])
+            for name, whole in zip(names, store.ahead(self._is_whole, shards), strict=True):
+                if not whole:
+                    hint = f"tfrtool {target.command} --resume makes what is missing"
+                    what = "was changed or deleted meanwhile"
+                    raise WriteError(what, path=self.place / name, hint=hint)
+        with signals_wait():
+            with self._errors():
+                self._put_claim(commit=commit)
+                for name, text in metadata.items():
+                    if self._folder or name != commit:
+                        store.put((self.place / name).key, text.encode())
+                text = metadata[commit]
+                if self._folder:
+                    text = _pointer(json.loads(text), commit, self._folder)
+                _put(self._root / commit, text.encode(), self._before[commit])
+            self._committed = True
+            what = "is whole, but what it replaced can't be deleted (--resume tries again)"
+            with os_errors_as(WriteError, self._root, what):
+                self._tidy([*names, *metadata])
+
+    def end(self, *, keep: bool) -> None:
+        """Delete what a write without a commit has made; or ``keep`` it to be resumed."""
+        if self._claim is None or self._committed:
+            return
+        with contextlib.suppress(OSError):
+            data, etag = _read(self._root / STAGING / CLAIM)
+            mine = etag == self._claim
+            folder = _object(data).get("folder")
+            if (mine and keep) or (not mine and self._folder in ("", folder)):
+                return  # for what is resumed, or for the write that has taken this over
+            abort_uploads(self.place)
+            described = self.place.iterdir() if self._folder or mine else ()
+            doomed = [*self._made(), *(path for path in described if _describes(path.name))]
+            self._root.store.delete([path.key for path in doomed])
+            if mine:
+                self._release()
+
+    def _is_whole(self, shard: ShardReport) -> bool:
+        return whole_shard(self.place / shard.path, plain(shard)) is not None
+
+    @property
+    def _folder(self) -> str:
+        return "" if self.place == self._root else self.place.name
+
+    def _note(self, shard: StagedTask) -> RemotePath:
+        folder: RemotePath = self._root / STAGING / (self._folder or "flat")
+        note: RemotePath = folder / f"{shard.name}{DONE}"
+        return note
+
+    def _notes(self) -> Iterator[RemotePath]:
+        for key, _ in self._root.store.list((self._root / STAGING).key):
+            yield self._root / key.removeprefix(self._root.key).lstrip("/")
+
+    def _made(self) -> list[RemotePath]:
+        """Return the shards that there are where this write puts them."""
+        own = is_shard if self._folder else lambda name: is_shard_of(name, self._name)
+        return [path for path in self.place.iterdir() if own(path.name)]
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        with os_errors_as(WriteError, self._root, "can't be written"):
+            yield
+
+    def _put_claim(self, **facts: Any) -> None:
+        """Make the claim, or change one's own; `UsageError` if it is another's."""
+        self._facts |= facts
+        data = json.dumps(self._facts).encode()
+        self._claim = _put(self._root / STAGING / CLAIM, data, self._claim)
+
+    def _check_claim(self) -> None:
+        if _etag(self._root / STAGING / CLAIM) != self._claim:
+            raise _lost(self._root)
+
+    def _tidy(self, new: Iterable[str]) -> None:
+        """Delete what a commit has replaced, and put beside it what TFDS looks for there."""
+        store, new = self._root.store, [*new]
+        kept = {self.place / name for name in new} | {self._root / self._facts["commit"]}
+        if self._folder and self._facts["commit"] == DATASET_INFO:
+            for name in (name for name in new if _describes(name) and name not in COMMITS):
+                store.copy((self.place / name).key, (self._root / name).key)
+                kept.add(self._root / name)
+        doomed = [path for path in self._old if path not in kept]
+        for some in (_describes, is_shard):  # who reads them learns that they were replaced
+            store.delete([path.key for path in doomed if some(path.name)])
+        self._release()
+
+    def _release(self) -> None:
+        store, claim = self._root.store, self._root / STAGING / CLAIM
+        store.delete([path.key for path in self._notes() if path != claim])
+        store.delete([claim.key])
+        self._claim = None
+
+
+@contextlib.contextmanager
+def store_folder(target: Target, root: RemotePath) -> Iterator[StoreStaging]:
+    """Do what `staging_folder` does, for a dataset in a store."""
+    with TemporaryDirectory(prefix=TEMPORARY) as folder:
+        staging = StoreStaging(root, target.name, Path(folder))
+        with os_errors_as(WriteError, root, "can't be written to"):
+            staging.begin(target)
+        keep = staging.resumed
+        try:
+            yield staging
+            keep = False
+        finally:
+            with signals_wait():
+                staging.end(keep=keep)
+
+
+def _describes(name: str) -> bool:
+    return is_ours(name) and not is_shard(name)
+
+
+def _pointer(data: dict[str, Any], commit: str, folder: str) -> str:
+    """Return metadata that names the folder of what it describes, as `current_folder` finds it."""
+    if commit != DATASET_INFO:
+        return json_text({"folder": folder, **data})
+    splits = data.pop("splits")
+    for split in splits:
+        split["filepathTemplate"] = f"{folder}/{split['filepathTemplate']}"
+    return json_text({"splits": splits, **data})
+
+
+def _read(path: RemotePath) -> tuple[bytes | None, str | None]:
+    """Return a small object and its ETag; None if it isn't there."""
+    try:
+        data, status = path.store.get(path.key, 0, MAX_METADATA_BYTES)
+    except FileNotFoundError:
+        return None, None
+    return data, status.etag
+
+
+def _etag(path: RemotePath) -> str | None:
+    try:
+        return path.store.head(path.key).etag
+    except FileNotFoundError:
+        return None
+
+
+def _object(data: bytes | None) -> dict[str, Any]:
+    try:
+        found = json.loads(data or b"")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _put(path: RemotePath, data: bytes, etag: str | None) -> str:
+    """Put an object in place of the one with an ETag, or of none; return its own.
+
+    `UsageError` if another one is there; but not where it is the same, as after a request whose
+    answer was lost and that was made again.
+    """
+    try:
+        return path.store.put(path.key, data, only_new=etag is None, replacing=etag)
+    except (FileExistsError, FileNotFoundError, ChangedError):
+        found, etag = _read(path)
+        if found != data or etag is None:
+            raise _lost(path.parent if path.name in COMMITS else path.parent.parent) from None
+        return etag
+
+
+def _lost(root: RemotePath) -> UsageError:
+    return UsageError(
+        "another write has begun here, or has ended, since this one began; it is not touched",
+        path=root,
+        hint="let it end; --overwrite would replace it",
+    )
