@@ -25,20 +25,18 @@ _UNPACKED = {
 }
 
 
-def parser_problem(
-    payload: bytes, parsed: bytes, message: pb.SequenceExample, *, complete: bool = False
-) -> str | None:
+def parser_problem(payload: bytes, parsed: bytes, message: pb.SequenceExample) -> str | None:
     """Return why TensorFlow's parser refuses a payload, or that it reads other values, or None.
 
     What has feature lists is judged as ``tf.io.parse_single_sequence_example`` does, all else as
     ``parse_single_example``. What no writer makes, such as an unknown field within a feature, is
     taken for a problem even where TensorFlow happens to read the same as protobuf. ``message`` was
     made of ``parsed``, which is ``hollowed(payload)``; fields that its type doesn't know are
-    dropped. ``complete`` says that each feature of its context is known to have a name and a kind.
+    dropped.
     """
     # What protobuf would write to the byte, as nearly all is, needs no closer look.
     message.DiscardUnknownFields()
-    if message.SerializeToString() == parsed and (complete or _is_complete(message)):
+    if message.SerializeToString() == parsed and _is_complete(message):
         return None
     try:
         _check(payload, sequence=message.HasField("feature_lists"))

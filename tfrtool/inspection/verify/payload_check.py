@@ -1,6 +1,8 @@
 """Whether each payload of a shard is what its shard holds: parsed, but not looked into further."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from google.protobuf.message import DecodeError
 
@@ -9,17 +11,17 @@ from tfrtool.examples.example import (
     classify_payload,
     holds_features,
 )
-from tfrtool.examples.long_values import hollowed
+from tfrtool.examples.long_values import hollowed, is_large
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tf_parser import parser_problem
+from tfrtool.examples.whole_records import SHORT, all_whole, shortened
 from tfrtool.records.framing import Fault, FaultKind, Record
 
 _PROBATION = 64  # records after which a shard's payload kind is settled
-# Features that are remembered: a hostile shard may name new ones in each record.
-_FEATURES_KEPT = 10_000
-NO_EXAMPLE = "no tf.train.Example or SequenceExample"
+_DOUBTED = 3
+"""Where one record is odd, the next often are: for so many times as many the batch is not tried."""
 
-_parse = pb.SequenceExample.FromString  # an Example is one without feature lists, to the byte
+NO_EXAMPLE = "no tf.train.Example or SequenceExample"
 
 
 def unparseable(record: Record, message: str = NO_EXAMPLE) -> Fault:
@@ -31,6 +33,14 @@ def unparseable(record: Record, message: str = NO_EXAMPLE) -> Fault:
         message=message,
         cause="its CRC holds, so that it was written like this",
     )
+
+
+def short_record(record: Record) -> Record:
+    """Return a record that has the same problem, if any, with little of a payload that is long."""
+    payload = record.payload
+    if len(payload) <= SHORT or is_large(payload):  # what is large is parsed in another way
+        return record
+    return record._replace(payload=shortened(payload) or payload)
 
 
 class PayloadVote:
@@ -79,35 +89,40 @@ class PayloadCheck(PayloadVote):
 
     def __init__(self) -> None:
         super().__init__()
-        self._known: set[tuple[bytes, str | None]] = set()  # names and types of features
-        self._last: list[tuple[bytes, str | None]] | None = None  # those of a record, all known
+        self._odd = 0  # records of the next ones that are looked at one by one
+
+    def problems(self, records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+        """Take in records; yield those that can't be trained on as Examples, each with the reason.
+
+        Before it is known what the shard holds, they count only if it turns out to hold examples
+        (`holds_examples`).
+        """
+        for record in islice(records, self._left):
+            self.vote(record.payload)
+        if self.others:
+            return
+        odd: Iterable[Record] = records
+        if self._odd > 0:
+            self._odd -= len(records)
+        else:
+            short = [shortened(record.payload) for record in records]
+            if all_whole([one for one in short if one is not None], sequences=self.sequences):
+                odd = [one for one, held in zip(records, short, strict=True) if held is None]
+            else:
+                self._odd = _DOUBTED * len(records)
+        for record in odd:
+            problem = self.problem(record.payload)
+            if problem is not None:
+                yield record, problem
 
     def problem(self, payload: bytes) -> str | None:
-        """Take in a record; return why it can't be trained on as an Example, or None.
-
-        Before it is known what the shard holds, the answer counts only if it turns out to hold
-        examples (`holds_examples`).
-        """
-        if self._left:
-            self.vote(payload)
-        if self.others:
-            return None
+        """Return why a payload can't be trained on as an Example, or None."""
         try:
             parsed = hollowed(payload)
             message = pb.SequenceExample.FromString(parsed)  # or an Example, to the byte
         except DecodeError:
             return NO_EXAMPLE
-        # The hot path: nothing is asked of features whose names and types have been met before.
-        shape = [(entry.key, entry.value.WhichOneof("kind")) for entry in message.context.feature]
-        known = shape == self._last
-        if not known and shape and self._known.issuperset(shape):
-            self._last, known = shape, True
-        if known and not message.HasField("feature_lists"):
-            return parser_problem(payload, parsed, message, complete=True)
         if not holds_features(message):
             return NO_EXAMPLE
         self.sequences |= message.HasField("feature_lists")
-        problem = parser_problem(payload, parsed, message)
-        if problem is None and len(self._known) < _FEATURES_KEPT:
-            self._known.update(pair for pair in shape if all(pair))
-        return problem
+        return parser_problem(payload, parsed, message)

@@ -2,7 +2,7 @@
 
 import hashlib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,17 +12,26 @@ from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.causes import Causes
 from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
-from tfrtool.inspection.verify.payload_check import PayloadCheck, unparseable
+from tfrtool.inspection.verify.payload_check import PayloadCheck, short_record, unparseable
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.framing import Fault
+from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Shard
-from tfrtool.records.stream import Location, as_source, folder_of, open_shard, path_of, size_of
+from tfrtool.records.stream import (
+    Location,
+    Stream,
+    as_source,
+    folder_of,
+    open_shard,
+    path_of,
+    size_of,
+)
 from tfrtool.storage.limits import MAX_FAULTS, FirstOf
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.plain import plain
 
 _CRCS_HELD = 16 * 1024
+_RECORDS_HELD, _BYTES_HELD = 256, 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +87,84 @@ class ShardVerdict:
         return data
 
 
+class VerifyFold:
+    """A fold over what is read of one shard."""
+
+    def __init__(self, source: Path | Stream, *, images: bool) -> None:
+        """Begin with nothing; ``images`` are looked at if they are asked for."""
+        self.payloads = PayloadCheck()
+        self.images = ImageCheck(folder_of(source)) if images else None
+        self.damage, self.misfits = FirstOf[Fault](MAX_FAULTS), FirstOf[Fault](MAX_FAULTS)
+        self.records = self.lost = self.size = 0
+        self.error: str | None = None
+        self._crcs, self._digest = array("I"), hashlib.blake2b(digest_size=16)
+
+    def read(self, items: Iterable[Record | Fault]) -> None:
+        """Take in what is read, some records at a time."""
+        held, size = list[Record](), 0
+        try:
+            for item in items:
+                if isinstance(item, Fault):
+                    self.lost += item.record is not None
+                    self.damage.add(item)
+                    continue
+                self.size += len(item.payload)
+                held.append(item if self.images else short_record(item))
+                size += len(held[-1].payload)
+                if size > _BYTES_HELD or len(held) == _RECORDS_HELD:
+                    self._take(held)
+                    held, size = [], 0
+        except ShardError as caught:
+            self.error = caught.what
+        self._take(held)
+
+    def _take(self, records: Sequence[Record]) -> None:
+        self.records += len(records)
+        self._crcs.extend([one.payload_crc for one in records])
+        if len(self._crcs) >= _CRCS_HELD:
+            self._digest.update(self._crcs.tobytes())
+            del self._crcs[:]
+        odd = set()
+        for record, problem in self.payloads.problems(records):
+            self.misfits.add(unparseable(record, problem))
+            odd.add(record.index)
+        if self.images is not None and not self.payloads.others:
+            for record in records:
+                if record.index not in odd:
+                    self.images.add(record)
+
+    def verdict(self, source: Path | Stream, found: Shard, hashed: Iterable[Path]) -> ShardVerdict:
+        """Return what was found in a shard."""
+        path = path_of(source)
+        self._digest.update(self._crcs.tobytes())
+        faults, count = self.damage.kept, self.damage.count
+        findings = None if self.images is None else ImageFindings()
+        if self.payloads.holds_examples:
+            faults, count = faults + self.misfits.kept, count + self.misfits.count
+            if self.images is not None:
+                findings = self.images.findings()
+                faults, count = [*faults, *findings.faults], count + findings.n_faults
+        causes = Causes(found, self.records, source)
+        whole = path in hashed and self.error is None and not count
+        return ShardVerdict(
+            path=path,
+            shard=found,
+            error=self.error,
+            records=self.records,
+            lost=self.lost,
+            payload=self.payloads.kind,
+            payload_bytes=self.size,
+            digest=self._digest.digest(),
+            sha256=digest_of(path) if whole else None,
+            faults=tuple(
+                replace(fault, cause=fault.cause or causes.of(fault))
+                for fault in sorted(faults, key=lambda fault: fault.offset)[:MAX_FAULTS]
+            ),
+            n_faults=count,
+            images=findings,
+        )
+
+
 def verify_shard(
     shard: Location, *, images: bool = False, hashed: Iterable[Path] = ()
 ) -> ShardVerdict:
@@ -89,65 +176,19 @@ def verify_shard(
     """
     source = as_source(shard, keep=True)
     path = path_of(source)
-    payloads = PayloadCheck()
-    image_check = ImageCheck(folder_of(source)) if images else None
-    damage, misfits = FirstOf[Fault](MAX_FAULTS), FirstOf[Fault](MAX_FAULTS)
-    crcs, digest = array("I"), hashlib.blake2b(digest_size=16)
-    records = lost = size = 0
-    found, error = None, None
+    fold, found = VerifyFold(source, images=images), None
     try:
         with open_shard(source) as file:
             compression = detect_compression(file)
             bytes_known = size_of(source, file) if source is path else 0
             found = Shard(path=path, bytes=bytes_known, compression=compression)
-            for item in read_records(file, compression=compression):
-                if isinstance(item, Fault):
-                    lost += item.record is not None
-                    damage.add(item)
-                    continue
-                records += 1
-                size += len(item.payload)
-                crcs.append(item.payload_crc)
-                if len(crcs) == _CRCS_HELD:
-                    digest.update(crcs.tobytes())
-                    del crcs[:]
-                problem = payloads.problem(item.payload)
-                if problem is not None:
-                    misfits.add(unparseable(item, problem))
-                elif image_check is not None and not payloads.others:
-                    image_check.add(item)
+            fold.read(read_records(file, compression=compression))
             found = replace(found, bytes=size_of(source, file))
     except ShardError as caught:
-        error = caught.what
+        fold.error = caught.what
     if found is None:
-        return ShardVerdict(path=path, error=error)
-    digest.update(crcs.tobytes())
-    faults, count = damage.kept, damage.count
-    findings = None if image_check is None else ImageFindings()
-    if payloads.holds_examples:
-        faults, count = faults + misfits.kept, count + misfits.count
-        if image_check is not None:
-            findings = image_check.findings()
-            faults, count = [*faults, *findings.faults], count + findings.n_faults
-    causes = Causes(found, records, source)
-    whole = path in hashed and error is None and not count
-    return ShardVerdict(
-        path=path,
-        shard=found,
-        error=error,
-        records=records,
-        lost=lost,
-        payload=payloads.kind,
-        payload_bytes=size,
-        digest=digest.digest(),
-        sha256=digest_of(path) if whole else None,
-        faults=tuple(
-            replace(fault, cause=fault.cause or causes.of(fault))
-            for fault in sorted(faults, key=lambda fault: fault.offset)[:MAX_FAULTS]
-        ),
-        n_faults=count,
-        images=findings,
-    )
+        return ShardVerdict(path=path, error=fold.error)
+    return fold.verdict(source, found, hashed)
 
 
 def digest_of(path: Path) -> str | None:

@@ -1,0 +1,119 @@
+"""Whether payloads are Examples just as writers write them, told of many at a time.
+
+Protobuf parses a batch of them and writes it again, without an object of Python for any record. A
+long value is not copied for that: a short one stands in its place.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+
+from google.protobuf.message import DecodeError, EncodeError
+
+from tfrtool.examples.long_values import varint
+from tfrtool.examples.proto import whole_pb2 as pb
+
+SHORT = 2048
+"""Payloads up to this size, in bytes, are taken as they are; longer values are left out."""
+
+_MOST = 16 * 1024
+"""Of what is left of a payload, in bytes; longer ones are parsed one by one as fast."""
+
+_VALUES, _ENTRIES = 4, 32
+"""Values that are left out of one payload, and features that are looked at for each."""
+
+_FIRST, _SECOND = 0x0A, 0x12
+"""The tags of fields 1 and 2 where they have a length; of strings and floats in a feature, too."""
+
+_STAND_IN = b"\x12\x04\x0a\x02\x0a\x00"
+"""A feature of one string without a byte, with the tag before it in an entry."""
+
+_UNSET, _UNSET_INSIDE = b"\x12\x00", b"\x12\x00\n"
+"""The value of a map entry whose feature has no kind; of a key that comes twice, it hides one."""
+
+
+class _Prefixes(dict[int, bytes]):
+    """What stands before an Example of a size in a batch."""
+
+    def __missing__(self, size: int) -> bytes:
+        prefix = bytes([_FIRST]) + varint(size)
+        if size <= _MOST:
+            self[size] = prefix
+        return prefix
+
+
+_prefixes = _Prefixes()
+
+
+def all_whole(payloads: Sequence[bytes], *, sequences: bool) -> bool:
+    """Return whether TensorFlow's parser surely reads the same of payloads as protobuf does.
+
+    So it is of what protobuf would write to the byte, if each feature has a key and a value, and
+    no key comes twice without a kind: payloads are `shortened`. Of others this says nothing. Those
+    with feature lists are among the others, unless ``sequences`` are expected.
+    """
+    prefixes = map(_prefixes.__getitem__, map(len, payloads))
+    joined = b"".join(chain.from_iterable(zip(prefixes, payloads, strict=True)))
+    try:
+        batch = (pb.SequenceBatch if sequences else pb.ExampleBatch).FromString(joined)
+        batch.DiscardUnknownFields()
+        return bool(batch.SerializeToString() == joined)
+    except (DecodeError, EncodeError):  # or a required field is missing
+        return False
+
+
+def shortened(payload: bytes) -> bytes | None:
+    """Return a payload that has the same problem, if any, and is short; None if none is known.
+
+    Long values of an Example are left out: strings alone in their list, and lists of floats.
+    """
+    left = _VALUES
+    while len(payload) > SHORT and left:
+        left -= 1
+        try:
+            payload = _shortened(payload)
+        except (IndexError, ValueError):
+            break
+    if len(payload) > _MOST or _UNSET_INSIDE in payload or payload.endswith(_UNSET):
+        return None
+    return payload
+
+
+def _shortened(data: bytes) -> bytes:
+    """Leave out the first long value; an IndexError or a ValueError if there is none like that."""
+    size = len(data)
+    start, end = _field(data, 0, _FIRST)
+    at = stop = start
+    for _ in range(_ENTRIES):
+        entry, stop = _field(data, at, _FIRST)
+        if stop - entry > SHORT:
+            break
+        at = stop
+    _, of_key = _field(data, entry, _FIRST)
+    feature, of_feature = _field(data, of_key, _SECOND)
+    values, of_values = _field(data, feature, data[feature])
+    value, of_value = _field(data, values, _FIRST)
+    kind = data[feature]
+    if not (size == end >= stop == of_feature == of_values == of_value) or not (
+        kind == _FIRST or (kind == _SECOND and (stop - value) % 4 == 0)
+    ):
+        raise ValueError("not the one value of its feature")
+    held = data[entry:of_key] + _STAND_IN
+    content = data[start:at] + _prefixes[len(held)] + held + data[stop:]
+    return _prefixes[len(content)] + content
+
+
+def _field(data: bytes, at: int, tag: int) -> tuple[int, int]:
+    """Return where a field's content starts and ends; `ValueError` if it is not so written."""
+    size, start, shift, byte = data[at + 1], at + 2, 7, 0
+    if data[at] != tag:
+        raise ValueError("another field")
+    if size > 0x7F:
+        size &= 0x7F
+        byte = 0x80
+        while byte > 0x7F and shift < 35:
+            byte = data[start]
+            size |= (byte & 0x7F) << shift
+            start, shift = start + 1, shift + 7
+        if not 0 < byte < 0x80:
+            raise ValueError("a length that is longer than it must be")
+    return start, start + size
