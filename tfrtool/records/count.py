@@ -2,10 +2,11 @@
 
 import os
 import shlex
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from functools import partial
+from operator import add
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from tfrtool.errors import CorruptShardError
 from tfrtool.records.compression import Compression, detect_compression
@@ -19,11 +20,23 @@ from tfrtool.records.framing import (
     holds_header,
 )
 from tfrtool.records.reader import read_records
-from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
+from tfrtool.records.stream import Location, Stream, as_source, open_shard, path_of, size_of
 from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.remote_path import RemotePath
 
 _BLOCK = 64 * 1024
 _LONG = 4096  # from this size on, a call for each header is faster than to read it all
+_FAR_BLOCK = _FAR_LONG = 256 * 1024
+"""The same in a store, where a request takes as long as some of these."""
+
+_SOME = 4
+"""Records that tell how long the others are."""
+
+_WORTH_ITS_INDEX = 64
+_FAR_WORTH_ITS_INDEX = 8
+"""Bytes of a shard for one of its index: hopping over records below 1 KB or so is faster."""
+
 _FAR = 1 << 63  # beyond the end of any file
 _HEADERS_KNOWN = 1024  # those whose CRC is not computed again: often there are a few lengths only
 
@@ -48,6 +61,8 @@ def count_shard(shard: Location) -> ShardCount:
         compression = detect_compression(file)
         if compression is Compression.NONE and isinstance(source, Path):
             size = size_of(source, file)
+            if isinstance(source, RemotePath) and (known := indexed(file, source, size)):
+                return ShardCount(len(known) - 1)
             records, end = hop(file, size)
             if end == size > 0:
                 return ShardCount(records)
@@ -96,6 +111,14 @@ def as_error(path: Path, fault: Fault, *, in_dataset: bool = False) -> CorruptSh
     )
 
 
+def read_ranges(file: BinaryIO, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield what stands at offsets, each with a size; of a store, neighbours by one request."""
+    if hasattr(file, "read_ranges"):
+        return cast(Iterator[bytes], file.read_ranges(ranges))
+    read_at = reader_at(file)
+    return (read_at(size, offset) for offset, size in ranges)
+
+
 def hop(
     file: BinaryIO,
     size: int,
@@ -111,13 +134,15 @@ def hop(
     well if the offset is ``size``. Returns the number of records and the offset behind the last
     one; the offset behind each is appended to ``ends``.
     """
-    read_at = reader_at(file)
+    read_at, most_read, long = reader_at(file), _BLOCK, _LONG
+    if hasattr(file, "read_at"):  # an object of a store, where each call is a request
+        read_at, most_read, long = _reader_ahead(file), _FAR_BLOCK, _FAR_LONG
     append = None if ends is None else ends.append
     sizes = _RecordSizes()
     records, offset, step = 0, start, 0
     while offset + HEADER_SIZE <= size:
         # Short records are read by the block, of long ones only the headers.
-        block = read_at(_BLOCK if step < _LONG else HEADER_SIZE, offset)
+        block = read_at(most_read if step < long else HEADER_SIZE, offset)
         position, last, limit = 0, len(block) - HEADER_SIZE, size - offset
         if last < 0:  # the file became shorter
             break
@@ -132,6 +157,56 @@ def hop(
                 append(offset + end)
         offset += position
     return records, offset
+
+
+def _reader_ahead(file: Any) -> Callable[[int, int], bytes]:
+    def read(size: int, offset: int) -> bytes:
+        if size == HEADER_SIZE:
+            return bytes(file.read_at(size, offset))
+        file.seek(offset)
+        return bytes(file.read(size))
+
+    return read
+
+
+def indexed(file: BinaryIO, shard: Path, size: int) -> list[int]:
+    """Return where records start, and the end, by the index beside a shard that fits it."""
+    index = shard.with_name(f"{shard.name}.idx")
+    try:
+        status, remote = index.stat(), isinstance(shard, RemotePath)
+        own = shard.stat() if remote else os.fstat(file.fileno())
+        worth = _FAR_WORTH_ITS_INDEX if remote else _WORTH_ITS_INDEX
+        if status.st_mtime_ns >= own.st_mtime_ns and status.st_size * worth < size:
+            numbers = [*map(int, read_bounded(index).split())]
+            starts, sizes = [*numbers[::2], size], numbers[1::2]
+            if [0, *map(add, starts, sizes)] == starts and min(sizes) >= FRAME_SIZE:
+                return starts
+    except (OSError, ValueError):
+        pass
+    return []
+
+
+def expected_transfer(shards: Sequence[Path | Stream]) -> int:
+    """Return about how many bytes stores will send while their shards are counted.
+
+    By the first records of one: of short ones all is read, of long ones the headers.
+    """
+    remote = [shard for shard in shards if isinstance(shard, RemotePath)]
+    for shard in remote[:1]:
+        with open_shard(shard) as file:
+            size = size_of(shard, file)
+            if detect_compression(file) is Compression.NONE:
+                if indexed(file, shard, size):
+                    return 0
+                ends: list[int] = []
+                hop(file, size, ends, most=_SOME)
+                if ends and ends[-1] >= _FAR_LONG * len(ends):
+                    return HEADER_SIZE * len(ends) * sum(map(_size, remote)) // ends[-1]
+    return sum(map(_size, remote))
+
+
+def _size(shard: Path) -> int:
+    return shard.stat().st_size
 
 
 class _RecordSizes(dict[bytes, int]):
@@ -152,6 +227,8 @@ def reader_at(file: BinaryIO) -> Callable[[int, int], bytes]:
     Where the system can, it leaves the position of ``file`` alone, and may be called by several
     threads and forked processes at once.
     """
+    if hasattr(file, "read_at"):
+        return cast(Callable[[int, int], bytes], file.read_at)
     if hasattr(os, "pread"):
         return partial(os.pread, file.fileno())
 

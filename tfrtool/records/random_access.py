@@ -6,7 +6,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, overload
 
@@ -20,7 +21,7 @@ from tfrtool.errors import (
     os_reason,
 )
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import as_error, count_records, hop, reader_at
+from tfrtool.records.count import as_error, count_records, hop, indexed, reader_at
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, FaultKind, Record, header
 from tfrtool.records.reader import read_shard
@@ -28,6 +29,7 @@ from tfrtool.records.stream import open_shard
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.opening import open_regular, size_of_file
+from tfrtool.storage.remote_path import RemotePath
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -75,6 +77,8 @@ def make_index(shard: Path) -> "array[int]":
                 hint="uncompress it first" + (hint if compression is Compression.GZIP else ""),
             )
         size = size_of_file(file)
+        if isinstance(shard, RemotePath) and (known := indexed(file, shard, size)):
+            return array("Q", known)
         _, end = hop(file, size, offsets)
     if end == size:
         return offsets
@@ -122,6 +126,7 @@ class Records(Sequence[T]):
         self._offsets = [make_index(path) for path in self._paths]
         self._ends = list(accumulate(len(offsets) - 1 for offsets in self._offsets))
         self._files: dict[int, BinaryIO] = {}
+        self._remote = any(isinstance(path, RemotePath) for path in self._paths)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_files": {}}  # open files don't travel
@@ -158,12 +163,14 @@ class Records(Sequence[T]):
             CorruptShardError: the record is damaged, or is not any more where it was.
         """
         if isinstance(index, slice):
-            return [self._read(number) for number in range(*index.indices(len(self)))]
+            return self.__getitems__(range(*index.indices(len(self))))
         return self._read(self._checked(index))
 
     def __getitems__(self, indices: Iterable[int]) -> list[T]:
         """Read several records; PyTorch's DataLoader asks for a batch in this way."""
-        return [self._read(self._checked(index)) for index in indices]
+        numbers = [self._checked(index) for index in indices]
+        frames = self._fetched(numbers) if self._remote else {}
+        return [self._read(number, frames.get(number)) for number in numbers]
 
     def __iter__(self) -> Iterator[T]:
         plain = self._decode is None
@@ -219,12 +226,29 @@ class Records(Sequence[T]):
             index, offset = record.index, record.offset
             raise ShardError(str(error), path=path, record=index, offset=offset) from error
 
-    def _read(self, number: int) -> T:
+    def _place(self, number: int) -> tuple[int, int]:
         shard = bisect_right(self._ends, number)
-        index = number - (self._ends[shard - 1] if shard else 0)
+        return shard, number - (self._ends[shard - 1] if shard else 0)
+
+    def _fetched(self, numbers: Iterable[int]) -> dict[int, bytes]:
+        """Return frames of records in a store, neighbours by one request."""
+        found: dict[int, bytes] = {}
+        placed = sorted((*self._place(number), number) for number in {*numbers})
+        for shard, group in groupby(placed, itemgetter(0)):
+            wanted, offsets = [*group], self._offsets[shard]
+            ranges = [(offsets[at], offsets[at + 1] - offsets[at]) for _, at, _ in wanted]
+            path = self._paths[shard]
+            if isinstance(path, RemotePath):
+                with os_errors_as(ShardError, path):
+                    frames = path.store.read_ranges(path.key, ranges, path.known().etag)
+                    found.update(zip((number for _, _, number in wanted), frames, strict=True))
+        return found
+
+    def _read(self, number: int, frame: bytes | None = None) -> T:
+        shard, index = self._place(number)
         path = self._paths[shard]
         try:
-            record = self._record_at(shard, index)
+            record = self._record_at(shard, index, frame)
         except OSError as error:
             raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
         if record is not None:
@@ -237,11 +261,13 @@ class Records(Sequence[T]):
             hint=f"tfrtool verify {shlex.quote(str(path))} lists all damage",
         )
 
-    def _record_at(self, shard: int, index: int) -> Record | None:
+    def _record_at(self, shard: int, index: int, frame: bytes | None = None) -> Record | None:
         """Return a record, or None where its CRCs don't hold."""
         offsets, path = self._offsets[shard], self._paths[shard]
         offset, size = offsets[index], offsets[index + 1] - offsets[index]
-        if len(self._paths) > _FILES_OPEN:
+        if frame is not None:
+            pass
+        elif len(self._paths) > _FILES_OPEN:
             with open_regular(path, buffering=0) as file:
                 frame = reader_at(file)(size, offset)
         else:

@@ -85,7 +85,7 @@ def repair_shard(
     """
     source, out = as_source(shard), as_path(out)
     path = path_of(source)
-    if os.path.lexists(out):
+    if out.is_symlink() or out.exists():
         raise UsageError("exists already", path=out, hint="repair never writes over a file")
     lost, faults = FirstOf[LostRange](), FirstOf[Fault]()
     count = digest = end = saved = 0

@@ -17,6 +17,7 @@ from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND
 from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.publishing import check_settled
+from tfrtool.storage.remote_path import RemotePath, is_url, remote_path
 
 _HEAD = 4096
 _NAMED = 8
@@ -26,6 +27,9 @@ Locations = Location | Iterable[Location]
 
 def matching_files(pattern: str) -> list[Path]:
     """Return the files that a pattern matches, in natural order."""
+    if is_url(pattern):
+        found = remote_path(pattern).matching()
+        return sorted(found, key=lambda path: natural_order(str(path)))
     # Path.glob takes neither an absolute pattern nor one that starts with "..".
     matches = sorted(glob.glob(pattern, recursive=True), key=natural_order)  # noqa: PTH207
     return [path for path in map(Path, matches) if not path.is_dir()]
@@ -105,7 +109,7 @@ def _expand(location: Location, keep: bool) -> FoundShards:
     path = as_source(location, keep=keep)
     if isinstance(path, Stream):
         return FoundShards((path,))
-    argument = os.fspath(cast(str, location))
+    argument = str(path) if isinstance(path, RemotePath) else os.fspath(cast(str, location))
     if argument == STREAM:
         raise UsageError(
             "standard input is one shard: count, cat, verify, repair, inspect shard and "
@@ -182,6 +186,9 @@ class _ShardFinder:
 
     def shards(self, folder: Path) -> list[Path]:
         check_settled(folder)
+        if isinstance(folder, RemotePath):
+            files = [one for one in folder.entries()[0] if is_shard_name(one.name) is not False]
+            return self.choose(sorted(files, key=lambda one: natural_order(one.name)))
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if is_shard_name(e.name) is not False and e.is_file()]
         return self.choose([folder / name for name in sorted(names, key=natural_order)])
@@ -251,6 +258,9 @@ def _noted(found: DatasetFolders, note: str) -> DatasetFolders:
 
 
 def _folders(directory: Path) -> list[Path]:
+    if isinstance(directory, RemotePath):
+        found = [one for one in directory.entries()[1] if not one.name.startswith(".")]
+        return sorted(found, key=lambda one: one.name)
     with os.scandir(directory) as entries:
         names = sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
     return [directory / name for name in names]

@@ -25,6 +25,17 @@ def size_of_file(file: BinaryIO) -> int:
     return os.fstat(file.fileno()).st_size if size is None else size
 
 
+def stamp_of(file: BinaryIO) -> tuple[int, int]:
+    """Return what changes when an open file is written to: its size, and its time of change (ns).
+
+    Of an object of a store it is a number made of its ETag instead of the time.
+    """
+    if isinstance(status := getattr(file, "status", None), tuple):
+        return status[0], int(hashlib.sha256(repr(status[1]).encode()).hexdigest()[:15], 16)
+    found = os.fstat(file.fileno())
+    return found.st_size, found.st_mtime_ns
+
+
 class NotRegularFileError(OSError):
     """A name stands for a pipe, a socket or a device, which can block or never end."""
 

@@ -33,17 +33,8 @@ class RemotePath(type(Path())):  # type: ignore[misc]
             return f"{parts[0]}//{'/'.join(parts[1:])}"
         return str(PurePath(*parts))  # what `relative_to` makes
 
-    def __fspath__(self) -> str:
-        return str(self)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self)!r})"
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (str(self), self.status)
-
-    def __bytes__(self) -> bytes:
-        return os.fsencode(str(self))
 
     @property
     def store(self) -> Store:

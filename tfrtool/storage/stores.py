@@ -1,33 +1,55 @@
-# ruff: noqa: ARG002 - the base of all stores can do nothing
 """Where objects are: a bucket of an object store, or a host that gives files by http.
 
 The libraries, obstore and fsspec, are imported when a URL is met. They find credentials in the
 usual ways; nothing that they say is shown as it is, for it may hold some.
 """
 
-import errno
+import contextlib
 import importlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tfrtool.errors import UsageError
+from tfrtool.storage.limits import MAX_LISTED
+from tfrtool.storage.remote.store_errors import (
+    BehindEndError,
+    ChangedError,
+    CutShortError,
+    a_store_error,
+    says,
+    too_large,
+)
+
+__all__ = ["ChangedError", "Status", "Store", "keep_query", "store_of"]
 
 OBJECT_STORES = ("s3", "gs", "az", "http", "https")
 """What obstore speaks; fsspec has the rest, which are only read."""
 
-AT_ONCE = 8
-"""Requests of one store that are under way at once."""
-
 _SIGNED = "TFRTOOL_SIGNED_URLS"
+
+_AT_ONCE = 8
+"""Requests of one store that are under way at once."""
 
 _APART = 512 * 1024
 _TOGETHER = 8 * 1024 * 1024
 """Bytes: ranges that are no farther apart become one request, of about this size at most."""
+
+_PART = 8 * 1024 * 1024
+_MOST_PARTS = 9_000
+_CHUNK = 1024 * 1024
+
+_TRIES = 5
+_PAUSE = 0.1
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Status(NamedTuple):
@@ -41,101 +63,73 @@ class Status(NamedTuple):
     modified: float = 0.0  # seconds since 1970
 
 
-class ChangedError(OSError):
-    """An object is not any more what it was when it was first looked at."""
-
-    def __init__(self, url: str, what: str = "was changed while it was read") -> None:
-        """Say so; ``url`` is the object's."""
-        super().__init__(errno.ESTALE, what, url)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.filename, self.strerror)
-
-
 class Store:
     """One bucket or host. Keys are relative to it, without a slash before or behind them.
 
     Errors are OSErrors (`FileNotFoundError`, `FileExistsError`, `PermissionError`, `ChangedError`)
     whose texts hold no credentials. What is transient is tried again, after longer and longer
     pauses. Threads may share one.
+
+    Attributes:
+        url: it, such as ``s3://bucket``.
+        lists: whether it can be listed; a web server can't.
     """
 
-    lists = True
-    """Whether it can be listed; a web server can't."""
-
-    def __init__(self, url: str) -> None:
-        """Stand for a ``url`` such as ``s3://bucket``."""
-        self.url = url
+    def __init__(self, url: str, library: Any, *, lists: bool = True, writes: bool = True) -> None:
+        """Stand for ``url``, with a store of obstore's, or what is like one."""
+        self.url, self.lists = url, lists
+        self._library, self._writes = library, writes
         self._pool: ThreadPoolExecutor | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return store_of, (self.url,)  # credentials stay where they are
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.url}>"
+        return f"<Store {self.url}>"
 
     @property
     def pool(self) -> ThreadPoolExecutor:
         """Threads that wait for answers."""
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfrtool-store")
+            self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tfrtool-store")
         return self._pool
 
     def head(self, key: str) -> Status:
         """Ask what an object is; `FileNotFoundError` if it isn't there."""
-        raise NotImplementedError
+        with self._errors(key):
+            return self._status(self._library.head(key))
 
     def get(self, key: str, start: int, size: int, etag: str | None = None) -> tuple[bytes, Status]:
         """Read a range and say what the object is; else it is `read_range`."""
-        raise NotImplementedError
-
-    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """Yield the keys and sizes of all objects in a folder and in those below it."""
-        raise NotImplementedError
-
-    def list_folder(self, prefix: str) -> tuple[dict[str, int], Sequence[str]]:
-        """Return the names and sizes of a folder's files, and the names of the folders in it.
-
-        The size is -1 where the store doesn't say it.
-        """
-        raise NotImplementedError
-
-    def put(
-        self, key: str, data: bytes, only_new: bool = False, replacing: str | None = None
-    ) -> str:
-        """Make an object, at once and whole, and return its ETag.
-
-        Args:
-            key: where.
-            data: all of it.
-            only_new: raise `FileExistsError` if something is there.
-            replacing: raise `ChangedError` unless the object that is there has this ETag.
-        """
-        raise self.read_only(key)
-
-    def upload(self, key: str, local_path: str | os.PathLike[str]) -> str:
-        """Make an object of a local file and return its ETag; a large one is sent in parts."""
-        raise self.read_only(key)
-
-    def copy(self, source: str, target: str) -> None:
-        """Make an object that is another's copy; the bytes don't come by here."""
-        raise self.read_only(target)
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; those that aren't there are no error."""
-        raise self.read_only("")
-
-    def is_folder(self, prefix: str) -> bool:
-        """Return whether there are objects below a prefix."""
-        return next(self.list(prefix), None) is not None
-
-    def url_of(self, key: str) -> str:
-        """Return how an object is called in messages."""
-        return f"{self.url}/{key}" if key else self.url
-
-    def read_only(self, key: str) -> OSError:
-        """Return the error of writing where that can't be done."""
-        return PermissionError(errno.EROFS, "this kind of URL can only be read", self.url_of(key))
+        parts: list[bytes] = []
+        held, tries = 0, 0
+        while True:
+            before = held
+            try:
+                with self._errors(key):
+                    options = {"range": (start + held, start + size)}
+                    options |= {"if_match": etag.partition("\n")[0]} if etag else {}  # type: ignore[dict-item]
+                    answer = self._library.get(key, options=options)
+                    status = self._status(answer.meta)
+                    if etag is not None and status.etag != etag:
+                        raise ChangedError(self.url_of(key))
+                    etag = status.etag
+                    for part in answer.stream(_CHUNK):
+                        parts.append(bytes(part))
+                        held += len(part)
+                if held >= min(size, status.size - start):
+                    return b"".join(parts), status
+            except CutShortError:
+                pass
+            except BehindEndError:
+                status = self.head(key)
+                if etag not in (None, status.etag) or start + held < status.size:
+                    raise ChangedError(self.url_of(key)) from None
+                return b"".join(parts), status
+            tries = 1 if held > before else tries + 1
+            if tries > _TRIES:
+                raise CutShortError(self.url_of(key))
+            time.sleep(_PAUSE * 2**tries)
 
     def read_range(self, key: str, start: int, size: int, etag: str | None = None) -> bytes:
         """Read ``size`` bytes from ``start`` on, fewer only where the object ends before.
@@ -145,7 +139,7 @@ class Store:
         return self.get(key, start, size, etag)[0] if size > 0 else b""
 
     def read_ranges(
-        self, key: str, ranges: Sequence[tuple[int, int]], etag: str | None = None
+        self, key: str, ranges: Iterable[tuple[int, int]], etag: str | None = None
     ) -> Iterator[bytes]:
         """Yield what stands at ranges, each a start and a size, in their order.
 
@@ -170,17 +164,16 @@ class Store:
 
     def stream(self, key: str, etag: str | None = None) -> Iterator[bytes]:
         """Yield an object from its start to its end; the errors are those of `read_range`."""
-        first, status = self.get(key, 0, 1024 * 1024, etag)
+        first, status = self.get(key, 0, _CHUNK, etag)
         yield first
-        rest = range(len(first), status.size, _TOGETHER)
-        etag = etag or status.etag
+        rest, etag = range(len(first), status.size, _TOGETHER), status.etag
         yield from self.ahead(lambda at: self.read_range(key, at, _TOGETHER, etag), rest, 2)
 
-    def ahead(self, call: Any, items: Iterable[Any], most: int = AT_ONCE) -> Iterator[Any]:
+    def ahead(
+        self, call: Callable[[Item], Result], items: Iterable[Item], most: int = _AT_ONCE
+    ) -> Iterator[Result]:
         """Yield ``call(item)`` in order; up to ``most`` are under way in threads."""
-        from collections import deque
-
-        waiting: deque[Any] = deque()
+        waiting: deque[Future[Result]] = deque()
         try:
             for item in items:
                 waiting.append(self.pool.submit(call, item))
@@ -191,6 +184,120 @@ class Store:
         finally:
             for future in waiting:
                 future.cancel()
+
+    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield the keys and sizes of all objects in a folder and in those below it."""
+        if not self.lists:
+            files, _ = self.list_folder(prefix)
+            yield from ((f"{prefix}/{name}".lstrip("/"), size) for name, size in files.items())
+            return
+        with self._errors(prefix):
+            for page in self._library.list(prefix or None, chunk_size=1000):
+                yield from ((one["path"], int(one["size"])) for one in page)
+
+    def list_folder(self, prefix: str) -> tuple[dict[str, int], Sequence[str]]:
+        """Return the names and sizes of a folder's files, and the names of the folders in it.
+
+        The size is -1 where the store doesn't say it.
+        """
+        with self._errors(prefix):
+            if not self.lists:
+                from tfrtool.storage.remote.http_folder import named_files
+
+                return named_files(self, prefix)
+            found = self._library.list_with_delimiter(prefix or None)
+            files, folders = found["objects"], found["common_prefixes"]
+            if len(files) + len(folders) > MAX_LISTED:
+                raise too_large(self.url_of(prefix), f"{MAX_LISTED:,} objects")
+            start = len(prefix) + 1 if prefix else 0
+            return (
+                {one["path"][start:]: int(one["size"]) for one in files if one["path"] != prefix},
+                [one[start:] for one in folders],
+            )
+
+    def is_folder(self, prefix: str) -> bool:
+        """Return whether there are objects below a prefix."""
+        if self.lists:
+            return next(self.list(prefix), None) is not None
+        with contextlib.suppress(FileNotFoundError):
+            name = f"{prefix}/dataset_info.json".lstrip("/")  # and no page for what is missing
+            return self.read_range(name, 0, 64).lstrip().startswith(b"{")
+        return False
+
+    def put(
+        self, key: str, data: bytes, only_new: bool = False, replacing: str | None = None
+    ) -> str:
+        """Make an object, at once and whole, and return its ETag.
+
+        Args:
+            key: where.
+            data: all of it.
+            only_new: raise `FileExistsError` if something is there.
+            replacing: raise `ChangedError` unless the object that is there has this ETag.
+        """
+        mode: Any = "create" if only_new else None
+        if replacing is not None:
+            etag, _, version = replacing.partition("\n")
+            mode = {"e_tag": etag} | ({"version": version} if version else {})
+        with self._changes(key):
+            return self._etag(self._library.put(key, data, mode=mode, use_multipart=False)) or ""
+
+    def upload(self, key: str, local_path: str | os.PathLike[str]) -> str:
+        """Make an object of a local file and return its ETag; a large one is sent in parts."""
+        size = Path(local_path).stat().st_size
+        part = max(_PART, -(-size // _MOST_PARTS))
+        how = {"chunk_size": part, "max_concurrency": 4, "use_multipart": size > part}
+        with self._changes(key), Path(local_path).open("rb") as file:
+            return self._etag(self._library.put(key, file, **how)) or ""
+
+    def copy(self, source: str, target: str) -> None:
+        """Make an object that is another's copy; the bytes don't come by here."""
+        with self._changes(source):
+            self._library.copy(source, target)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; those that aren't there are no error."""
+        names = [*keys]
+        for first in range(0, len(names), 1000):
+            some = names[first : first + 1000]
+            try:
+                with self._changes(some[0]):
+                    self._library.delete(some)
+            except FileNotFoundError:
+                for name in some:
+                    with contextlib.suppress(FileNotFoundError), self._changes(name):
+                        self._library.delete(name)
+
+    def url_of(self, key: str) -> str:
+        """Return how an object is called in messages."""
+        return f"{self.url.rstrip('/')}/{key}".rstrip("/")
+
+    def _etag(self, said: Any) -> str | None:
+        etag, version = said.get("e_tag"), said.get("version")
+        # Google's goes by versions where an object is replaced.
+        return f"{etag}\n{version}" if etag and version and self.url.startswith("gs:") else etag
+
+    def _status(self, meta: Any) -> Status:
+        return Status(int(meta["size"]), self._etag(meta), meta["last_modified"].timestamp())
+
+    @contextlib.contextmanager
+    def _changes(self, key: str) -> Iterator[None]:
+        with self._errors(key):
+            if not self._writes:
+                raise says(PermissionError, "this kind of URL can only be read", self.url_of(key))
+            yield
+
+    @contextlib.contextmanager
+    def _errors(self, key: str) -> Iterator[None]:
+        """Raise what a library says as an OSError, and of its text what can hold no secret."""
+        try:
+            yield
+            return
+        except Exception as error:
+            if isinstance(error, UsageError) or (isinstance(error, OSError) and error.errno):
+                raise
+            made = a_store_error(error, self.url_of(key))
+        raise made from None
 
 
 def keep_query(url: str, query: str) -> None:
@@ -207,42 +314,32 @@ def _queries() -> dict[str, str]:
 
 
 def store_of(url: str) -> Store:
-    """Return the store that a URL is in; `UsageError` if it has none, or its library is missing.
+    """Return the store that a URL is in.
 
     Args:
         url: ``s3://bucket``, or anything in it.
+
+    Raises:
+        UsageError: nothing that is installed reads such URLs.
     """
     scheme, _, rest = url.partition("://")
     place = rest.partition("/")[0] if scheme in OBJECT_STORES else ""
     query = _queries().get(url, "") if scheme.startswith("http") else ""
-    return _store(scheme, place, query, os.getpid())  # a forked process has its own connections
+    # A forked process makes its own connections.
+    return _store(scheme, place, query, os.getpid())
 
 
 @lru_cache(maxsize=64)
 def _store(scheme: str, place: str, query: str, _process: int) -> Store:
-    kind = "object_store" if scheme in OBJECT_STORES else "file_system_store"
+    web, url = scheme.startswith("http"), f"{scheme}://{place}"
+    kind = "obstore_stores" if scheme in OBJECT_STORES else "fsspec_files"
     try:
         module = importlib.import_module(f"tfrtool.storage.remote.{kind}")
-        store: Store = module.open_store(scheme, place, query)
+        library = module.library_for(scheme, place, query)
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
         raise UsageError(
             f"{missing or 'a library'} is not installed, which reads {scheme}:// URLs",
             hint='pip install "tfrtool[cloud]" installs what URLs need',
         ) from None
-    return store
-
-
-def download(store: Store, key: str, target: Path, limit: int, etag: str | None = None) -> str:
-    """Copy an object to a new local file of at most ``limit`` bytes, and return its SHA-256."""
-    import hashlib
-
-    digest, size = hashlib.sha256(), 0
-    with target.open("xb") as file:
-        for part in store.stream(key, etag):
-            size += len(part)
-            if size > limit:
-                raise OSError(errno.EFBIG, f"has more than {limit:,} bytes", store.url_of(key))
-            digest.update(part)
-            file.write(part)
-    return digest.hexdigest()
+    return Store(url, library, lists=not web, writes=not web and scheme in OBJECT_STORES)

@@ -152,10 +152,10 @@ def test_the_index_beside_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     index.write_text(merged)
     assert numbers(path, records="29,39") == [29, 39]
     index.write_text(text)
-    monkeypatch.setattr("tfrtool.inspection.rows.cat._WORTH_ITS_INDEX", 2000)
+    monkeypatch.setattr("tfrtool.records.count._WORTH_ITS_INDEX", 2000)
     hops.clear()
     assert [numbers(path, records="30"), hops] == [[30], [1]]
-    monkeypatch.setattr("tfrtool.inspection.rows.cat._WORTH_ITS_INDEX", 1)
+    monkeypatch.setattr("tfrtool.records.count._WORTH_ITS_INDEX", 1)
     os.utime(index, ns=(0, 0))
     hops.clear()
     assert [numbers(path, records="30"), hops] == [[30], [1]]

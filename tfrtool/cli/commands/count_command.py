@@ -1,8 +1,12 @@
 """``tfrtool count``."""
 
-from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.output import Outcome, emit, human_bytes, note, warn
 from tfrtool.cli.parameters import SHARDS, command, sources_of
 from tfrtool.cli.process import nobody_reads
+
+_MUCH = 256 * 1024 * 1024
+_AT_ONCE = 4
+"""Shards of stores that are counted at once, for most of the time is spent in waiting."""
 
 
 @command("tfrtool count train.tfrecord", "tfrtool count 'data/*-train.tfrecord-*'")
@@ -15,14 +19,20 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     code 3 means that a shard's framing is damaged; its count is of the records that could be
     reached.
     """
+    from tfrtool.engines.threads import run_in_order
     from tfrtool.errors import printable
-    from tfrtool.records.count import count_shard
+    from tfrtool.records.count import count_shard, expected_transfer
     from tfrtool.records.stream import path_of
+    from tfrtool.storage.remote_path import RemotePath
 
     outcome, total = Outcome.FINE, 0
     sources = sources_of(shards)
-    for source in sources:
-        count = count_shard(source)
+    if (size := expected_transfer(sources)) > _MUCH:
+        told = "SHARD.idx, as tfrtool index makes it, beside each would tell as much"
+        note(f"about {human_bytes(size)} will be transferred; {told}")
+    at_once = _AT_ONCE if any(isinstance(one, RemotePath) for one in sources) else 1
+    counts = run_in_order(count_shard, sources, at_once, computes=False)
+    for source, count in zip(sources, counts, strict=True):
         total += count.records
         name = printable(str(path_of(source)))
         for fault in count.faults[:1]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         "DTYPE: string, int64, float32. SHAPE: [] (the default), [3], [2,2] or [*].",
         "--description FILE": "Parse with the feature_description in a JSON file: "
         '{"label": {"dtype": "int64", "shape": [], "default": -1}}.',
+        "--all": "Read all of a shard in a store, too, of which else only what is shown is read.",
         "--no-payload-crc": "Don't check payload CRCs; lengths always are checked.",
     },
     kinds={"N": click.IntRange(0), "I": click.IntRange(0)},
@@ -40,6 +41,7 @@ def inspect_shard_command(
     feature: tuple[str, ...],
     description: str | None,
     no_payload_crc: bool,
+    all: bool,  # noqa: A002 - the option's name
     as_json: bool,
 ) -> Outcome:
     """Show what is in TFRecord files, and their first records.
@@ -56,7 +58,12 @@ def inspect_shard_command(
     outcome, shown = Outcome.FINE, False
     for number, source in enumerate(sources_of(shards)):
         summary = inspect_shard(
-            source, limit=limit, record=record, schema=schema, verify_payload=not no_payload_crc
+            source,
+            limit=limit,
+            record=record,
+            schema=schema,
+            verify_payload=not no_payload_crc,
+            whole=all,
         )
         if as_json:
             emit(summary.to_json(raw=raw))
@@ -69,7 +76,7 @@ def inspect_shard_command(
                 emit(raw_page(sample.record))
                 emit_pieces(raw_text(sample.record.payload))
         # A record that was asked for may be damaged, which is reported.
-        shown |= record is None or record < summary.records + summary.lost
+        shown |= record is None or record < summary.records + summary.lost or not summary.whole
         outcome = Outcome.DAMAGE if summary.faults else outcome
         if nobody_reads():
             return outcome

@@ -15,6 +15,7 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 
 _WIDTH = 80
+_FIRST = " were read; --all reads the others, and tfrtool count counts them"
 _INDICES_SHOWN = 8
 _PIECE = 64 * 1024
 _NAME_WIDTH = 36
@@ -29,10 +30,12 @@ def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
         crcs = Bad(f"{human_count(damage, 'fault')}, see below")
     elif not summary.verified:
         crcs = "those of lengths hold; those of payloads were not checked"
+    elif not summary.whole:
+        crcs = "those of the records that were read hold"
     packed = "not compressed" if shard.compression is Compression.NONE else shard.compression.value
     about = facts(
         ("size", f"{human_bytes(shard.bytes)}, {packed}"),
-        ("records", f"{summary.records:,}"),
+        ("records", f"{summary.records:,}" + ("" if summary.whole else _FIRST)),
         ("payload", f"{summary.payload.title}, {human_bytes(summary.payload_bytes)}"),
         ("CRCs", crcs),
     )

@@ -9,7 +9,7 @@ from typing import Any
 from tfrtool.convert.edit.changes import Changes, UneditableError
 from tfrtool.convert.pipeline.job import FileTask
 from tfrtool.convert.pipeline.job_report import Faults, Written
-from tfrtool.convert.pipeline.record_sources import changed, stamp_of
+from tfrtool.convert.pipeline.record_sources import changed
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as
@@ -22,7 +22,7 @@ from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.appearing import linked
 from tfrtool.storage.limits import FirstOf
-from tfrtool.storage.opening import open_regular
+from tfrtool.storage.opening import open_regular, stamp_of
 
 _FORMAT = 1
 """To be counted up when the same changes are to give other bytes than before."""

@@ -1,10 +1,11 @@
 """Records in an order, all or some of them: an order by number, and files that follow it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,7 +18,7 @@ from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Words, payload_key, seed_word, splitmix64
 from tfrtool.errors import ShardError, os_errors_as
 from tfrtool.records.compression import Compression
-from tfrtool.records.count import reader_at
+from tfrtool.records.count import read_ranges
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import (
     CRC,
@@ -186,10 +187,10 @@ class _PoolReader:
         runs = [0, *(np.flatnonzero(apart) + 1).tolist(), len(ranks)]
         order, places, stops = ranks.tolist(), begins.tolist(), ends.tolist()
         data = b""
-        for low, high in pairwise(runs):
+        wanted = [(int(files[low]), places[low], stops[high - 1]) for low, high in pairwise(runs)]
+        for (low, high), data in zip(pairwise(runs), self._read(wanted), strict=True):
             number, base = int(files[low]), places[low]
             shard = self._pool.shards[number]
-            data = self._read_at(number, stops[high - 1] - base, base)
             view, array = memoryview(data), np.frombuffer(data, np.uint8)
             for at in range(low, high):
                 first, stop = places[at] - base, stops[at] - base - FOOTER_SIZE
@@ -219,15 +220,16 @@ class _PoolReader:
             key for key, frame in zip(keys, frames, strict=True) if frame is not None
         ]
 
-    def _read_at(self, number: int, size: int, offset: int) -> bytes:
-        shard = self._pool.shards[number]
-        with os_errors_as(ShardError, shard.place):
-            if number not in self._files:
-                if len(self._files) == _FILES_OPEN:
-                    self._files.pop(next(iter(self._files))).close()
-                self._files[number] = open_regular(shard.place, buffering=0)
-            file = self._files[number]
-            data = reader_at(file)(size, offset)
-            if shard.copy is None:
-                shard.check_stamp(file)
-        return data
+    def _read(self, wanted: Iterable[tuple[int, int, int]]) -> Iterator[bytes]:
+        for number, runs in groupby(wanted, itemgetter(0)):
+            shard = self._pool.shards[number]
+            with os_errors_as(ShardError, shard.place):
+                if number not in self._files:
+                    if len(self._files) == _FILES_OPEN:
+                        self._files.pop(next(iter(self._files))).close()
+                    self._files[number] = open_regular(shard.place, buffering=0)
+                file = self._files[number]
+                for data in read_ranges(file, [(base, stop - base) for _, base, stop in runs]):
+                    if shard.copy is None:
+                        shard.check_stamp(file)
+                    yield data

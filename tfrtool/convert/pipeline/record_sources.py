@@ -1,6 +1,5 @@
 """The shards that a job reads: found, and gone through once."""
 
-import os
 import re
 import shutil
 from array import array
@@ -36,6 +35,7 @@ from tfrtool.records.reader import read_records
 from tfrtool.records.shard_sets import find_conflicts
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.locations import Paths, as_paths
+from tfrtool.storage.opening import stamp_of
 from tfrtool.storage.progress import Progress
 
 Numbers = NDArray[np.int64]
@@ -135,12 +135,6 @@ class SourceShard:
         """Raise a `ShardError` if the shard, which is open, is not any more what it was."""
         if stamp_of(file) != self.stamp:
             raise changed(self.path)
-
-
-def stamp_of(file: BinaryIO) -> tuple[int, int]:
-    """Return what changes when a file is written to: its size and its time of change."""
-    status = os.fstat(file.fileno())
-    return status.st_size, status.st_mtime_ns
 
 
 def changed(path: Path) -> ShardError:

@@ -1,18 +1,17 @@
 """Some of the records of shards, read no farther than they must be."""
 
-import os
 import random
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, compress, groupby, islice
-from operator import add, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.errors import UsageError
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import count_shard, hop, reader_at
+from tfrtool.records.count import count_shard, hop, indexed, reader_at
 from tfrtool.records.framing import (
     FRAME_SIZE,
     HEADER_SIZE,
@@ -23,7 +22,6 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, size_of
-from tfrtool.storage.opening import read_bounded
 
 OnFault = Callable[[LocatedFault], None]
 Range = tuple[int, int]
@@ -32,10 +30,6 @@ Range = tuple[int, int]
 END = sys.maxsize
 _BATCH = 4096
 """Records that a condition is asked of at once; a few that fit shall come out soon."""
-
-
-_WORTH_ITS_INDEX = 64
-"""Bytes of a shard for one of its index: hopping over records below 1 KB or so is faster."""
 
 
 def parse_ranges(text: str) -> tuple[Range, ...]:
@@ -153,7 +147,7 @@ def _items(
     index = offset = 0  # of the next record
     for start, stop in ranges:
         if size and start > index:
-            known = _indexed(file, path_of(source), size) if known is None else known
+            known = indexed(file, path_of(source), size) if known is None else known
             place, after = [*known[start : start + 2], 0, 0][:2]
             if after and _holds(file, place, after):
                 index, offset = start, place
@@ -178,22 +172,6 @@ def _items(
                     yield item
             if index >= stop:
                 break
-
-
-def _indexed(file: BinaryIO, shard: Path, size: int) -> list[int]:
-    """Return where records start, and the end, by the index beside a shard that fits it."""
-    index = shard.with_name(f"{shard.name}.idx")
-    try:
-        status = index.stat()
-        fits = status.st_mtime_ns >= os.fstat(file.fileno()).st_mtime_ns
-        if fits and status.st_size * _WORTH_ITS_INDEX < size:
-            numbers = [*map(int, read_bounded(index).split())]
-            starts, sizes = [*numbers[::2], size], numbers[1::2]
-            if [0, *map(add, starts, sizes)] == starts and min(sizes) >= FRAME_SIZE:
-                return starts
-    except (OSError, ValueError):
-        pass
-    return []
 
 
 def _holds(file: BinaryIO, start: int, stop: int) -> bool:

@@ -15,13 +15,18 @@ from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.summary.summary_json import feature_json, value_json
 from tfrtool.inspection.verify.payload_check import PayloadVote, unparseable
-from tfrtool.records.compression import detect_compression
+from tfrtool.records.compression import Compression, detect_compression
+from tfrtool.records.count import hop
 from tfrtool.records.framing import Fault, Record
-from tfrtool.records.reader import read_records
+from tfrtool.records.reader import RecordReader
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.storage.limits import MAX_FAULTS, FirstOf
 from tfrtool.storage.plain import plain
+from tfrtool.storage.remote_path import RemotePath
+
+_READ_WHOLE = 1024 * 1024
+"""Bytes: what is not larger is read whole from a store, too."""
 
 EXAMPLES = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 
@@ -82,6 +87,7 @@ class ShardSummary:
         hidden: by feature name, the indices of the records that miss it, and that a default of
             the schema would stand in for in silence.
         verified: whether payload CRCs were checked.
+        whole: whether all of it was read; else all this is about the records that were.
     """
 
     shard: Shard
@@ -96,6 +102,7 @@ class ShardSummary:
     sample: tuple[Sample, ...]
     hidden: Mapping[str, tuple[int, ...]]
     verified: bool
+    whole: bool = True
 
     def to_json(self, *, raw: bool = False) -> dict[str, Any]:
         """Return the object that ``inspect shard --json`` prints for a shard.
@@ -105,7 +112,8 @@ class ShardSummary:
         """
         return {
             **plain(self.shard),
-            "records": self.records,
+            "records": self.records if self.whole else None,
+            **({} if self.whole else {"records_read": self.records}),
             "payload": self.payload.value,
             "payload_bytes": self.payload_bytes,
             "features": [feature_json(feature) for feature in self.features],
@@ -145,8 +153,11 @@ def inspect_shard(
     record: int | None = None,
     schema: Schema | None = None,
     verify_payload: bool = True,
+    whole: bool = False,
 ) -> ShardSummary:
     """Read the whole of a shard, and return what is in it.
+
+    Of one in a store that has more than 1 MiB, only the records that are shown are read.
 
     Memory is bounded by the longest record, by the records that are shown, and by `MAX_FAULTS`.
 
@@ -156,6 +167,7 @@ def inspect_shard(
         record: the index of the one record to show instead.
         schema: parse with this; None parses with what is inferred.
         verify_payload: whether payload CRCs are checked.
+        whole: read all of a shard, wherever it is.
 
     Raises:
         ShardError: the file can't be opened or read. Damage is no error: it is in the faults.
@@ -165,14 +177,20 @@ def inspect_shard(
         raise UsageError("limit and record are at least 0", found=f"{limit} and {record}")
     source = as_source(shard)
     payloads = PayloadFold(SchemaFold())
-    records = size = lost = 0
+    records, size, lost, cut = 0, 0, 0, False
     damage, misfits = FirstOf[Fault](), FirstOf[Fault]()
     shown: list[Record] = []
     hidden: dict[str, array[int]] = {}
     with open_shard(source) as file:
         compression = detect_compression(file)
-        items = read_records(file, compression=compression, verify_payload=verify_payload)
-        for item in items:
+        partly = isinstance(source, RemotePath) and not whole
+        partly = partly and size_of(source, file) > _READ_WHOLE
+        place = 0, 0
+        if partly and record and compression is Compression.NONE:
+            place = hop(file, size_of(source, file), most=record)
+            file.seek(place[1])
+        reader = RecordReader(file, compression, verify_payload, place=place)
+        for item in reader.read():
             if isinstance(item, Fault):
                 damage.add(item)
                 lost += item.record is not None
@@ -189,6 +207,9 @@ def inspect_shard(
                     misfits.add(replace(unparseable(item, reasons), cause=None))
                 for name in parsed.defaulted:
                     hidden.setdefault(name, array("Q")).append(item.index)
+            if partly and (item.index >= record if record is not None else records >= limit):
+                cut = True
+                break
         found = Shard(path=path_of(source), bytes=size_of(source, file), compression=compression)
     kind, examples = payloads.kind, payloads.kind in EXAMPLES
     if schema is None:
@@ -208,6 +229,7 @@ def inspect_shard(
         sample=tuple(Sample(one, _parsed(one, kind, schema)) for one in shown),
         hidden={name: tuple(indices) for name, indices in hidden.items()},
         verified=verify_payload,
+        whole=not cut,
     )
 
 

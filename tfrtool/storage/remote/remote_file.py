@@ -1,12 +1,14 @@
 """An object of a store as a file to read."""
 
+import errno
 import io
 import os
 from collections import deque
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 
 from tfrtool.storage.remote_path import RemotePath
-from tfrtool.storage.stores import Status
+from tfrtool.storage.stores import ChangedError, Status
 
 _LEAST = 64 * 1024
 _MOST = 8 * 1024 * 1024
@@ -42,6 +44,10 @@ class RemoteFile(io.BufferedReader):
         """Read a range by a request of its own, and leave the position alone."""
         return self._blocks.fetch(offset, size)
 
+    def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+        """Yield what stands at offsets, with sizes; neighbours come by one request."""
+        return self._blocks.store.read_ranges(self._blocks.key, ranges, self.status.etag)
+
     def fileno(self) -> int:
         """Raise what files without a descriptor raise."""
         raise io.UnsupportedOperation("an object of a store has no descriptor")
@@ -49,21 +55,18 @@ class RemoteFile(io.BufferedReader):
 
 class _Blocks(io.RawIOBase):
     def __init__(self, path: RemotePath) -> None:
-        self._store, self._key, self.name = path.store, path.key, str(path)
-        self._position = self._start = 0
+        self.store, self.key, self.name = path.store, path.key, str(path)
+        self._position = self._start = self._steady = 0
         self._held = b""
         self._length = _LEAST  # of the block that is fetched next
-        self._steady = 0
         self._ahead: deque[tuple[int, int, Future[bytes]]] = deque()
         known = path.status
         if known is None or known.size < 0 or known.etag is None:
             # One request finds it and brings its beginning.
-            self._held, self.status = self._store.get(self._key, 0, _LEAST)
-            if known is not None and known.size not in (-1, self.status.size):
-                path.status = None
-            path.status = self.status
-        else:
-            self.status = known
+            self._held, path.status = self.store.get(self.key, 0, _LEAST)
+            if known is not None and known.size not in (-1, path.status.size):
+                raise ChangedError(self.name)
+        self.status = path.known()
 
     def readable(self) -> bool:
         return True
@@ -77,18 +80,17 @@ class _Blocks(io.RawIOBase):
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.status.size}
         if base[whence] + offset < 0:
-            raise OSError(22, "a position before the start of a file", self.name)
+            raise OSError(errno.EINVAL, "a position before the start of a file", self.name)
         self._position = base[whence] + offset
         return self._position
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         view = memoryview(buffer).cast("B")
+        if self._position >= self.status.size or not view:
+            return 0
+        if not 0 <= self._position - self._start < len(self._held):
+            self._start, self._held = self._next(len(view))
         at = self._position - self._start
-        if not 0 <= at < len(self._held):
-            if self._position >= self.status.size or not view:
-                return 0
-            self._held, self._start = self._next(len(view)), self._position
-            at = 0
         part = memoryview(self._held)[at : at + len(view)]
         view[: len(part)] = part
         self._position += len(part)
@@ -96,34 +98,34 @@ class _Blocks(io.RawIOBase):
 
     def fetch(self, offset: int, size: int) -> bytes:
         size = min(size, self.status.size - offset)
-        return self._store.read_range(self._key, offset, size, self.status.etag)
+        return self.store.read_range(self.key, offset, size, self.status.etag)
 
-    def _next(self, wanted: int) -> bytes:
-        """Return a block that begins at the position."""
-        if self._position == self._start + len(self._held) and self._held:
+    def _next(self, wanted: int) -> tuple[int, bytes]:
+        """Return a block that holds the position, and where it begins."""
+        last = self._start + len(self._held)
+        if self._held and last <= self._position < last + self._length:
             self._steady += 1
             self._length = min(2 * self._length, _MOST)
         else:
             self._steady, self._length = 0, _LEAST
             self._drop()
-        if self._ahead:
+        while self._ahead:
             start, end, future = self._ahead.popleft()
-            if start == self._position:
-                block = future.result()
+            if start <= self._position < end:
                 self._fill(end)
-                return block
-            self._drop()
+                return start, future.result()
+            future.cancel()
         size = max(self._length, min(wanted, _MOST))
         if self._steady >= _STEADY:
             self._fill(self._position + size)
-        return self.fetch(self._position, size)
+        return self._position, self.fetch(self._position, size)
 
     def _fill(self, start: int) -> None:
-        """Have the next blocks fetched from an offset on, if they are not yet."""
+        """Have the blocks from an offset on fetched, if they are not yet."""
         start = max([start, *(end for _, end, _ in self._ahead)])
         while len(self._ahead) < _AHEAD and start < self.status.size:
             end = start + self._length
-            future = self._store.pool.submit(self.fetch, start, self._length)
+            future = self.store.pool.submit(self.fetch, start, self._length)
             self._ahead.append((start, end, future))
             start = end
 

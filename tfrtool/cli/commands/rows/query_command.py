@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, BinaryIO
 
 import click
@@ -23,6 +23,7 @@ from tfrtool.cli.parameters import (
 from tfrtool.cli.process import nobody_reads
 from tfrtool.cli.render.page import Page, plain
 from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.storage.locations import as_path
 
 _FORMATS = ("table", "jsonl", "csv", "parquet")
 _SHOWN = 1000
@@ -68,7 +69,7 @@ def query_command(
     form = _chosen(words.pop("format"), out, overwrite, as_json)
     # A file appears when it is whole.
     target: AbstractContextManager[BinaryIO | None] = (
-        nullcontext() if out is None else new_file(Path(out), replace=overwrite)
+        nullcontext() if out is None else new_file(as_path(out), replace=overwrite)
     )
     with (
         Bars() as bars,
@@ -86,9 +87,9 @@ def query_command(
 def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -> str:
     if as_json and form not in (None, "jsonl"):
         raise UsageError(f"--json and --format {form} exclude each other")
-    if out is not None and not overwrite and Path(out).exists():
+    if out is not None and not overwrite and as_path(out).exists():
         raise UsageError("is there already", path=out, hint="--overwrite replaces it")
-    suffix = Path(out or "").suffix[1:].lower()
+    suffix = PurePath(out or "").suffix[1:].lower()
     form = form or ("jsonl" if as_json else suffix if suffix in _FORMATS else "table")
     if form == "parquet" and out is None:
         raise UsageError("--format parquet is for --out FILE")

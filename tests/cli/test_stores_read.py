@@ -1,0 +1,212 @@
+"""Commands that read take URLs, and say of an object what they say of a local file."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.datasets import image_payload, write_pets
+from tests.emulators import SECRET, Bucket, Misbehaviour
+from tfrtool.cli import main
+from tfrtool.records.framing import frame
+from tfrtool.storage.stores import Store
+
+Capture = pytest.CaptureFixture[str]
+
+pytestmark = pytest.mark.tf
+
+COMMANDS = [
+    "count {pets}",
+    "count {shard}",
+    "count {pets}/*.tfrecord-*",
+    "verify {pets}",
+    "verify {pets} --images",
+    "inspect shard {shard}",
+    "inspect shard {shard} --record 3 --raw",
+    "inspect schema {pets}",
+    "inspect dataset {pets}",
+    "inspect stats {pets}",
+    "cat {pets} --limit 3",
+    "cat {shard} --records 2,5:7",
+    "cat {pets} --sample 4",
+    "query {pets} 'SELECT label, count(*) n FROM records GROUP BY label ORDER BY 1'",
+    "diff {pets} {here}",
+]
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of two shards."""
+    return write_pets(tmp_path_factory.mktemp("stores") / "pets")
+
+
+def told(
+    command: str, base: str, pets: Path, capsys: Capture, code: int = 0
+) -> list[dict[str, object]]:
+    """Return what a command prints as JSON, in which the place is called BASE."""
+    shard = next(pets.glob("*-train.tfrecord-00000*")).name
+    line = command.format(pets=base, shard=f"{base}/{shard}", here=pets)
+    assert main([*shlex.split(line), "--json"]) == code
+    text = re.sub(r'"seconds": [0-9.e-]+', '"seconds": 0', capsys.readouterr().out)
+    return [json.loads(one) for one in text.replace(base, "BASE").splitlines()]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_same_as_here(command: str, pets: Path, bucket: Bucket, capsys: Capture) -> None:
+    """What is said of a dataset in a bucket is what is said of it here."""
+    bucket.put_folder(pets, "some/pets/")
+    there = told(command, f"{bucket.url}/some/pets", pets, capsys)
+    assert there == told(command, str(pets), pets, capsys)
+
+
+def long_shard(bucket: Bucket, key: str, records: int, size: int) -> bytes:
+    """Put a shard of long records, and return its bytes."""
+    data = b"".join(
+        frame(image_payload(1, data=number.to_bytes(4, "big") * (size // 4)))
+        for number in range(records)
+    )
+    bucket.put(key, data)
+    return data
+
+
+def test_a_look_into_a_large_shard_transfers_little(bucket: Bucket, capsys: Capture) -> None:
+    """A few records of an object are shown without reading the others, and that is said."""
+    data = long_shard(bucket, "long.tfrecord", 200, 100_000)
+    bucket.forget()
+    assert main(["inspect", "shard", f"{bucket.url}/long.tfrecord", "--limit", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "2 were read; --all reads the others" in text
+    assert "those of the records that were read hold" in text
+    assert bucket.down() < 1_000_000
+    assert main(["inspect", "shard", f"{bucket.url}/long.tfrecord", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["records"], said["records_read"], said["bytes"]) == (None, 3, len(data))
+    assert main(["inspect", "shard", f"{bucket.url}/long.tfrecord", "--json", "--all"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["records"] == 200
+    assert "records_read" not in said
+    bucket.forget()
+    assert main(["inspect", "shard", f"{bucket.url}/long.tfrecord", "--json", "--record=60"]) == 0
+    assert json.loads(capsys.readouterr().out)["sample"][0]["record"] == 60
+    assert bucket.down() < 10_000_000
+
+
+def test_count_hops_over_long_records(bucket: Bucket, capsys: Capture) -> None:
+    """Of records of half a megabyte only the headers are transferred."""
+    data = long_shard(bucket, "long.tfrecord", 40, 500_000)
+    bucket.forget()
+    assert main(["count", f"{bucket.url}/long.tfrecord"]) == 0
+    assert capsys.readouterr().out.split()[0] == "40"
+    assert bucket.down() < len(data) // 10
+
+
+def test_count_by_the_index(bucket: Bucket, capsys: Capture) -> None:
+    """An index beside a shard tells the count, unless it is of another shard."""
+    data = long_shard(bucket, "d/a.tfrecord", 1000, 1000)
+    assert main(["index", f"{bucket.url}/d/a.tfrecord"]) == 0
+    assert len(bucket.get("d/a.tfrecord.idx").splitlines()) == 1000
+    capsys.readouterr()
+    bucket.forget()
+    assert main(["count", f"{bucket.url}/d"]) == 0
+    assert capsys.readouterr().out.split()[0] == "1,000"
+    assert bucket.down() < len(data) // 5
+    bucket.put("d/a.tfrecord", data + frame(image_payload(1, data=bytes(1000))))
+    assert main(["count", f"{bucket.url}/d/a.tfrecord"]) == 0
+    assert capsys.readouterr().out.split()[0] == "1,001"
+
+
+def test_count_says_what_it_transfers(
+    bucket: Bucket, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where much is to come, that is said before it does."""
+    monkeypatch.setattr("tfrtool.cli.commands.count_command._MUCH", 100_000)
+    long_shard(bucket, "short.tfrecord", 2000, 1000)
+    assert main(["count", f"{bucket.url}/short.tfrecord"]) == 0
+    assert "about 2.0 MiB will be transferred" in capsys.readouterr().err
+    long_shard(bucket, "long.tfrecord", 4, 600_000)
+    assert main(["count", f"{bucket.url}/long.tfrecord"]) == 0
+    assert "transferred" not in capsys.readouterr().err
+
+
+def test_single_files_are_made_in_a_bucket(
+    pets: Path, bucket: Bucket, tmp_path: Path, capsys: Capture
+) -> None:
+    """What makes one file makes an object of the same bytes; nothing that is there is replaced."""
+    bucket.put_folder(pets, "pets/")
+    shard = next(pets.glob("*-train.tfrecord-00000*"))
+    url, sql = f"{bucket.url}/pets/{shard.name}", "SELECT count(*) n FROM records"
+    made = {
+        "whole": ["repair", url, f"{bucket.url}/whole"],
+        "rows.csv": ["query", url, sql, "--out", f"{bucket.url}/rows.csv"],
+        "sheet.png": ["inspect", "images", url, "--out", f"{bucket.url}/sheet.png"],
+    }
+    for key, words in made.items():
+        assert main(words) == 0
+        local = [str(shard) if word == url else word for word in words]
+        local = [str(tmp_path / key) if word == f"{bucket.url}/{key}" else word for word in local]
+        assert main(local) == 0
+        assert bucket.get(key) == (tmp_path / key).read_bytes()
+        assert main(words) in (1, 2)
+        assert re.search("exists|is there already", capsys.readouterr().err)
+        assert bucket.get(key) == (tmp_path / key).read_bytes()
+
+
+BAD = {
+    "slow down": Misbehaviour(methods=("GET",), first=2, status=503, code="SlowDown"),
+    "an error now and then": Misbehaviour(methods=("GET",), every=3, status=500),
+    "answers cut short": Misbehaviour(methods=("GET",), every=2, cut_after=50_000),
+}
+
+
+@pytest.mark.parametrize("rule", BAD.values(), ids=BAD)
+def test_a_store_that_misbehaves(rule: Misbehaviour, bucket: Bucket, capsys: Capture) -> None:
+    """What is refused for a while, or cut, is asked for again from where it was."""
+    long_shard(bucket, "a.tfrecord", 30, 40_000)
+    bucket.misbehave(rule)
+    assert main(["verify", f"{bucket.url}/a.tfrecord", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["records"] == 30
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(403, "AccessDenied"), (400, "ExpiredToken"), (403, "InvalidAccessKeyId")]
+)
+def test_credentials_that_do_not_serve(
+    status: int, code: str, bucket: Bucket, capsys: Capture
+) -> None:
+    """The error says where credentials come from, and none of what they are."""
+    bucket.misbehave(Misbehaviour(status=status, code=code, text=f"{SECRET} is refused"))
+    assert main(["count", f"{bucket.url}/a.tfrecord", "--debug"]) == 1
+    told = capsys.readouterr().err
+    assert "AWS_ACCESS_KEY_ID" in told
+    assert SECRET not in told
+
+
+def test_an_object_that_is_replaced_while_it_is_read(
+    bucket: Bucket, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mixture of two objects is never taken for a shard."""
+    data = long_shard(bucket, "a.tfrecord", 30, 40_000)
+    get = Store.get
+
+    def replaced(self: Store, key: str, start: int, *rest: Any) -> Any:
+        if start > 300_000:
+            bucket.put("a.tfrecord", data[::-1])
+        return get(self, key, start, *rest)
+
+    monkeypatch.setattr(Store, "get", replaced)
+    assert main(["verify", f"{bucket.url}/a.tfrecord"]) == 1
+    assert "was changed while it was read" in capsys.readouterr().err
+
+
+def test_without_the_libraries(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the extra is not installed, the error names it."""
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.delitem(sys.modules, "tfrtool.storage.remote.obstore_stores", raising=False)
+    assert main(["count", "s3://nobody-has-been-here/a.tfrecord"]) == 2
+    assert 'pip install "tfrtool[cloud]"' in capsys.readouterr().err

@@ -1,0 +1,73 @@
+"""What fsspec reads, such as Hugging Face's hub, with the words of obstore."""
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+import fsspec
+
+
+class _Answer(NamedTuple):
+    meta: dict[str, Any]
+    data: bytes
+
+    def stream(self, _chunk: int) -> Iterator[bytes]:
+        yield self.data
+
+
+class FsspecFiles:
+    """A file system; only what reads is there, for not all of them make a file at once."""
+
+    def __init__(self, scheme: str) -> None:
+        """Find what is registered for a protocol; `ImportError` if it can't be used."""
+        try:
+            self._files = fsspec.filesystem(scheme)
+        except ValueError:
+            raise ImportError(f"fsspec knows no {scheme}", name=scheme) from None
+
+    def head(self, key: str) -> dict[str, Any]:
+        """Return what there is to know of a file."""
+        found = self._files.info(key)
+        if found["type"] != "file":
+            raise FileNotFoundError
+        return _meta(found)
+
+    def get(self, key: str, options: dict[str, Any]) -> _Answer:
+        """Return a range of a file."""
+        meta, (start, end) = self.head(key), options["range"]
+        end = min(end, meta["size"])
+        data = self._files.cat_file(key, start=start, end=end) if end > start else b""
+        return _Answer(meta, bytes(data))
+
+    def list(self, prefix: str | None, chunk_size: int) -> Iterator[list[dict[str, Any]]]:  # noqa: ARG002
+        """Yield what is below a folder, by folder."""
+        for _, _, files in self._files.walk(prefix or "", detail=True):
+            yield [_meta(one) for one in files.values()]
+
+    def list_with_delimiter(self, prefix: str | None) -> dict[str, Any]:
+        """Return what is in a folder."""
+        found = self._files.ls(prefix or "", detail=True)
+        return {
+            "objects": [_meta(one) for one in found if one["type"] == "file"],
+            "common_prefixes": [_path(one) for one in found if one["type"] == "directory"],
+        }
+
+
+def _path(found: dict[str, Any]) -> str:
+    return str(found["name"]).strip("/")
+
+
+def _meta(found: dict[str, Any]) -> dict[str, Any]:
+    times = (found.get(name) for name in ("mtime", "LastModified", "last_modified", "created"))
+    modified = next(filter(None, times), 0.0)
+    if not isinstance(modified, datetime):
+        number = modified if isinstance(modified, int | float) else 0.0
+        modified = datetime.fromtimestamp(number, timezone.utc)
+    etag = found.get("ETag") or found.get("etag") or found.get("blob_id") or modified.isoformat()
+    size = -1 if found.get("size") is None else found["size"]
+    return {"path": _path(found), "size": size, "e_tag": etag, "last_modified": modified}
+
+
+def library_for(scheme: str, _place: str, _query: str) -> FsspecFiles:
+    """Return the file system of a protocol."""
+    return FsspecFiles(scheme)
