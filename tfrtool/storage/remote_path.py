@@ -105,6 +105,10 @@ class RemotePath(type(Path())):  # type: ignore[misc]
         """Return False."""
         return False
 
+    def samefile(self, other: Any) -> bool:
+        """Return whether another path is this one."""
+        return isinstance(other, RemotePath) and self == other
+
     def is_absolute(self) -> bool:
         """Return True."""
         return True
@@ -195,7 +199,7 @@ def _refuse(name: str) -> Any:
 
 for _name in (
     *("open", "write_bytes", "write_text", "touch", "rename", "replace", "rmdir", "glob", "rglob"),
-    *("walk", "chmod", "lchmod", "symlink_to", "hardlink_to", "readlink", "samefile", "owner"),
+    *("walk", "chmod", "lchmod", "symlink_to", "hardlink_to", "readlink", "owner"),
     *("group", "is_mount", "link_to"),
 ):
     setattr(RemotePath, _name, _refuse(_name))

@@ -24,6 +24,7 @@ from tfrtool.records.shards import find_shards
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.remote_path import RemotePath
 
 _OF_FILES = {"empty", "not-tfrecord", "decompression", "trailing-bytes"}
 """Kinds of faults for which there is no tile."""
@@ -204,7 +205,7 @@ def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> None:
             found=repr(out.suffix),
         )
     with os_errors_as(WriteError, out, "can't be written"):
-        if not out.parent.is_dir():
+        if not isinstance(out, RemotePath) and not out.parent.is_dir():
             raise UsageError("the directory for the sheet is not there", path=out.parent)
         if out.exists():
             if any(out.samefile(path) for path in shards):
