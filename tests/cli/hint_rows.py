@@ -312,7 +312,7 @@ ELSEWHERE = {
     "such an archive is damaged or a bomb": "no advice",
     "ends it with --resume": "tests/process/test_publish_death.py runs it after a kill",
     "ends what was begun": "likewise",
-    "--resume makes what is missing": "tests/writing/test_store_faults.py runs it",
+    "--resume makes what is missing": "tests/convert/test_store_faults.py runs it",
     "let it end; --overwrite would replace it": "test_store_faults.py has two writers",
     "gives up what it holds": "no advice, but what deleting does",
     'pip install "tfrtool[sql]"': "tests/inspection/rows do without it",

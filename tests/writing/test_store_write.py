@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tfrtool
-from tests.emulators import Bucket, Controlled
+from tests.emulators import Bucket
 from tests.photos import write_class_folders
+from tests.stored import PREFIX, local_digests, stored_digests
 
 pytestmark = pytest.mark.tf
 
 OPTIONS: dict[str, Any] = {"splits": {"train": 0.7, "test": 0.3}, "shards": 3}
 FILES = 10
 """Of such a dataset: six shards and the metadata."""
-
-
-def _digests(objects: dict[str, bytes]) -> dict[str, str]:
-    """Return the digest of each; of the report, without where, when and how long."""
-    found = {}
-    for name, data in objects.items():
-        if name == "write_report.json":
-            report = json.loads(data)
-            for split in report["splits"].values():
-                for shard in split["shards"]:
-                    shard.pop("etag", None)
-            data = repr(
-                [report[key] for key in sorted({*report} - {"dataset", "seconds", "resumed"})]
-            ).encode()
-        found[name] = hashlib.sha256(data).hexdigest()
-    return found
-
-
-def _local(folder: Path) -> dict[str, str]:
-    return _digests({path.name: path.read_bytes() for path in folder.iterdir()})
-
-
-def _stored(bucket: Controlled, prefix: str = "cats/1.0.0") -> dict[str, str]:
-    keys = bucket.keys(f"{prefix}/")
-    return _digests({key.removeprefix(f"{prefix}/"): bucket.get(key) for key in keys})
 
 
 @pytest.fixture(scope="session")
@@ -56,21 +30,21 @@ def whole(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
     """Return the digests of the files of a local write."""
     folder = tmp_path_factory.mktemp("whole") / "cats" / "1.0.0"
     tfrtool.write(photos, folder, **OPTIONS)
-    return _local(folder)
+    return local_digests(folder)
 
 
 @pytest.fixture
 def url(bucket: Bucket) -> str:
     """Return where a dataset may be written."""
-    return f"{bucket.url}/cats/1.0.0"
+    return f"{bucket.url}/{PREFIX}"
 
 
-def test_the_objects_are_the_files(bucket: Controlled, photos: Path, whole: dict[str, str]) -> None:
+def test_the_objects_are_the_files(bucket: Bucket, photos: Path, whole: dict[str, str]) -> None:
     """A fresh dataset is what it would be on a disk, to the byte, and nothing else is left."""
-    report = tfrtool.write(photos, f"{bucket.url}/cats/1.0.0", **OPTIONS)
-    assert _stored(bucket) == whole
+    report = tfrtool.write(photos, f"{bucket.url}/{PREFIX}", **OPTIONS)
+    assert stored_digests(bucket) == whole
     assert len(whole) == FILES
-    assert str(report.dataset) == f"{bucket.url}/cats/1.0.0"
+    assert str(report.dataset) == f"{bucket.url}/{PREFIX}"
 
 
 def test_a_dry_run_writes_nothing(bucket: Bucket, url: str, photos: Path) -> None:

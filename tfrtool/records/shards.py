@@ -13,6 +13,7 @@ from tfrtool.errors import DatasetError, ShardError, UsageError, os_errors_as, p
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.shard_sets import COMPRESSED_NAME, VERSION, is_shard_name, natural_order
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
+from tfrtool.storage.claims import current_folder
 from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND
 from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.opening import open_regular
@@ -232,6 +233,7 @@ def _kind(name: str) -> str:
 
 
 def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
+    directory = current_folder(directory)
     if shards := finder.shards(directory):
         return DatasetFolders(directory, tuple(shards))
     below = _folders(directory)

@@ -17,6 +17,7 @@ import contextlib
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -56,6 +57,9 @@ from tfrtool.writing.dataset_folder import (
 )
 from tfrtool.writing.write_options import Existing
 from tfrtool.writing.write_report import ShardReport, json_text
+
+_AT_ONCE = 8
+"""Requests."""
 
 
 class StoreStaging(Staging):
@@ -143,8 +147,9 @@ class StoreStaging(Staging):
     def noted(self, shards: Iterable[StagedTask]) -> dict[object, Mapping[str, Any]]:
         """Do what `Staging.noted` does; each shard is asked of the store."""
         some = list(shards) if self._usable else []
-        notes = zip(some, self._root.store.ahead(self._noted, some), strict=True)
-        return {shard.name: note for shard, note in notes if note is not None}
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            notes = zip(some, threads.map(self._noted, some), strict=True)
+            return {shard.name: note for shard, note in notes if note is not None}
 
     def _noted(self, shard: StagedTask) -> Mapping[str, Any] | None:
         note = _object(_read(self._note(shard))[0])
@@ -186,25 +191,30 @@ class StoreStaging(Staging):
         names = [shard.path for shard in shards]
         with self._errors():
             store.delete([path.key for path in self._made() if path.name not in names])
-            for name, whole in zip(names, store.ahead(self._is_whole, shards), strict=True):
-                if not whole:
-                    hint = f"tfrtool {target.command} --resume makes what is missing"
-                    what = "was changed or deleted meanwhile"
-                    raise WriteError(what, path=self.place / name, hint=hint)
+            with ThreadPoolExecutor(_AT_ONCE) as threads:
+                whole = dict(zip(names, threads.map(self._is_whole, shards), strict=True))
+        for name in (name for name in names if not whole[name]):
+            hint = f"tfrtool {target.command} --resume makes what is missing"
+            what = "was changed or deleted meanwhile"
+            raise WriteError(what, path=self.place / name, hint=hint)
+        texts = {self.place / name: text for name, text in metadata.items()}
+        last = texts[self.place / commit]
+        if self._folder:
+            last = _pointer(json.loads(last), commit, self._folder)
+        else:
+            del texts[self.place / commit]
         with signals_wait():
             with self._errors():
+                etags = {path: _etag(path) for path in texts}
                 self._put_claim(commit=commit)
-                for name, text in metadata.items():
-                    if self._folder or name != commit:
-                        store.put((self.place / name).key, text.encode())
-                text = metadata[commit]
-                if self._folder:
-                    text = _pointer(json.loads(text), commit, self._folder)
-                _put(self._root / commit, text.encode(), self._before[commit])
+                for path, text in texts.items():
+                    _put(self._root, path, text.encode(), etags[path])
+                _put(self._root, self._root / commit, last.encode(), self._before[commit])
             self._committed = True
             what = "is whole, but what it replaced can't be deleted (--resume tries again)"
             with os_errors_as(WriteError, self._root, what):
-                self._tidy([*names, *metadata])
+                if _etag(self._root / STAGING / CLAIM) == self._claim:
+                    self._tidy([*names, *metadata])
 
     def end(self, *, keep: bool) -> None:
         """Delete what a write without a commit has made; or ``keep`` it to be resumed."""
@@ -212,10 +222,14 @@ class StoreStaging(Staging):
             return
         with contextlib.suppress(OSError):
             data, etag = _read(self._root / STAGING / CLAIM)
-            mine = etag == self._claim
-            folder = _object(data).get("folder")
-            if (mine and keep) or (not mine and self._folder in ("", folder)):
-                return  # for what is resumed, or for the write that has taken this over
+            if (mine := etag == self._claim) and keep:
+                return
+            used = {_object(data).get("folder")} - {None}
+            if data is None and any(_etag(self._root / name) for name in COMMITS):
+                current = current_folder(self._root)
+                used = {"" if current == self._root else current.name}
+            if not mine and self._folder in used:
+                return  # another write has taken over what this one has made
             abort_uploads(self.place)
             described = self.place.iterdir() if self._folder or mine else ()
             doomed = [*self._made(), *(path for path in described if _describes(path.name))]
@@ -253,7 +267,7 @@ class StoreStaging(Staging):
         """Make the claim, or change one's own; `UsageError` if it is another's."""
         self._facts |= facts
         data = json.dumps(self._facts).encode()
-        self._claim = _put(self._root / STAGING / CLAIM, data, self._claim)
+        self._claim = _put(self._root, self._root / STAGING / CLAIM, data, self._claim)
 
     def _check_claim(self) -> None:
         if _etag(self._root / STAGING / CLAIM) != self._claim:
@@ -333,18 +347,18 @@ def _object(data: bytes | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _put(path: RemotePath, data: bytes, etag: str | None) -> str:
+def _put(root: RemotePath, path: RemotePath, data: bytes, etag: str | None) -> str:
     """Put an object in place of the one with an ETag, or of none; return its own.
 
-    `UsageError` if another one is there; but not where it is the same, as after a request whose
-    answer was lost and that was made again.
+    `UsageError` for the ``root`` if another one is there; but not where it is the same, as after a
+    request whose answer was lost and that was made again.
     """
     try:
         return path.store.put(path.key, data, only_new=etag is None, replacing=etag)
     except (FileExistsError, FileNotFoundError, ChangedError):
         found, etag = _read(path)
         if found != data or etag is None:
-            raise _lost(path.parent if path.name in COMMITS else path.parent.parent) from None
+            raise _lost(root) from None
         return etag
 
 

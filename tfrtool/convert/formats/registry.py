@@ -2,6 +2,7 @@
 
 import abc
 import bisect
+import contextlib
 import importlib
 import json
 import re
@@ -25,6 +26,7 @@ from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import matching_files
+from tfrtool.storage.claims import current_folder
 from tfrtool.storage.opening import open_regular
 
 _MODULES = {
@@ -225,7 +227,10 @@ def look_for(path: Path, name: str | None) -> Sequence[Path]:
     """
     if not path.is_dir():
         return [path] if path.exists() else matching_files(str(path)) or [path]
-    inside = [one for one in (*path.glob("*"), *path.glob("*/*")) if one.is_file()]
+    inside: list[Path] = []
+    for one in current_folder(path).iterdir():
+        with contextlib.suppress(OSError):
+            inside += [one] if one.is_file() else [p for p in one.iterdir() if p.is_file()]
     for form in map(format_of, NAMES if name is None else (name,)):
         own = [p for p in inside if form.own_names.search(p.name) and not p.name.startswith(".")]
         if own:

@@ -44,7 +44,7 @@ class CarriedMetadata:
         homes: dict[str, Path] = {}
         written = []
         for folder in folders:
-            for path in sorted(folder.glob("*.labels.txt")):
+            for path in sorted(p for p in folder.iterdir() if p.name.endswith(".labels.txt")):
                 with reading_metadata(path, "TFDS"):
                     text = read_bounded(path).decode("utf-8")
                 if _lines(self.labels.setdefault(path.name, text)) != _lines(text):

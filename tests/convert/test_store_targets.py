@@ -1,0 +1,140 @@
+"""Jobs that write to stores: the same bytes as on a disk, and one commit."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfrtool
+from tests.datasets import image_payload, write_foreign
+from tests.emulators import Bucket, Controlled
+from tests.stored import PREFIX, local_digests, steps, stored_digests
+from tfrtool.engines import processes
+from tfrtool.errors import DatasetError, ShardError
+
+RECORDS, MORE = 30, 12
+"""Of the dataset that is there first, and of the one in its place."""
+
+JOBS: dict[str, Callable[..., Any]] = {
+    "reshard": lambda src, to, **more: tfrtool.reshard(src, to, shards=3, shuffle=1, **more),
+    "filter": lambda src, to, **more: tfrtool.filter(src, to, sample=9, **more),
+    "edit": lambda src, to, **more: tfrtool.edit(src, to, rename={"label": "class"}, **more),
+    "convert": lambda src, to, **more: tfrtool.convert(src, to, to="jsonl", shards=2, **more),
+}
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return two sources, with `RECORDS` and `MORE` records."""
+    root = tmp_path_factory.mktemp("sources")
+    return tuple(  # type: ignore[return-value]
+        write_foreign(root / str(count), [[image_payload(n % 3) for n in range(count)]])
+        for count in (RECORDS, MORE)
+    )
+
+
+@pytest.fixture
+def url(bucket: Bucket) -> str:
+    """Return where a dataset may be written."""
+    return f"{bucket.url}/{PREFIX}"
+
+
+def _reshard(source: Path, to: Any, shards: int = 3, **more: Any) -> Any:
+    return tfrtool.reshard(source, to, shards=shards, name="cats", version="1.0.0", **more)
+
+
+def _whole(tmp_path: Path, source: Path, shards: int = 3) -> dict[str, str]:
+    """Return the digests of the files of a local job."""
+    _reshard(source, folder := tmp_path / f"{source.name}x{shards}", shards)
+    return local_digests(folder)
+
+
+def _current(bucket: Controlled) -> dict[str, str]:
+    """Return the digests of the objects that the commit names; nothing else but it is there."""
+    found = stored_digests(bucket)
+    folders = {name.partition("/")[0] for name in found if "/" in name}
+    if not folders:
+        return found
+    (folder,) = folders
+    assert re.fullmatch(r"v-[0-9a-f]{16}", folder)
+    info = json.loads(bucket.get(f"{PREFIX}/dataset_info.json"))
+    assert all(
+        one["filepathTemplate"].startswith(f"{folder}/{{DATASET}}") for one in info["splits"]
+    )
+    beside = {name for name in found if "/" not in name} - {"dataset_info.json"}
+    assert all(found[name] == found[f"{folder}/{name}"] for name in beside)
+    return {n.removeprefix(f"{folder}/"): d for n, d in found.items() if n.startswith(folder)}
+
+
+def _seen(url: str) -> int | None:
+    """Return how many records a reader sees; None where it is told that a write isn't done."""
+    try:
+        return sum(map(tfrtool.count, tfrtool.find_shards(url)))
+    except (DatasetError, ShardError):
+        return None
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_jobs_make_the_same_objects(
+    job: str, bucket: Bucket, url: str, sources: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """All objects of a job have the bytes of its local files, and nothing else is left."""
+    local = tmp_path / "cats" / "1.0.0"
+    JOBS[job](sources[0], local)
+    JOBS[job](sources[0], url)
+    assert stored_digests(bucket) == local_digests(local)
+
+
+def test_on_processes(bucket: Bucket, url: str, sources: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each process uploads what it makes."""
+    _reshard(sources[0], url, workers=2)
+    assert stored_digests(bucket) == _whole(tmp_path, sources[0])
+
+
+def test_a_reader_sees_nothing_or_all(url: str, sources: tuple[Path, Path]) -> None:
+    """Until a fresh write is committed a reader is told that it isn't; and then it is all there."""
+    seen: list[int | None] = []
+    with steps(lambda *_: seen.append(_seen(url))):
+        _reshard(sources[0], url)
+    assert {*seen} == {None, RECORDS}
+    assert seen == sorted(seen, key=lambda one: one or 0)
+    assert seen.count(RECORDS) == 2  # the notes and the claim are deleted last
+    assert _seen(url) == RECORDS
+
+
+def test_a_reader_sees_the_old_or_the_new(
+    bucket: Bucket, url: str, sources: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """An overwriting write is not seen until its commit, and from then on nothing else is."""
+    _reshard(sources[0], url)
+    for count, source in ((MORE, sources[1]), (RECORDS, sources[0])):
+        seen: list[int | None] = []
+        with steps(lambda *_, seen=seen: seen.append(_seen(url))):
+            _reshard(source, url, existing="overwrite")
+        assert {*seen} == {RECORDS, MORE}
+        assert seen == sorted(seen, key=lambda one: one == count)
+        assert _seen(url) == count
+        assert _current(bucket) == _whole(tmp_path, source)
+
+
+def test_who_reads_the_old_one_learns_that_it_was_replaced(
+    url: str, sources: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not that a file of it can't be found."""
+    _reshard(sources[0], url)
+    real = processes.map_shards
+
+    def late(*arguments: Any) -> Iterator[Any]:
+        monkeypatch.undo()
+        _reshard(sources[1], url, existing="overwrite")
+        return real(*arguments)
+
+    monkeypatch.setattr("tfrtool.inspection.dataset.dataset_summary.map_shards", late)
+    with pytest.raises(DatasetError, match="replaced while it was read"):
+        tfrtool.inspect_dataset(url)
+    assert tfrtool.inspect_dataset(url).splits
