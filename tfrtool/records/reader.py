@@ -4,6 +4,7 @@ import io
 import os
 import stat
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
@@ -96,7 +97,12 @@ def read_records(
 
 
 class RecordReader:
-    """What `read_records` goes by, for callers that ask where the stream ended, too."""
+    """What `read_records` goes by, for callers that ask where the stream ended, too.
+
+    Attributes:
+        end: where the next record starts, once all before ``stop`` are read; None where nothing
+            more can be read, or what is known of the damage before decides how.
+    """
 
     def __init__(
         self,
@@ -105,15 +111,20 @@ class RecordReader:
         verify_payload: bool = True,
         max_record_bytes: int = MAX_RECORD_BYTES,
         place: tuple[int, int] = (0, 0),
+        stop: int = sys.maxsize,
     ) -> None:
-        """Look at the first bytes of ``file``; `read_records` says which ``place`` that is."""
+        """Look at the first bytes of ``file``; `read_records` says which ``place`` that is.
+
+        Records that start at the offset ``stop`` or behind it are not read.
+        """
         compression = compression or detect_compression(file)
         plain = compression is Compression.NONE
         self._inflater = None if plain else Inflater(file, compression)
         self._index, offset = place
         self._size = _size(file, offset) if plain else None
         self._window = Window(self._inflater or file, offset)
-        self._limit = max_record_bytes
+        self._limit, self._stop = max_record_bytes, stop
+        self.end: int | None = None
         self._search = Search(self._window, self._limit)
         self._verify = verify_payload
         self._certain = True  # whether `_index` is known to be the index in the file
@@ -129,13 +140,14 @@ class RecordReader:
         known: dict[int, int] = {}  # lengths and their masked CRCs
         new_record = tuple.__new__  # Record's own would check what needs no check
         following: int | None = window.start
-        while following is not None:
+        while following is not None and following < self._stop:
             offset = following
             held = window.load(offset, HEADER_SIZE)
             if held < HEADER_SIZE:
                 yield from self._end(offset, held)
                 return
-            data, filled, start, index = window.data, len(window.data), window.start, self._index
+            data, start, index = window.data, window.start, self._index
+            filled = min(len(data), self._stop - start)
             position = offset - start
             length, length_crc = HEADER.unpack_from(data, position)
             while True:
@@ -164,6 +176,13 @@ class RecordReader:
             item, following = self._one(start + position)
             yield item
             del item
+        if self._certain and self._search.is_unused:
+            self.end = following
+
+    @property
+    def records(self) -> int:
+        """How many records were read, damaged ones among them, and those before the first."""
+        return self._index
 
     def find_end(self) -> int:
         """Return how long the uncompressed stream is, in bytes, when all of it has been read."""

@@ -76,6 +76,11 @@ class Search:
         self._limit = limit
         self._spent = self._misled = 0
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing was looked at in vain, so that another search would go on alike."""
+        return not self._spent and not self._misled
+
     def find_next(self, damaged: int, start: int, *, near: bool = False) -> Landing | None:
         """Find where to go on after a record that is not whole.
 

@@ -28,6 +28,7 @@ from tfrtool.examples.roles import (
 )
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
+from tfrtool.records.parts import later
 from tfrtool.storage.limits import FirstOf
 
 FINGERPRINT = struct.Struct(">16s8sQ")
@@ -82,7 +83,8 @@ class ImageCheck:
 
     def __init__(self, directory: Path | None) -> None:
         self._info = info_beside(directory)
-        self._roles = _NO_ROLES
+        self._roles = self._roles_of_first = _NO_ROLES
+        self._records = 0
         self._tallies: dict[str, _Tally] = {}
         self._pixels = self._absent = 0
         self._fingerprints: list[bytes] = []
@@ -103,6 +105,9 @@ class ImageCheck:
                     for name, item in {**lists, **example.features}.items()
                 }
                 self._roles = self._roles._replace(image=find_roles(firsts, self._info).image)
+        if not self._records:
+            self._roles_of_first = self._roles
+        self._records += 1
         role, absent = self._roles.image, True
         for name, place, value in string_values(example):
             absent = absent and name != role
@@ -155,6 +160,27 @@ class ImageCheck:
             label = hashlib.blake2b(repr(tuple(values)).encode(), digest_size=8).digest()
         digest = hashlib.blake2b(value, digest_size=16, key=salt[:64]).digest()
         self._fingerprints.append(FINGERPRINT.pack(digest, label, record.index))
+
+    def merge(self, other: "ImageCheck", index: int) -> bool:
+        """Take in a fold over a part, as `ShardFold` has it."""
+        names = {*self._tallies, *other._tallies}
+        known = self._roles.image is not None and other._records > 0
+        if len(names) > _FEATURES_KEPT or (known and other._roles_of_first != self._roles):
+            return False
+        if other._records:
+            self._roles = other._roles
+        self._records += other._records
+        for name, tally in other._tallies.items():
+            mine = self._tallies.setdefault(name, _Tally())
+            mine.images += tally.images
+            mine.empty += tally.empty
+            mine.broken.merge(later(tally.broken, index))
+            mine.others.merge(later(tally.others, index))
+        self._pixels += other._pixels
+        self._absent += other._absent
+        for digest, label, record in map(FINGERPRINT.unpack, other._fingerprints):
+            self._fingerprints.append(FINGERPRINT.pack(digest, label, record + index))
+        return True
 
     def findings(self) -> ImageFindings:
         """Return what was found."""

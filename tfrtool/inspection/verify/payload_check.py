@@ -46,37 +46,47 @@ def short_record(record: Record) -> Record:
 class PayloadVote:
     """What the payloads of a shard are, by the majority of its first records."""
 
-    def __init__(self) -> None:
-        self._kinds: Counter[PayloadKind] = Counter()
-        self._left = _PROBATION
+    def __init__(self, *, part: bool = False) -> None:
+        """Begin with nothing; of a part, nothing is settled by its own first records."""
+        self._first: list[PayloadKind] = []
+        self._part = part
         self.others = False  # whether it is settled that they are no examples
         self.sequences = False  # whether some of all records have feature lists
+
+    @property
+    def _left(self) -> int:
+        return _PROBATION - len(self._first)
 
     def vote(self, payload: bytes) -> PayloadKind | None:
         """Take in a record, and return what it is; None where the vote is over."""
         if not self._left:
             return None
-        self._left -= 1
-        kind = classify_payload(payload)
-        self._kinds[kind] += 1
-        self.others = not self._left and not self.holds_examples
+        self._first.append(kind := classify_payload(payload))
+        self.others = not self._left and not self.holds_examples and not self._part
         return kind
+
+    def join(self, other: "PayloadVote") -> None:
+        """Take in the vote of a part that follows."""
+        self._first += other._first[: self._left]
+        self.sequences |= other.sequences
+        self.others = not self._left and not self.holds_examples
 
     @property
     def holds_examples(self) -> bool:
         """Whether at least half of the payloads are examples; those that are empty may be."""
-        kinds = self._kinds
+        kinds = Counter(self._first)
         others = kinds[PayloadKind.EVENT] + kinds[PayloadKind.UNKNOWN]
         return kinds[PayloadKind.EXAMPLE] + kinds[PayloadKind.SEQUENCE_EXAMPLE] >= others
 
     @property
     def kind(self) -> PayloadKind:
         """What the payloads are."""
-        if set(+self._kinds) <= {PayloadKind.EMPTY}:
+        kinds = Counter(self._first)
+        if set(kinds) <= {PayloadKind.EMPTY}:
             return PayloadKind.EMPTY
         if self.holds_examples:
             return PayloadKind.SEQUENCE_EXAMPLE if self.sequences else PayloadKind.EXAMPLE
-        events = self._kinds[PayloadKind.EVENT] >= self._kinds[PayloadKind.UNKNOWN]
+        events = kinds[PayloadKind.EVENT] >= kinds[PayloadKind.UNKNOWN]
         return PayloadKind.EVENT if events else PayloadKind.UNKNOWN
 
 
@@ -87,8 +97,8 @@ class PayloadCheck(PayloadVote):
     values, so that this costs a fraction of what a schema over all records costs.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, part: bool = False) -> None:
+        super().__init__(part=part)
         self._odd = 0  # records of the next ones that are looked at one by one
 
     def problems(self, records: Sequence[Record]) -> Iterator[tuple[Record, str]]:

@@ -4,17 +4,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.processes import WORTH_A_PROCESS, engine_of, map_shards
+from tfrtool.engines.processes import WORTH_A_PROCESS, engine_of
 from tfrtool.errors import DatasetError, human_count, printable
 from tfrtool.examples.tfds_metadata import read_written_shards
 from tfrtool.inspection.verify.dataset_check import DatasetFault, DatasetFindings, check_directory
 from tfrtool.inspection.verify.duplicates import Duplicates, find_duplicates
-from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shard
+from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shards
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardSet
 from tfrtool.records.shards import Locations, locate_shards
@@ -105,10 +104,10 @@ def verify(
     located = locate_shards(shards, keep=True)
     sources = located.sources
     verdicts: list[ShardVerdict] = []
-    work = partial(verify_shard, images=images, hashed=_written(located.paths))
+    hashed = _written(located.paths)
     worth = _WORTH_WITH_IMAGES if images else WORTH_A_PROCESS
     with engine_of(engine, engine_address, workers) as pool:
-        for verdict in map_shards(work, sources, pool, worth):
+        for verdict in verify_shards(sources, pool, worth, images=images, hashed=hashed):
             verdicts.append(verdict)
             done, total = len(verdicts), len(sources)
             on_progress(Progress(what="verify", done=done, total=total, unit="shards"))

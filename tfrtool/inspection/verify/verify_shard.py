@@ -2,12 +2,15 @@
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tfrtool.engines.engine import Workers
+from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.causes import Causes
@@ -15,6 +18,7 @@ from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
 from tfrtool.inspection.verify.payload_check import PayloadCheck, short_record, unparseable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Fault, Record
+from tfrtool.records.parts import later
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import (
@@ -90,14 +94,15 @@ class ShardVerdict:
 class VerifyFold:
     """A fold over what is read of one shard."""
 
-    def __init__(self, source: Path | Stream, *, images: bool) -> None:
+    def __init__(self, source: Path | Stream, *, images: bool, part: bool = False) -> None:
         """Begin with nothing; ``images`` are looked at if they are asked for."""
-        self.payloads = PayloadCheck()
+        self.payloads = PayloadCheck(part=part)
         self.images = ImageCheck(folder_of(source)) if images else None
         self.damage, self.misfits = FirstOf[Fault](MAX_FAULTS), FirstOf[Fault](MAX_FAULTS)
         self.records = self.lost = self.size = 0
         self.error: str | None = None
-        self._crcs, self._digest = array("I"), hashlib.blake2b(digest_size=16)
+        self._crcs = array("I")
+        self._digest = None if part else hashlib.blake2b(digest_size=16)
 
     def read(self, items: Iterable[Record | Fault]) -> None:
         """Take in what is read, some records at a time."""
@@ -120,10 +125,7 @@ class VerifyFold:
 
     def _take(self, records: Sequence[Record]) -> None:
         self.records += len(records)
-        self._crcs.extend([one.payload_crc for one in records])
-        if len(self._crcs) >= _CRCS_HELD:
-            self._digest.update(self._crcs.tobytes())
-            del self._crcs[:]
+        self._digested(array("I", [one.payload_crc for one in records]))
         odd = set()
         for record, problem in self.payloads.problems(records):
             self.misfits.add(unparseable(record, problem))
@@ -133,10 +135,32 @@ class VerifyFold:
                 if record.index not in odd:
                     self.images.add(record)
 
+    def _digested(self, crcs: "array[int]") -> None:
+        self._crcs += crcs
+        if self._digest is not None and len(self._crcs) >= _CRCS_HELD:
+            self._digest.update(self._crcs)
+            self._crcs = array("I")
+
+    def merge(self, other: "VerifyFold", index: int) -> bool:
+        """Take in a fold over a part, as `ShardFold` has it."""
+        if other.error is not None:
+            return False
+        if self.images and other.images and not self.images.merge(other.images, index):
+            return False
+        self.payloads.join(other.payloads)
+        self.damage.merge(later(other.damage, index))
+        self.misfits.merge(later(other.misfits, index))
+        self.records += other.records
+        self.lost += other.lost
+        self.size += other.size
+        self._digested(other._crcs)
+        return True
+
     def verdict(self, source: Path | Stream, found: Shard, hashed: Iterable[Path]) -> ShardVerdict:
         """Return what was found in a shard."""
         path = path_of(source)
-        self._digest.update(self._crcs.tobytes())
+        digest = self._digest or hashlib.blake2b(digest_size=16)
+        digest.update(self._crcs)
         faults, count = self.damage.kept, self.damage.count
         findings = None if self.images is None else ImageFindings()
         if self.payloads.holds_examples:
@@ -154,7 +178,7 @@ class VerifyFold:
             lost=self.lost,
             payload=self.payloads.kind,
             payload_bytes=self.size,
-            digest=self._digest.digest(),
+            digest=digest.digest(),
             sha256=digest_of(path) if whole else None,
             faults=tuple(
                 replace(fault, cause=fault.cause or causes.of(fault))
@@ -189,6 +213,28 @@ def verify_shard(
     if found is None:
         return ShardVerdict(path=path, error=fold.error)
     return fold.verdict(source, found, hashed)
+
+
+def verify_shards(
+    sources: Sequence[Path | Stream],
+    workers: Workers,
+    worth: int,
+    *,
+    images: bool,
+    hashed: Collection[Path],
+) -> Iterator[ShardVerdict]:
+    """Yield the verdicts of shards; large ones are read in parts.
+
+    But for those whose SHA-256 is wanted: it can't be had in parts, and takes as long.
+    """
+    whole = partial(verify_shard, images=images, hashed=hashed)
+
+    def finish(path: Path, fold: VerifyFold) -> ShardVerdict:
+        found = Shard(path=path, bytes=path.stat().st_size, compression=Compression.NONE)
+        return fold.verdict(path, found, ())
+
+    begin = partial(VerifyFold, images=images)
+    return map_folds(whole, begin, finish, sources, workers, worth, one_pass=hashed)
 
 
 def digest_of(path: Path) -> str | None:

@@ -1,0 +1,116 @@
+"""Folds over the records of shards, of which large ones are read in parts at once."""
+
+import pickle
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from tfrtool.engines.engine import Workers
+from tfrtool.engines.processes import map_shards
+from tfrtool.errors import ShardError
+from tfrtool.records.compression import Compression
+from tfrtool.records.framing import Fault, Record
+from tfrtool.records.parts import Part, parts_of
+from tfrtool.records.reader import RecordReader, read_records
+from tfrtool.records.stream import Stream, open_shard
+
+Result = TypeVar("Result")
+
+
+class ShardFold(Protocol):
+    """A fold over what is read of a shard; over that of a part, it is pickled."""
+
+    def read(self, items: Iterator[Record | Fault]) -> None:
+        """Take in what follows."""
+
+    def merge(self, other: Any, index: int) -> bool:
+        """Take in the fold over a part that follows, whose records are counted from ``index`` on.
+
+        False, and nothing else, if reading it would have come to something else.
+        """
+
+
+Fold = TypeVar("Fold", bound=ShardFold)
+
+
+class _Found(NamedTuple):
+    fold: bytes
+    start: int | None  # None if no record starts in the part
+    end: int | None  # None if what follows can't be read without what came before
+    records: int
+
+
+def map_folds(
+    whole: Callable[[Path | Stream], Result],
+    begin: Callable[..., Fold],
+    finish: Callable[[Path, Fold], Result],
+    sources: Sequence[Path | Stream],
+    workers: Workers,
+    worth: int,
+    *,
+    one_pass: Collection[Path] = (),
+) -> Iterator[Result]:
+    """Yield ``whole(source)`` for each shard, in order; as parts where it is large.
+
+    Then the fold that ``begin(path)`` makes has read it as one pass would, and ``finish(path,
+    fold)`` is the result; ``begin(path, part=True)`` makes those over parts. A part that doesn't
+    start where the one before it ended, or may be read otherwise because of damage before it, is
+    read once more, from there to the end of the shard. Those in ``one_pass`` are never split.
+    `map_shards` says the rest.
+    """
+    cut = [[] if source in one_pass else parts_of(source) for source in sources]
+    tasks, size = list[Path | Stream | Part](), 0
+    for source, parts in zip(sources, cut, strict=True):
+        tasks += parts or [source]
+        size += sum(part.work for part in parts)
+        if not parts and isinstance(source, Path) and source.is_file():
+            size += source.stat().st_size
+    results = map_shards(partial(_run, whole=whole, begin=begin), tasks, workers, worth, size)
+    for parts in cut:
+        if not parts:
+            yield next(results)
+            continue
+        path = parts[0].path
+        fold, at, index = begin(path), 0, 0
+        for part, found in zip(parts, results, strict=False):
+            if at >= part.end:
+                continue
+            if (
+                found is not None
+                and found.start == at
+                and (found.end is not None or part.end == part.stamp[0])
+                and fold.merge(pickle.loads(found.fold), index)
+            ):
+                at, index = found.end or part.end, index + found.records
+            else:
+                fold.read(_rest(part, at, index))
+                at = part.stamp[0]
+        yield finish(path, fold)
+
+
+def _run(task: Any, whole: Callable[[Any], Any], begin: Callable[..., ShardFold]) -> Any:
+    if not isinstance(task, Part):
+        return whole(task)
+    fold, end, records = begin(task.path, part=True), None, 0
+    try:
+        with open_shard(task.path) as file:
+            start = task.find(file)
+            if start is not None:
+                file.seek(start)
+                reader = RecordReader(file, Compression.NONE, place=(0, start), stop=task.end)
+                fold.read(reader.read())
+                end, records = reader.end, reader.records
+        task.check()
+    except ShardError:
+        return None
+    return _Found(pickle.dumps(fold), start, end, records)
+
+
+def _rest(part: Part, at: int, index: int) -> Iterator[Record | Fault]:
+    """Read a shard to its end, from a record on."""
+    part.check()
+    with open_shard(part.path) as file:
+        file.seek(at)
+        yield from read_records(file, compression=Compression.NONE, index=index, offset=at)
+    part.check()
