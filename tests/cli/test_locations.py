@@ -16,7 +16,7 @@ Capture = pytest.CaptureFixture[str]
 
 ANYTHING = (click.types.StringParamType, click.Path, click.File)
 TEXTS = {"--augment", "--by", "--feature", "--label", "--model", "--name", "--resize", "--split"}
-TEXTS |= {"--shard-size", "--trainable", "--validation", "--version"}
+TEXTS |= {"--shard-cache-size", "--shard-size", "--trainable", "--validation", "--version"}
 TEXTS |= {
     "--engine-address",
     "--add",

@@ -62,6 +62,12 @@ ENGINE = {
     "--engine local|ray=local": "Work on this machine, or on the nodes of a Ray cluster.",
     "--engine-address ADDRESS": "HOST:PORT of the cluster.  [default: RAY_ADDRESS]",
 }
+SHARD_CACHE = {
+    "--shard-cache DIR": "Local folder to which shards of a dataset in a store are fetched. The "
+    "default is in the user's cache directory.",
+    "--shard-cache-size SIZE": "How large it may become, such as 20GiB. The default is half of "
+    "what is free there, and of what it holds.",
+}
 ON_CORRUPT = {
     "--on-corrupt skip|stop=skip": "At damaged records: leave them out and name them (exit code "
     "3), or stop at the first."

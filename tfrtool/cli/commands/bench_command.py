@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.output import Outcome, emit, human_bytes
-from tfrtool.cli.parameters import INPUT, command, dataset_of
+from tfrtool.cli.parameters import INPUT, SHARD_CACHE, command, dataset_of
 from tfrtool.cli.render.page import Heading, Page, Table, wrapped
 from tfrtool.errors import human_count
 from tfrtool.storage.progress import Progress
@@ -27,6 +27,7 @@ _HEAD = ("1st images/s", "CPU ms", "later images/s", "CPU ms", "memory")
         "--epochs N=2": "Epochs of each run; all but the first count as later ones.",
         "--rounds N=3": "Measurements of each stage, in turn with the others.",
         "--limit N=2000": "Images to load at least; whole shards are read.",
+        **SHARD_CACHE,
     },
     kinds={"--image-size": click.IntRange(8, 4096), "--epochs": click.IntRange(2)},
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command, dataset_of
+from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, SHARD_CACHE, command, dataset_of
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.cli.render.page import shortened
 from tfrtool.errors import UsageError
@@ -65,6 +65,7 @@ _OPTIONS = {
     "outputs of a frozen base, or decoded images in memory or on disk. auto goes by what is free.",
     "--cache-dir DIR": "Directory of the disk cache; implies --cache disk. The default is in the "
     "user's cache directory.",
+    **SHARD_CACHE,
     "--augment LIST": "Random augmentation, drawn anew every epoch, such as flip,rotate=40: "
     "flip, flip-vertical, rotate=DEGREES, crop=PIXELS, cutout=PIXELS, brightness, contrast, "
     "saturation, hue.",

@@ -2,7 +2,10 @@
 
 import os
 import statistics
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -11,12 +14,13 @@ from typing import Any
 from tfrtool.engines.processes import cores
 from tfrtool.errors import DatasetError
 from tfrtool.loading.cache.cache_plan import CacheRequest, available_memory, plan_cache
-from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.remote.shard_cache import FETCHED_AT_ONCE, ShardCache
 from tfrtool.storage.words import check_least
 
 STAGES = ("naive", "interleave", "parallel map", "cache", "prefetch", "tfrtool")
@@ -79,6 +83,7 @@ class BenchReport:
     sentence: str  # the same for people, and which option would help
     parts_cpu_ms_per_image: Numbers  # reading (and inflating), parsing, decoding, resizing
     cold_read_ms_per_image: float | None  # from the disk, on the wall; None where that is unknown
+    store_ms_per_image: float | None  # likewise from a store, of what was not in the cache before
     images: int  # in an epoch
     total_images: int  # of the split
     shards: int  # read
@@ -101,11 +106,14 @@ def bench(
     epochs: int = 2,
     rounds: int = 3,
     limit: int = 2000,
+    shard_cache: str | os.PathLike[str] | None = None,
+    shard_cache_size: int | str | None = None,
     on_progress: OnProgress = silent,
 ) -> BenchReport:
     """Measure the loader of a dataset, stage by stage, in turn.
 
     Each measurement has a process of its own, so that none pays or saves what another one did.
+    Shards in a store are fetched beforehand, and the time that this takes is told by itself.
 
     Args:
         path: the directory of a dataset.
@@ -115,6 +123,8 @@ def bench(
         epochs: how many epochs each pipeline goes through, 2 or more: the first fills the cache.
         rounds: how often each pipeline is measured, in turn with the others.
         limit: how many images are enough; as many shards are read as it takes to have them.
+        shard_cache: where shards of a store are fetched to, as in `open_dataset`.
+        shard_cache_size: how large that may become.
         on_progress: told of each measurement before it starts.
 
     Raises:
@@ -124,11 +134,38 @@ def bench(
     numbers = {"epochs": epochs, "rounds": rounds, "limit": limit}
     check_least(numbers, {"epochs": 2, "rounds": 1, "limit": 1})
     load = LoadOptions(image_size=image_size, split=split, batch_size=batch_size)
-    dataset = open_dataset(path)
+    dataset = open_dataset(path, shard_cache=shard_cache, shard_cache_size=shard_cache_size)
     whole = dataset.split(split)
     count = 1 + sum(total < limit for total in accumulate(whole.lengths))
     shards = replace(whole, shards=whole.shards[:count], lengths=whole.lengths[:count])
-    dataset = replace(dataset, splits={split: shards})
+    with ExitStack() as copies:
+        shards, fetched = _fetch(dataset.shard_cache, shards, copies)
+        dataset = replace(dataset, splits={split: shards}, shard_cache=None)
+        report = _measure_all(dataset, load, epochs, rounds, on_progress)
+    report = replace(report, store_ms_per_image=fetched, total_images=whole.records)
+    bottleneck, sentence = _judge(report)
+    return replace(report, bottleneck=bottleneck, sentence=sentence)
+
+
+def _fetch(cache: ShardCache | None, split: Split, copies: ExitStack) -> tuple[Split, float | None]:
+    """Return a split of local shards, and what an image of those took that were fetched, in ms."""
+    if cache is None:
+        return split, None
+    start = time.perf_counter()
+    with ThreadPoolExecutor(FETCHED_AT_ONCE) as pool:
+        files = [*pool.map(lambda path: copies.enter_context(cache.fetch(path)), split.shards)]
+    took = time.perf_counter() - start
+    lengths = zip(split.shards, split.lengths, strict=True)
+    images = sum(length for path, length in lengths if path in cache.fetched)
+    local = replace(split, shards=tuple(Path(file.name) for file in files))
+    return local, took / images * 1e3 if images else None
+
+
+def _measure_all(
+    dataset: Dataset, load: LoadOptions, epochs: int, rounds: int, on_progress: OnProgress
+) -> BenchReport:
+    """Measure the loader of local shards; what limits it is not told yet."""
+    shards, image_size = dataset.split(load.split), load.image_size
     request = CacheRequest(
         images=shards.records,
         image_size=image_size,
@@ -157,21 +194,20 @@ def bench(
             some.append(measure("measure_stage", dataset, load, stage, epochs))
     if len({(run.images, run.labels) for some in runs.values() for run in some}) > 1:
         raise DatasetError("the pipelines don't give the same images", path=dataset.directory)
-    report = BenchReport(
+    return BenchReport(
         stages=tuple(_sum_up(stage, runs.get(stage, []), left_out) for stage in STAGES),
         bottleneck="",
         sentence="",
         parts_cpu_ms_per_image=parts,
         cold_read_ms_per_image=cold,
+        store_ms_per_image=None,
         images=shards.records,
-        total_images=whole.records,
+        total_images=shards.records,
         shards=len(shards.shards),
         image_size=image_size,
         cache=load.cache.value,
         cores=cores(),
     )
-    bottleneck, sentence = _judge(report)
-    return replace(report, bottleneck=bottleneck, sentence=sentence)
 
 
 def measure(work: str, dataset: Dataset, *arguments: object) -> Any:
@@ -217,6 +253,14 @@ def _judge(report: BenchReport) -> tuple[str, str]:
     """Tell what limits the first epoch of our pipeline, in a word and in a sentence."""
     first, cold = report.stages[-1].first_epoch or {}, report.cold_read_ms_per_image
     rate, cpu = first["images_per_second"], first["cpu_ms_per_image"]
+    store = report.store_ms_per_image
+    if store is not None and store > max(1e3 / rate, cold or 0.0):
+        return "store", (
+            f"The store is the bottleneck of a first epoch: it gives {1e3 / store:,.0f} images a "
+            f"second, and the loader could take {rate:,.0f}; later epochs read what the shard "
+            "cache keeps, and smaller records help (tfrtool write --encode jpeg --resize "
+            f"{report.image_size})."
+        )
     if cold is not None and cold > 1e3 / rate:
         return "disk", (
             f"The disk is the bottleneck of a first epoch: it gives {1e3 / cold:,.0f} images a "

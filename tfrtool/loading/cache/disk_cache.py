@@ -16,6 +16,7 @@ import struct
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from tfrtool.storage.appearing import TEMPORARY, new_file, private_folder
 from tfrtool.storage.locations import user_cache
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.remote.shard_cache import look_at
+from tfrtool.storage.remote_path import RemotePath
 
 _DECODING = 2
 """The version of how a record becomes pixels, and of the order of images. Raise it when either
@@ -77,8 +80,13 @@ class CacheKey:
         """
         split, holdout = dataset.split(options.split), options.holdout
         shards = []
+        remote = [path for path in split.shards if isinstance(path, RemotePath)]
+        with contextlib.suppress(OSError):  # it comes again below
+            deque(remote[0].store.ahead(look_at, remote) if remote else (), 0)
         for path in split.shards:
             with os_errors_as(DatasetError, path, "can't be looked at"):
+                if isinstance(path, RemotePath):
+                    look_at(path)
                 status = path.stat()
             shards.append((path.name, status.st_size, status.st_mtime_ns))
         held_out = None if holdout is None else holdout.held_out

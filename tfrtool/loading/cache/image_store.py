@@ -1,9 +1,6 @@
 """All images of a split in memory, in one piece: filled on the way, and read at random."""
 
 import mmap
-import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +10,7 @@ from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.cache.disk_cache import DiskCache
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.order import RowOrder
-from tfrtool.loading.pipeline.reading import plain
+from tfrtool.loading.pipeline.python_calls import plain, python_call
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 
 _CHUNK = 32
@@ -53,7 +50,7 @@ class ImageStore:
 
     def missing(self) -> Tensor:
         """Return whether there are rows to be filled yet, bool [], as a part of a graph."""
-        return _call(self._is_missing, (), tf.bool, [])
+        return python_call(self._is_missing, (), tf.bool, [])
 
     def _is_missing(self) -> Tensor:
         return np.bool_(not self._full)
@@ -67,7 +64,9 @@ class ImageStore:
         missing.
         """
         epochs, counter, augment = options.epochs, epoch_counter(options), epoch_augmenter(options)
-        store = plain(lambda number, chunk: _call(self._store, (number, *chunk), tf.int64, []))
+        store = plain(
+            lambda number, chunk: python_call(self._store, (number, *chunk), tf.int64, [])
+        )
         chunks = decoded.batch(_CHUNK).enumerate().map(store)
         rows = chunks.concatenate(tf.data.Dataset.from_tensors(np.int64(_END)))
 
@@ -86,7 +85,7 @@ class ImageStore:
             return (epoch, upto), (start + done, start + upto)
 
         state = (np.int64(-1), np.int64(0))
-        checked = rows.map(plain(lambda stored: _call(self._check, (stored,), tf.int64, [])))
+        checked = rows.map(plain(lambda stored: python_call(self._check, (stored,), tf.int64, [])))
         steps = checked.scan(state, plain(ready)).flat_map(plain(tf.data.Dataset.range))
 
         def batch(step: Tensor) -> Batch:
@@ -95,7 +94,7 @@ class ImageStore:
             if self._cache is None:
                 taken = tf.gather(images, rows)
             else:
-                taken = _call(self._cache.read, (rows,), tf.uint8, [None, *images.shape[1:]])
+                taken = python_call(self._cache.read, (rows,), tf.uint8, [None, *images.shape[1:]])
             pair = taken, tf.gather(labels, rows)
             return pair if augment is None else augment(epoch, number, *pair)
 
@@ -120,25 +119,6 @@ class ImageStore:
         if stored == _END and not self._full:
             raise ValueError(f"there are fewer than the {self._count} images that were counted")
         return stored
-
-
-def _call(
-    method: Callable[..., Tensor], inputs: Sequence[Tensor], dtype: Any, shape: Any
-) -> Tensor:
-    """Return what a method gives, as a part of a graph, as long as its object lives.
-
-    TensorFlow keeps the functions of graphs for ever, in the outermost graph, and with them would
-    keep the images. The pipeline's own functions keep the object alive as long as it is needed.
-    """
-    reference = weakref.WeakMethod(method)
-
-    def call(*args: Tensor) -> Tensor:
-        found = reference()
-        if found is None:
-            raise RuntimeError("the pipeline is gone")
-        return found(*args)
-
-    return tf.ensure_shape(tf.numpy_function(call, inputs, dtype), shape)
 
 
 def _memory(shape: tuple[int, ...], dtype: type) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 import enum
 import os
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from tfrtool.loading.dataset.forms import ImageForm
 from tfrtool.loading.pipeline.tensors import TfDataset
 from tfrtool.records.compression import Compression
 from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.storage.remote.shard_cache import ShardCache
 from tfrtool.storage.words import make_options
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Dataset:
         class_names: by number.
         image_form: what the bytes of an image are.
         label_dtype: INT64 for numbers, STRING for names.
+        shard_cache: where shards are fetched to before they are read; None for local ones.
     """
 
     directory: Path
@@ -76,10 +79,15 @@ class Dataset:
     class_names: tuple[str, ...]
     image_form: ImageForm
     label_dtype: DType = DType.INT64
+    shard_cache: ShardCache | None = None
 
     def __fspath__(self) -> str:
         """Return the directory: what takes the path of a dataset takes a dataset, too."""
         return os.fspath(self.directory)
+
+    def local(self, shard: Path) -> AbstractContextManager[Path]:
+        """Give the file to read for a shard, which stays where it is for the time of a ``with``."""
+        return nullcontext(shard) if self.shard_cache is None else self.shard_cache.local(shard)
 
     def split(self, name: str) -> Split:
         """Return a split by its name; `UsageError` if there is none of that name."""

@@ -3,10 +3,11 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from itertools import chain, islice
 from pathlib import Path
 
-from tfrtool.errors import DatasetError
+from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.examples.roles import find_roles
@@ -15,6 +16,7 @@ from tfrtool.examples.tfds_metadata import (
     DatasetInfo,
     read_class_names,
     read_dataset_info,
+    read_written_shards,
 )
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.forms import find_image_form, read_described
@@ -25,6 +27,8 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import check_dataset_name, find_conflicts
 from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.publishing import unchanged_while_read
+from tfrtool.storage.remote.shard_cache import ShardCache
+from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.words import as_member
 
 _UNNAMED = "train"
@@ -37,7 +41,13 @@ _LOOKED_AT = 64
 """Records of a damaged dataset from which its features are told at most."""
 
 
-def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "stop") -> Dataset:
+def open_dataset(
+    path: str | os.PathLike[str],
+    on_corrupt: str | OnCorrupt = "stop",
+    *,
+    shard_cache: str | os.PathLike[str] | None = None,
+    shard_cache_size: int | str | None = None,
+) -> Dataset:
     """Find out what is in a directory of shards.
 
     TFDS metadata is believed where it is, and held against the files: a shard that is missing, or
@@ -50,6 +60,10 @@ def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "st
         path: where the shards are, or versions of the dataset, or folders of splits.
         on_corrupt: ``stop``; or ``skip``, with which damaged and missing shards are no error. What
             comes back is not fit to be read by TensorFlow before its `Dataset.drop_corrupt`.
+        shard_cache: the local folder to which shards of a store are fetched; in the user's own
+            cache directory.
+        shard_cache_size: how large it may become: bytes, or text such as ``20GiB``. Half of what is
+            free there, and of what it holds, by default.
 
     Raises:
         DatasetError: the directory holds no dataset, or not the one that its metadata describes,
@@ -57,7 +71,13 @@ def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "st
         CorruptShardError: the framing of a shard is damaged.
     """
     skip = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.SKIP
-    root = find_folders(path).root
+    root, cache = find_folders(path).root, None
+    if isinstance(root, RemotePath):
+        written = {} if skip else read_written_shards(root)
+        sha256 = {name: shard.sha256 for name, shard in written.items()}
+        cache = ShardCache(shard_cache, shard_cache_size, sha256)
+    elif shard_cache is not None or shard_cache_size is not None:
+        raise UsageError("a shard cache is for shards in a store, and these are local", path=root)
     with unchanged_while_read(root, DATASET_INFO):
         info = read_dataset_info(root)
         if info is not None:
@@ -67,7 +87,7 @@ def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "st
         splits = {
             name: split
             for name, files in split_files(root).items()
-            if (split := _split(name, files, skip)) is not None
+            if (split := _split(name, files, skip, cache)) is not None
         }
         if not splits:
             raise DatasetError("has no records", path=root)
@@ -79,7 +99,8 @@ def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "st
             names = [str(number) for number in range(described.classes)]
         if not names:
             shards = [path for split in splits.values() for path in split.shards]
-            names = find_classes(shards, label, dtype, skip=skip)
+            local = nullcontext if cache is None else cache.local
+            names = find_classes(shards, label, dtype, skip=skip, local=local)
         return Dataset(
             directory=root,
             name=root.name if info is None else info.name,
@@ -89,6 +110,7 @@ def open_dataset(path: str | os.PathLike[str], on_corrupt: str | OnCorrupt = "st
             class_names=tuple(names),
             image_form=find_image_form(features, image, described, root),
             label_dtype=dtype,
+            shard_cache=cache,
         )
 
 
@@ -111,8 +133,11 @@ def split_files(directory: Path) -> dict[str, SplitFiles]:
     return {name or unnamed: split for name, split in files.splits.items()}
 
 
-def _split(name: str, files: SplitFiles, skip: bool) -> Split | None:
-    """Count the records of a split; None if it has none."""
+def _split(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -> Split | None:
+    """Count the records of a split; None if it has none.
+
+    Those in a store are believed to have what the metadata says, until they are fetched.
+    """
     records: dict[Path, int] = {}
     if files.missing and not skip:
         shards = len(files.shards)
@@ -123,7 +148,12 @@ def _split(name: str, files: SplitFiles, skip: bool) -> Split | None:
             found=f"{shards:,}",
         )
     for path, expected in files.shards.items():
-        found, faults, _ = count_shard(path)
+        if cache is not None and expected is not None:
+            if expected:
+                records[path] = expected
+            continue
+        with nullcontext(path) if cache is None else cache.local(path) as file:
+            found, faults, _ = count_shard(file)
         damage = [fault for fault in faults if fault.kind is not FaultKind.EMPTY]
         if damage and not skip:
             # Bytes too many or too few show in the header after them; CRCs tell where they are.
@@ -141,7 +171,8 @@ def _split(name: str, files: SplitFiles, skip: bool) -> Split | None:
             records[path] = found
     if not records:
         return None
-    kinds = {Shard.at(path).compression for path in records}
+    # Only one is looked at of those in a store: the others are when they are fetched.
+    kinds = {Shard.at(path).compression for path in islice(records, None if cache is None else 1)}
     if len(kinds) > 1:
         raise DatasetError(
             f"the shards of split {name!r} are compressed in different ways",

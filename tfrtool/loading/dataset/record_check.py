@@ -1,6 +1,7 @@
 """What a record's image and label are, and whether they can be used, without decoding the image."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import DType, Value, feature_key
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images.header import limit_problem
-from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.records.compression import Compression
-from tfrtool.records.count import as_error
+from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard
+from tfrtool.records.shards import Shard
 from tfrtool.storage.limits import MAX_CLASSES
 
 _LONGEST_NAME = 1024
@@ -25,19 +27,24 @@ _NUMBER, _NAME = b"image/class/label", b"image/class/text"
 
 
 def find_classes(
-    shards: Iterable[Path], label: str, dtype: DType, *, skip: bool
+    shards: Iterable[Path],
+    label: str,
+    dtype: DType,
+    *,
+    skip: bool,
+    local: Callable[[Path], AbstractContextManager[Path]] = nullcontext,
 ) -> tuple[str, ...]:
     """Read all records, and return the names of the classes that there are, by number.
 
     Numbers stay as they are, and those that no record has keep their place; their names are those
     that stand beside them in ``image/class/text``, else the numbers. Strings are names, and are
     numbered in sorted order. Damage, or a record whose label can't be a class, is an error unless
-    it is skipped.
+    it is skipped. ``local`` gives the file to read for a shard.
     """
     key = feature_key(label)
     found: dict[Value | None, set[bytes]] = {}
     for path in shards:
-        for item in read_shard(path):
+        for item in _items(path, local):
             if isinstance(item, Fault):
                 if not skip and item.kind is not FaultKind.EMPTY:
                     raise as_error(path, item, in_dataset=True)
@@ -58,6 +65,13 @@ def find_classes(
         named = {}
     count = max((value for value in found if isinstance(value, int)), default=-1) + 1
     return tuple(named.get(number) or str(number) for number in range(count))
+
+
+def _items(
+    path: Path, local: Callable[[Path], AbstractContextManager[Path]]
+) -> Iterator[Record | Fault]:
+    with local(path) as file:
+        yield from read_shard(file)
 
 
 def _text(value: Value | None) -> str:
@@ -164,5 +178,25 @@ def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> s
             if values is None:  # TensorFlow may find an image in it all the same
                 problem = "it is no tf.train.Example"
             if problem is not None:
-                return f"{shard.name}, record {item.index}: {problem}"
+                return f"record {item.index}: {problem}"
     return None
+
+
+def check_copy(split: Split, number: int, file: Path) -> None:
+    """Hold the copy of a remote shard against what the metadata says, which was believed until now.
+
+    Raises:
+        CorruptShardError: its framing is damaged, which can end TensorFlow's whole process.
+        DatasetError: it has another number of records, or is compressed in another way.
+    """
+    found, shard = count_shard(file), split.shards[number]
+    for fault in found.faults:
+        raise as_error(shard, fault, in_dataset=True)
+    facts = found.records, Shard.at(file).compression
+    if facts != (split.lengths[number], split.compression):
+        raise DatasetError(
+            "the shard does not agree with the metadata",
+            path=shard,
+            expected=f"{split.lengths[number]} records, compression {split.compression.value}",
+            found=f"{facts[0]}, {facts[1].value}",
+        )

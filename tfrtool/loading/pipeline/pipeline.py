@@ -21,7 +21,9 @@ from tfrtool.loading.pipeline.decode import decoder, parser
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.order import RowOrder
-from tfrtool.loading.pipeline.reading import part_reader, plain
+from tfrtool.loading.pipeline.python_calls import plain
+from tfrtool.loading.pipeline.reading import copies_of, part_reader
+from tfrtool.loading.pipeline.remote_shards import RemoteShards
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.storage.progress import OnProgress, silent
 
@@ -91,7 +93,9 @@ def load(
         block=options.shuffle_buffer,
         seed=options.seed,
     )
-    loader = _Loader(dataset, options, share, order)
+    split = dataset.split(options.split)
+    copies = copies_of(dataset, split, options.cycle_length or _CYCLE)
+    loader = _Loader(dataset, options, share, order, copies)
     batches = loader.streamed() if options.cache is Cache.NONE else loader.stored(on_progress)
     if options.rescale is not None:
         rescale = rescaler(options.rescale)
@@ -107,6 +111,8 @@ def load(
     # that it refers to: as much memory again, and time.
     chosen.experimental_optimization.apply_default_optimizations = False
     chosen.deterministic = options.deterministic
+    if copies is not None:  # threads that wait for shards don't keep others from decoding
+        chosen.threading.private_threadpool_size = _CORES + copies.waiting
     steps = tf.data.experimental.assert_cardinality(order.steps * options.epochs)
     return batches.with_options(chosen).apply(steps)
 
@@ -119,28 +125,38 @@ class _Loader:
     options: LoadOptions
     share: tuple[int, int]  # its number, and how many there are
     order: RowOrder
+    copies: RemoteShards | None  # of shards in a store
 
     def _decoded(
         self,
         on_files: Callable[[TfDataset], TfDataset] = lambda files: files,
         on_records: Callable[[TfDataset], TfDataset] = lambda records: records,
+        following: TfDataset | None = None,
     ) -> TfDataset:
         """Build the part of the pipeline before the cache.
 
         What it gives is one epoch: pairs of an image, uint8 [size, size, 3], and a label, int64 [];
         in an order of its own wherever it comes from a cache. ``on_files`` changes the dataset of
-        the shards' numbers, and ``on_records`` that of records before they are decoded.
+        the shards' numbers, and ``on_records`` that of records before they are decoded. The
+        ``following`` numbers are those of the next epoch.
         """
         options, split = self.options, self.dataset.split(self.options.split)
-        shards = len(split.shards)
+        shards, copies = len(split.shards), self.copies
         cycle = min(options.cycle_length or _CYCLE, shards)
         deterministic = options.deterministic or options.cache is not Cache.NONE
-        records = on_files(tf.data.Dataset.range(shards)).interleave(
-            part_reader(self.dataset, split, options.holdout, self.share),
+        parallel: dict[str, Any] = {
+            "num_parallel_calls": min(cycle, _CORES),
+            "deterministic": deterministic,
+        }
+        numbers = on_files(tf.data.Dataset.range(shards))
+        if copies is not None:
+            numbers = copies.ahead(numbers, following)
+            parallel = parallel if copies.parallel else {}
+        records = numbers.interleave(
+            part_reader(self.dataset, split, options.holdout, self.share, copies),
             cycle_length=cycle,
             block_length=options.block_length or 1,
-            num_parallel_calls=min(cycle, _CORES),
-            deterministic=deterministic,
+            **parallel,
         )
         records = on_records(records)
         parsed = options.batched_parse is not None
@@ -182,15 +198,24 @@ class _Loader:
             # TensorFlow takes it modulo 2**31 - 1, and can't add the epoch to one of 0.
             tf.random.set_seed(1 + options.seed % (2**31 - 2))
 
-            def shuffled(items: TfDataset, size: int, purpose: int) -> TfDataset:
+            def shuffled(items: TfDataset, size: int, seed: Tensor) -> TfDataset:
                 if not options.training:
                     return items
-                return items.shuffle(size, seed=epoch * 2 + purpose, reshuffle_each_iteration=False)
+                return items.shuffle(size, seed=seed, reshuffle_each_iteration=False)
 
+            def files(numbers: TfDataset, epoch: Tensor = epoch) -> TfDataset:
+                return shuffled(numbers, _MANY, epoch * 2 + _FILES)
+
+            following = None
+            if self.copies is not None:
+                goes_on = plain(lambda _: epoch + 1 < options.first_epoch + options.epochs)
+                numbers = tf.data.Dataset.range(len(split.shards)).filter(goes_on)
+                following = files(numbers, epoch + 1)
             batches = self._decoded(
-                lambda files: shuffled(files, _MANY, _FILES),
+                files,
                 # Before they are decoded, images are a sixth of the size.
-                lambda records: shuffled(records, size, _IMAGES),
+                lambda records: shuffled(records, size, epoch * 2 + _IMAGES),
+                following,
             ).batch(self.order.batch_size)
             if augment is None:
                 return batches
@@ -215,7 +240,8 @@ def load_published(
     """
     split = dataset.split(options.split)
     files = tf.data.Dataset.range(len(split.shards))
-    read = part_reader(dataset, split, options.holdout)
+    copies = copies_of(dataset, split, _CYCLE if "interleave" in stages else 1)
+    read = part_reader(dataset, split, options.holdout, copies=copies)
     if "interleave" in stages:
         records = files.interleave(read, cycle_length=_CYCLE, block_length=1)
     else:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfrtool.errors import DatasetError
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.order import RowOrder
-from tfrtool.loading.pipeline.reading import plain
+from tfrtool.loading.pipeline.python_calls import plain
 from tfrtool.loading.pipeline.tensors import Batch
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.training.features.frozen_base import FrozenBase

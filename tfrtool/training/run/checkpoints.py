@@ -41,7 +41,7 @@ _FORMAT = 3
 
 _FREE = frozenset(
     {"dataset", "cache_directory", "parallel_calls", "prefetch", "recipe", "out", "resume"}
-    | {"tensorboard", "profile"}
+    | {"tensorboard", "profile", "shard_cache", "shard_cache_size"}
 )
 """What may differ where a run is resumed: it changes where files are, or how fast it goes."""
 

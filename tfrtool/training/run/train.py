@@ -69,6 +69,8 @@ def train(
             deterministic (True): as in `Dataset.load`.
             precision ("float32"): "bfloat16" for a frozen base whose outputs are kept.
             on_corrupt ("stop"): "skip" leaves out what is damaged.
+            shard_cache, shard_cache_size: where shards of a store are fetched to, and how large
+            that may become, as in `open_dataset`; not for a dataset that is open.
             out, resume (False): a directory for the model, its history, its labels, and a
             checkpoint of each epoch; whether to begin after that.
             tensorboard, profile (False): a directory for TensorBoard's logs; whether some steps

@@ -9,7 +9,7 @@ from tfrtool.loading.augment.augment_options import Augment, parse_augment
 from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
 from tfrtool.storage.locations import as_path, take_paths
-from tfrtool.storage.words import take_words
+from tfrtool.storage.words import as_size, take_words
 from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS, known_sizes, model_name
 
 KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
@@ -84,6 +84,8 @@ class TrainOptions:
     augment: Augment | None = None
     precision: Precision = Precision.FLOAT32
     on_corrupt: OnCorrupt = OnCorrupt.STOP
+    shard_cache: Path | None = None
+    shard_cache_size: int | str | None = None
     early_stopping: int | None = None
     out: Path | None = None
     resume: bool = False
@@ -148,7 +150,9 @@ class TrainOptions:
             object.__setattr__(self, "cache", Cache.DISK)
         take_words(self, rescale=RescaleTo, recipe=Recipe, cache=Cache, precision=Precision)
         take_words(self, on_corrupt=OnCorrupt)
-        take_paths(self, "dataset", "cache_directory", "out", "tensorboard")
+        take_paths(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
+        if self.shard_cache_size is not None:
+            object.__setattr__(self, "shard_cache_size", as_size(self.shard_cache_size))
         if self.weights is not None:
             object.__setattr__(self, "weights", str(as_path(self.weights)))
         if not self.trainable:

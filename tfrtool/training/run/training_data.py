@@ -92,7 +92,12 @@ def find_training_data(
 
     Nothing is cached or rescaled yet. Copies of shards without their damage go to ``scratch``.
     """
-    original = given or open_dataset(options.dataset, options.on_corrupt)
+    folder, size = options.shard_cache, options.shard_cache_size
+    if given is not None and (folder is not None or size is not None):
+        raise UsageError("a dataset that is open has its shard cache already")
+    original = given or open_dataset(
+        options.dataset, options.on_corrupt, shard_cache=folder, shard_cache_size=size
+    )
     dataset, report = original, None
     if options.on_corrupt is OnCorrupt.SKIP:
         splits = {options.split, _validation_split(original, options) or options.split}

@@ -1,0 +1,156 @@
+"""`tfrtool train` and `bench` on a dataset in a store, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.datasets import write_pets
+from tests.emulators import Bucket, Misbehaviour
+from tfrtool.cli import main
+from tfrtool.loading.bench.bench import StageRun
+from tfrtool.loading.dataset.dataset import Dataset
+
+pytestmark = pytest.mark.tf
+
+SMALL = ["--model", "cnn", "--image-size", "32", "--batch-size", "4", "--epochs", "2"]
+SMALL += ["--trainable", "head"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_graphs() -> Iterator[None]:
+    """Leave out TensorFlow's optimizer, which takes longer than it saves in a few small steps."""
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a local dataset of 14 images to train on and 6 to validate on, in three shards."""
+    return write_pets(tmp_path_factory.mktemp("data"), shards=3)
+
+
+@pytest.fixture
+def url(bucket: Bucket, pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the URL of the same dataset in a store."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    bucket.put_folder(pets, "pets/1.0.0/")
+    return f"{bucket.url}/pets/1.0.0"
+
+
+def _losses(printed: str) -> list[tuple[float, ...]]:
+    lines = [json.loads(line) for line in printed.splitlines()]
+    return [(line["loss"], line["accuracy"], line["val_loss"]) for line in lines[:-1]]
+
+
+@pytest.mark.parametrize("cache", ["none", "memory"])
+def test_losses_are_those_of_local_files(
+    pets: Path, url: str, bucket: Bucket, capfd: pytest.CaptureFixture[str], cache: str
+) -> None:
+    """Every epoch of both has the same losses, and each shard crosses the network once."""
+    arguments = [*SMALL, "--cache", cache, "--json"]
+    assert main(["train", str(pets), *arguments]) == 0
+    local = _losses(capfd.readouterr().out)
+    bucket.forget()
+    assert main(["train", url, *arguments]) == 0
+    assert _losses(capfd.readouterr().out) == local
+    whole = [entry for entry in bucket.log() if entry["method"] == "GET" and _is_shard(entry)]
+    size = {path.name: path.stat().st_size for path in pets.glob("*.tfrecord*")}
+    heads = 3  # what a split's first shard is like, twice, and the first record
+    assert sum(entry["down"] for entry in whole) <= sum(size.values()) + heads * max(size.values())
+    assert main(["train", url, *arguments]) == 0
+    assert _losses(capfd.readouterr().out) == local
+
+
+def _is_shard(entry: dict[str, Any]) -> bool:
+    return ".tfrecord" in entry["target"]
+
+
+def test_folder_and_size_of_the_cache(
+    url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They are where and what was asked for; too small is told with what is needed."""
+    folder = tmp_path / "shards"
+    arguments = [*SMALL, "--epochs", "1", "--shard-cache", str(folder), "--shard-cache-size"]
+    assert main(["train", url, *arguments, "1MB"]) == 0
+    assert len([*folder.glob("*.shard")]) == 6
+    capfd.readouterr()
+    assert main(["train", url, *arguments, "1KB"]) == 2
+    error = capfd.readouterr().err
+    assert "the shard cache is too small to read 3 shards at a time: expected" in error
+    assert "--shard-cache-size makes it larger" in error
+    assert main(["train", url, *arguments, "much"]) == 2
+    assert "'much' is not a size" in capfd.readouterr().err
+
+
+def test_local_dataset_has_no_shard_cache(pets: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An option that would do nothing is refused."""
+    for command in (["train", str(pets), *SMALL], ["bench", str(pets)]):
+        assert main([*command, "--shard-cache-size", "1GB"]) == 2
+        assert "a shard cache is for shards in a store" in capfd.readouterr().err
+
+
+def test_shard_that_is_not_what_was_written(
+    url: str, bucket: Bucket, pets: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is named by its URL, with what to do; that leaves out its damaged record alone."""
+    name = "pets-train.tfrecord-00001-of-00003"
+    data = bytearray((pets / name).read_bytes())
+    data[-50] ^= 1
+    bucket.put(f"pets/1.0.0/{name}", bytes(data))
+    assert main(["train", url, *SMALL]) == 1
+    error = capfd.readouterr().err
+    assert f"error: {url}/{name}: the shard is not what was written: expected the SHA-256" in error
+    assert "--on-corrupt skip" in error
+    assert main(["train", url, *SMALL, "--on-corrupt", "skip", "--json"]) == 3
+    printed = capfd.readouterr()
+    assert f"left out: {url}/{name}, record" in printed.err
+    assert json.loads(printed.out.splitlines()[-1])["left_out"] == 1
+
+
+def test_store_that_is_out_of_order(
+    url: str, bucket: Bucket, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A store that refuses a shard in the middle of training is told as that."""
+    rule = Misbehaviour(matching="train.tfrecord-00002", status=403, code="AccessDenied", after=1)
+    bucket.misbehave(rule)
+    assert main(["train", url, *SMALL]) == 1
+    error = capfd.readouterr().err
+    assert f"{url}/pets-train.tfrecord-00002-of-00003: can't be fetched: the store refused" in error
+    assert "Traceback" not in error
+
+
+def test_bench_tells_the_store_by_itself(
+    url: str, bucket: Bucket, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards come before anything is measured; a store that takes longest is the bottleneck."""
+    opened: list[Dataset] = []
+
+    def measure(work: str, dataset: Dataset, *task: Any) -> Any:
+        opened.append(dataset)
+        if work == "measure_parts":
+            return {"reading": 0.1, "parsing": 0.1, "decoding": 1.0, "resizing": 0.1}, None
+        epoch = {"images_per_second": 1234.0, "cpu_ms_per_image": 1.5}
+        images = dataset.split("train").records
+        return StageRun(images=images, labels=8, epochs=(epoch,) * task[2], memory=2**20)
+
+    monkeypatch.setattr("tfrtool.loading.bench.bench.measure", measure)
+    bucket.misbehave(Misbehaviour(methods=("GET",), matching="tfrecord", delay=0.1))
+    assert main(["bench", url, "--image-size", "32", "--json"]) == 0
+    last = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert last["bottleneck"] == "store"
+    assert last["store_ms_per_image"] > 100 / 14
+    assert last["images"] == last["total_images"] == 14
+    assert "The store is the bottleneck" in last["sentence"]
+    assert all(path.suffix == ".shard" for path in opened[0].split("train").shards)
+    assert main(["bench", url, "--image-size", "32", "--json"]) == 0
+    last = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert last["store_ms_per_image"] is None
+    assert last["bottleneck"] != "store"

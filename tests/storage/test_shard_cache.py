@@ -1,0 +1,346 @@
+"""Copies of remote shards: each is fetched once, checked, and there is never too much of them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.emulators import REPOSITORY, Bucket, Misbehaviour
+from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError
+from tfrtool.storage.locations import as_path
+from tfrtool.storage.remote.shard_cache import NoRoomError, ShardCache
+from tfrtool.storage.remote_path import RemotePath
+
+SIZE = 100_000
+
+
+def _shard(bucket: Bucket, number: int) -> RemotePath:
+    path = as_path(f"{bucket.url}/pets/shard-{number}")
+    assert isinstance(path, RemotePath)
+    return path
+
+
+def _bytes(number: int) -> bytes:
+    return bytes([65 + number]) * SIZE
+
+
+@pytest.fixture
+def shards(bucket: Bucket) -> list[RemotePath]:
+    """Return six shards of a store, of 100,000 bytes each."""
+    for number in range(6):
+        bucket.put(f"pets/shard-{number}", _bytes(number))
+    bucket.forget()
+    return [_shard(bucket, number) for number in range(6)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return where the cache is to be."""
+    return tmp_path / "shards"
+
+
+def _held(folder: Path) -> int:
+    """Return how many bytes of shards there are."""
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def _read(cache: ShardCache, shard: RemotePath) -> bytes:
+    with cache.local(shard) as path:
+        return path.read_bytes()
+
+
+def test_shard_is_fetched_once(bucket: Bucket, shards: list[RemotePath], folder: Path) -> None:
+    """Another cache in the same folder, as of another process, transfers nothing."""
+    for _ in range(2):
+        assert _read(ShardCache(folder), shards[0]) == _bytes(0)
+    assert _read(ShardCache(folder), _shard(bucket, 0)) == _bytes(0)
+    assert bucket.down() == SIZE
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_least_recently_used_goes(bucket: Bucket, shards: list[RemotePath], folder: Path) -> None:
+    """There are never more bytes than asked for, and what was used last stays."""
+    cache = ShardCache(folder, "350KB")
+    for number in (0, 1, 2, 0, 3):
+        assert _read(cache, shards[number]) == _bytes(number)
+        assert _held(folder) <= 350_000
+        time.sleep(0.01)  # times of files are as exact as the system's clock ticks
+    bucket.forget()
+    for number in (0, 2, 3):
+        _read(cache, shards[number])
+    assert bucket.down() == 0
+    _read(cache, shards[1])
+    assert bucket.down() == SIZE
+
+
+def test_what_is_open_stays(shards: list[RemotePath], folder: Path) -> None:
+    """A shard that is in use is not removed for another; if all are, the error says so."""
+    cache, other = ShardCache(folder, "250KB"), ShardCache(folder, "250KB")
+    with cache.fetch(shards[0]) as first, cache.fetch(shards[1]) as second:
+        with pytest.raises(NoRoomError, match=r"expected 100,000 bytes, found 50,000 of 250,000"):
+            other.fetch(shards[2])
+        assert Path(first.name).read_bytes() == _bytes(0)
+        assert Path(second.name).read_bytes() == _bytes(1)
+    assert _read(other, shards[2]) == _bytes(2)
+    assert _held(folder) == 2 * SIZE
+
+
+def test_threads_fetch_a_shard_once(bucket: Bucket, shards: list[RemotePath], folder: Path) -> None:
+    """Who comes while it is fetched waits, and gets the same file."""
+    bucket.misbehave(Misbehaviour(methods=("GET",), delay=0.2))
+    caches = [ShardCache(folder) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        found = [*pool.map(lambda cache: _read(cache, shards[0]), caches)]
+    assert set(found) == {_bytes(0)}
+    assert bucket.down() == SIZE
+    assert sum(len(cache.fetched) for cache in caches) == 1
+
+
+_FETCH = """
+import sys
+from tfrtool.storage.locations import as_path
+from tfrtool.storage.remote.shard_cache import ShardCache
+cache = ShardCache(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+for url in sys.argv[2:]:
+    with cache.local(as_path(url)) as path:
+        assert len(path.read_bytes()) == 100_000
+print(len(cache.fetched))
+"""
+
+
+def _process(folder: Path, *shards: RemotePath) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _FETCH, str(folder), *map(str, shards)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    child = subprocess.Popen(command, cwd=REPOSITORY, text=True, **pipes)  # type: ignore[call-overload]
+    assert child.stdout.readline() == "ready\n"
+    return child  # type: ignore[no-any-return]
+
+
+def test_processes_fetch_each_shard_once(
+    bucket: Bucket, shards: list[RemotePath], folder: Path
+) -> None:
+    """Two processes that need the same shards at the same time share the work."""
+    bucket.misbehave(Misbehaviour(methods=("GET",), delay=0.05))
+    children = [_process(folder, *shards) for _ in range(2)]
+    bucket.forget()
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+    fetched = [int(child.communicate(timeout=60)[0]) for child in children]
+    assert [child.returncode for child in children] == [0, 0]
+    assert sum(fetched) == len(shards)
+    assert bucket.down() == len(shards) * SIZE
+
+
+def test_process_that_is_killed_leaves_nothing_whole(
+    bucket: Bucket, shards: list[RemotePath], folder: Path
+) -> None:
+    """What it had begun is fetched again, and takes no room of others."""
+    bucket.misbehave(Misbehaviour(methods=("GET",), rate=20_000, first=1))
+    child = _process(folder, shards[0])
+    assert child.stdin is not None
+    child.stdin.write("\n")
+    child.stdin.flush()
+    while not [*folder.glob("*.part")]:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    (part,) = folder.glob("*.part")
+    cache = ShardCache(folder, "250KB")
+    for number in (1, 2):  # together with the part there would be too much
+        assert _read(cache, shards[number]) == _bytes(number)
+    assert not part.exists()
+    assert _read(cache, shards[0]) == _bytes(0)
+    assert _held(folder) == 2 * SIZE
+
+
+def test_part_of_a_killed_process_is_made_anew(shards: list[RemotePath], folder: Path) -> None:
+    """Bytes that it left under the same name are in nobody's way."""
+    cache = ShardCache(folder, SIZE)
+    with cache.local(shards[0]) as path:
+        whole = path
+    whole.write_bytes(b"x" * (SIZE + 1))
+    whole.rename(whole.with_suffix(".part"))
+    assert _read(cache, shards[0]) == _bytes(0)
+
+
+def test_other_bytes_than_were_written(shards: list[RemotePath], folder: Path) -> None:
+    """A shard that differs from the report is named with both digests, and not kept."""
+    expected = hashlib.sha256(b"other").hexdigest()
+    cache = ShardCache(folder, sha256={"shard-0": expected})
+    with pytest.raises(CorruptShardError, match=rf"shard-0: .*{expected}.*report, found") as caught:
+        cache.fetch(shards[0])
+    assert hashlib.sha256(_bytes(0)).hexdigest() in str(caught.value)
+    assert _held(folder) == 0
+    right = {"shard-0": hashlib.sha256(_bytes(0)).hexdigest()}
+    assert _read(ShardCache(folder, sha256=right), shards[0]) == _bytes(0)
+
+
+def test_copy_that_nobody_checked_is_not_believed(
+    bucket: Bucket, shards: list[RemotePath], folder: Path
+) -> None:
+    """Who knows a digest has it held against the bytes, whoever fetched them before without."""
+    assert _read(ShardCache(folder), shards[0]) == _bytes(0)
+    cache = ShardCache(folder, sha256={"shard-0": "0" * 64})
+    with pytest.raises(CorruptShardError):
+        cache.fetch(shards[0])
+    assert bucket.down() == 2 * SIZE
+
+
+def test_shard_that_changes_under_the_reader(
+    bucket: Bucket, shards: list[RemotePath], folder: Path
+) -> None:
+    """What was fetched is used; to fetch it again is an error; a new run sees what is there now."""
+    cache = ShardCache(folder, SIZE)
+    _read(cache, shards[0])
+    bucket.put("pets/shard-0", b"y" * SIZE)
+    assert _read(cache, shards[0]) == _bytes(0)
+    _read(cache, shards[1])
+    with pytest.raises(ShardError, match=r"shard-0: can't be fetched: was changed"):
+        cache.fetch(shards[0])
+    assert not [*folder.glob("*.part")]
+    assert _read(ShardCache(folder), _shard(bucket, 0)) == b"y" * SIZE
+
+
+def test_store_that_fails_for_a_while(
+    bucket: Bucket, shards: list[RemotePath], folder: Path
+) -> None:
+    """Errors of the store, and answers that are cut, are tried again."""
+    bucket.misbehave(
+        Misbehaviour(methods=("GET",), status=503, code="SlowDown", first=3),
+        Misbehaviour(methods=("GET",), cut_after=1000, after=3, first=2),
+    )
+    assert _read(ShardCache(folder), shards[0]) == _bytes(0)
+
+
+def test_shard_that_is_gone(bucket: Bucket, folder: Path) -> None:
+    """The error names the shard, and leaves no file."""
+    with pytest.raises(ShardError, match=rf"{bucket.url}/pets/shard-9: can't be fetched: no such"):
+        ShardCache(folder).fetch(_shard(bucket, 9))
+    assert not folder.exists() or _held(folder) == 0
+
+
+class _Disk:
+    """A disk that has room for so many bytes."""
+
+    def __init__(self, folder: Path, room: int) -> None:
+        self._folder, self._room = folder, room
+
+    def allocate(self, descriptor: int, _start: int, size: int) -> None:
+        if _held(self._folder) + size > self._room:
+            os.ftruncate(descriptor, size // 2)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_full_disk_does_with_a_smaller_cache(
+    shards: list[RemotePath], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the bound is larger than the disk, what was used least goes all the same."""
+    monkeypatch.setattr(os, "posix_fallocate", _Disk(folder, 250_000).allocate)
+    cache = ShardCache(folder, "100MB")
+    for number in range(6):
+        assert _read(cache, shards[number]) == _bytes(number)
+        assert _held(folder) <= 250_000
+    assert _held(folder) == 2 * SIZE
+
+
+def test_full_disk_leaves_nothing_half_written(
+    shards: list[RemotePath], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing can go, the error says what to do, and what is there stays usable."""
+    monkeypatch.setattr(os, "posix_fallocate", _Disk(folder, 150_000).allocate)
+    cache = ShardCache(folder, "100MB")
+    with cache.fetch(shards[0]) as first:
+        with pytest.raises(WriteError, match=r"disk of the shard cache is full.*--shard-cache"):
+            cache.fetch(shards[1])
+        assert _held(folder) == SIZE
+        assert Path(first.name).read_bytes() == _bytes(0)
+    assert _read(cache, shards[1]) == _bytes(1)
+
+
+def test_file_that_may_not_be_as_large(shards: list[RemotePath], folder: Path) -> None:
+    """A limit of the process on the size of files is told as what it is."""
+    script = (
+        "import resource, signal, sys\n"
+        "from tfrtool.storage.locations import as_path\n"
+        "from tfrtool.storage.remote.shard_cache import ShardCache\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
+        "try: ShardCache(sys.argv[1]).fetch(as_path(sys.argv[2]))\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    command = [sys.executable, "-c", script, str(folder), str(shards[0])]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert f"WriteError {folder}: the shard cache can't be written: file too large" in done.stdout
+    assert _held(folder) == 0
+
+
+def test_stopped_while_it_fetches(bucket: Bucket, shards: list[RemotePath], folder: Path) -> None:
+    """Who ends a run does not wait for what is under way, or for another process."""
+    bucket.misbehave(Misbehaviour(methods=("GET",), delay=0.3))
+    stopped = threading.Event()
+    threading.Timer(0.1, stopped.set).start()
+    with pytest.raises(CancelledError):
+        ShardCache(folder).fetch(shards[0], stopped.is_set)
+    assert _held(folder) == 0
+
+
+def test_folder_of_others_is_refused(tmp_path: Path) -> None:
+    """A folder that others may write to, and a link, are no place for what is believed later."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(WriteError, match="others may write to it"):
+        ShardCache(tmp_path / "open")
+    (tmp_path / "own").mkdir(0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "own")
+    with pytest.raises(WriteError, match="is a link"):
+        ShardCache(tmp_path / "link")
+    with pytest.raises(UsageError, match="local folder"):
+        ShardCache("s3://bucket/shards")
+
+
+def test_planted_links_are_not_followed(shards: list[RemotePath], folder: Path) -> None:
+    """A link under the name of a shard or of its part is not read or written through."""
+    cache = ShardCache(folder)
+    with cache.local(shards[0]) as path:
+        whole = path
+    precious = folder.parent / "precious"
+    precious.write_bytes(b"precious")
+    for name in (whole, whole.with_suffix(".part")):
+        whole.unlink(missing_ok=True)
+        name.symlink_to(precious)
+        with pytest.raises(WriteError):
+            cache.fetch(shards[0])
+        name.unlink()
+    assert precious.read_bytes() == b"precious"
+
+
+class _Usage:
+    free = 1_000_000
+
+
+def test_default_is_a_share_of_the_free_disk(
+    shards: list[RemotePath], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the user's cache directory, and what is in it counts as free."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: _Usage)
+    cache = ShardCache()
+    assert cache.folder == tmp_path / "home" / "tfrtool" / "shards"
+    assert cache.max_bytes == 500_000
+    _read(cache, shards[0])
+    assert ShardCache().max_bytes == 550_000
