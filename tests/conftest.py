@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,6 +131,18 @@ def emulators() -> Iterator[Emulators]:
 def bucket(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """Return an empty bucket of S3's; the environment says where it is."""
     return _ready(emulators.bucket, monkeypatch)
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing that a store refuses be tried again for long."""
+    from tfrtool.storage.remote import object_store
+
+    pause = timedelta(milliseconds=1)
+    backoff = {"init_backoff": pause, "max_backoff": pause, "base": 2}
+    retries = {"max_retries": 2, "backoff": backoff, "retry_timeout": timedelta(seconds=5)}
+    monkeypatch.setattr(object_store, "_RETRIES", retries)
+    monkeypatch.setattr(object_store, "_PAUSE", 0.001)
 
 
 @pytest.fixture
