@@ -16,6 +16,7 @@ from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.records.framing import frame
 
 pytest.importorskip("obstore")
+pytestmark = pytest.mark.usefixtures("hurry")
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -86,7 +87,6 @@ def test_what_can_be_survived_is(both: tuple[Path, Bucket], run: Run, fault: Mis
     assert bucket.log()
 
 
-@pytest.mark.usefixtures("hurry")
 @pytest.mark.parametrize("status", [500, 503])
 def test_a_store_that_is_down_is_an_error(both: tuple[Path, Bucket], run: Run, status: int) -> None:
     """It is one line that names the object and what the store answered, and exit code 1."""
@@ -100,7 +100,6 @@ def test_a_store_that_is_down_is_an_error(both: tuple[Path, Bucket], run: Run, s
         assert str(status) in err
 
 
-@pytest.mark.usefixtures("hurry")
 def test_a_store_that_hangs_up_is_an_error(both: tuple[Path, Bucket], run: Run) -> None:
     """Bodies that are always cut at the same place end in an error, and not in fewer records."""
     _, bucket = both
