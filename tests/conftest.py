@@ -136,12 +136,14 @@ def bucket(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Bucket:
 @pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what a store refuses be tried again at once."""
-    from tfrtool.storage.remote import object_store
+    from tfrtool.storage import stores
+    from tfrtool.storage.remote import obstore_stores
 
     pause = timedelta(milliseconds=1)
-    backoff = {"init_backoff": pause, "max_backoff": pause, "base": 2}
-    monkeypatch.setattr(object_store, "_RETRIES", {**object_store._RETRIES, "backoff": backoff})
-    monkeypatch.setattr(object_store, "_PAUSE", 0.001)
+    retries = {**obstore_stores._RETRIES}
+    retries["backoff"] = {"init_backoff": pause, "max_backoff": pause, "base": 2}
+    monkeypatch.setattr(obstore_stores, "_RETRIES", retries)
+    monkeypatch.setattr(stores, "_PAUSE", 0.001)
 
 
 @pytest.fixture
