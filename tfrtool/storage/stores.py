@@ -126,10 +126,7 @@ class Store:
                 if etag not in (None, status.etag) or start + held < status.size:
                     raise ChangedError(self.url_of(key)) from None
                 return b"".join(parts), status
-            tries = 1 if held > before else tries + 1
-            if tries > _TRIES:
-                raise CutShortError(self.url_of(key))
-            time.sleep(_PAUSE * 2**tries)
+            tries = self._wait(key, 0 if held > before else tries)
 
     def read_range(self, key: str, start: int, size: int, etag: str | None = None) -> bytes:
         """Read ``size`` bytes from ``start`` on, fewer only where the object ends before.
@@ -191,9 +188,17 @@ class Store:
             files, _ = self.list_folder(prefix)
             yield from ((f"{prefix}/{name}".lstrip("/"), size) for name, size in files.items())
             return
-        with self._errors(prefix):
-            for page in self._library.list(prefix or None, chunk_size=1000):
-                yield from ((one["path"], int(one["size"])) for one in page)
+        after: dict[str, str] = {}
+        tries = 0
+        while True:
+            try:
+                with self._errors(prefix):
+                    for page in self._library.list(prefix or None, chunk_size=1000, **after):
+                        yield from ((one["path"], int(one["size"])) for one in page)
+                        after, tries = {"offset": page[-1]["path"]}, 0
+                return
+            except CutShortError:
+                tries = self._wait(prefix, tries)
 
     def list_folder(self, prefix: str) -> tuple[dict[str, int], Sequence[str]]:
         """Return the names and sizes of a folder's files, and the names of the folders in it.
@@ -205,7 +210,13 @@ class Store:
                 from tfrtool.storage.remote.http_folder import named_files
 
                 return named_files(self, prefix)
-            found = self._library.list_with_delimiter(prefix or None)
+            found, tries = None, 0
+            while found is None:
+                try:
+                    with self._errors(prefix):
+                        found = self._library.list_with_delimiter(prefix or None)
+                except CutShortError:
+                    tries = self._wait(prefix, tries)
             files, folders = found["objects"], found["common_prefixes"]
             if len(files) + len(folders) > MAX_LISTED:
                 raise too_large(self.url_of(prefix), f"{MAX_LISTED:,} objects")
@@ -279,6 +290,13 @@ class Store:
 
     def _status(self, meta: Any) -> Status:
         return Status(int(meta["size"]), self._etag(meta), meta["last_modified"].timestamp())
+
+    def _wait(self, key: str, tries: int) -> int:
+        """Wait before an answer that was cut is asked for again; too often is an error."""
+        if tries >= _TRIES:
+            raise CutShortError(self.url_of(key))
+        time.sleep(_PAUSE * 2 ** (tries + 1))
+        return tries + 1
 
     @contextlib.contextmanager
     def _changes(self, key: str) -> Iterator[None]:
