@@ -50,14 +50,14 @@ def open_source(
     if listing is None and not tfds:
         from tfrtool.sources.tables.tables import read_table
 
-        return read_table(Path(argument), root)
+        return read_table(Path(argument), root, scratch)
     if root is not None:
         raise UsageError("is no table, and only a table's paths can need a root", path=argument)
     if listing is None:
         from tfrtool.sources.tfds.tfds import read_tfds
 
-        return read_tfds(argument.removeprefix(_TFDS), starting)
-    return arrange(listing, label_from, argument)
+        return read_tfds(argument.removeprefix(_TFDS), starting, scratch)
+    return arrange(listing, label_from, argument, scratch)
 
 
 def _list(argument: str, scratch: Path) -> Listing | None:
@@ -81,7 +81,7 @@ def _list(argument: str, scratch: Path) -> Listing | None:
             head = file.read(_HEAD)
             is_zip = head.startswith(b"PK\x03\x04") or zipfile.is_zipfile(file)
     if is_zip:
-        return list_zip(path)
+        return list_zip(path, scratch)
     text = path.lower().endswith(_TABLES) or (head.strip() and is_text(head))
     if text or head.startswith(_PARQUET):
         return None

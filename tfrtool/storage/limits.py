@@ -126,6 +126,10 @@ Python, about a million bytes a second."""
 MAX_FAULTS = 10_000
 """Of one shard, faults that a report lists, some hundred bytes each; all are counted."""
 
+MAX_LISTED = 100_000
+"""Images that a report lists as left out, as converted, and so on; all are counted. A report with
+more of them would be larger than metadata that is read."""
+
 _Entry = TypeVar("_Entry")
 
 

@@ -65,7 +65,7 @@ def write_shards(
         for places in batches(items[position].bytes for position in shard.positions)
     )
     looks = not known and audit.recipe.check is Check.DECODE
-    decodes = audit.recipe.always or looks or bool(audit.converted)
+    decodes = audit.recipe.always or looks or any(True for _ in audit.converted())
     total = sum(len(shard.positions) for shard in shards)
     done = total - sum(len(shard.positions) for shard in rest)
     pending: deque[tuple[PlannedShard, Future[ShardReport]]] = deque()

@@ -188,12 +188,12 @@ def list_tar(path: str, scratch: Path) -> Listing:
         stamp = stamp_of(file.fileno())
         contents = _contents(file)
         if contents is file:
-            members, reader = _scan(file, path, stamp[0]), PartReader(path, path, stamp)
+            members, reader = _scan(file, path, stamp[0], scratch), PartReader(path, path, stamp)
         else:
             reader = PartReader(path, os.fspath(scratch / SPOOL))
             _unpack(contents, path, scratch / SPOOL, unpacked_limit(stamp[0]))
             with open_regular(reader.data) as unpacked:
-                members = _scan(unpacked, path, stamp[0])
+                members = _scan(unpacked, path, stamp[0], scratch)
     return members.listing(path, stamp[0], reader)
 
 
@@ -213,9 +213,9 @@ def _unpack(contents: Any, path: str, target: Path, most: int) -> None:
                 raise _damaged(path, "", error) from error
 
 
-def _scan(file: BinaryIO, path: str, packed: int) -> Members:
+def _scan(file: BinaryIO, path: str, packed: int, scratch: Path) -> Members:
     """List an archive, which had so many bytes before it was unpacked, to its end mark."""
-    members, most = Members(), unpacked_limit(packed) // _MEMBER_COST
+    members, most = Members(scratch), unpacked_limit(packed) // _MEMBER_COST
     last, offset = "", 0
     try:
         for count, member in enumerate(read_headers(file)):

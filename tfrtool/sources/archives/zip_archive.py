@@ -15,6 +15,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, os_errors_as
@@ -84,9 +85,9 @@ class _Archive(io.FileIO):
         return super().read(size) or b""
 
 
-def list_zip(path: str) -> Listing:
+def list_zip(path: str, scratch: Path | None = None) -> Listing:
     """List the files of a zip archive; it is a SourceError if it can't be read, or is damaged."""
-    members = Members()
+    members = Members(scratch)
     extents: list[tuple[int, int]] = []
     try:
         with os_errors_as(SourceError, path), _Archive(open_descriptor(path)) as file:

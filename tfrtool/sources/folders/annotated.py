@@ -1,7 +1,9 @@
 """Trees whose folders are no classes: VOC, COCO, YOLO, images beside masks."""
 
+import functools
 import re
-from collections.abc import Collection, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterable
 
 from tfrtool.errors import SourceError, printable, some_of
 
@@ -21,44 +23,84 @@ _ROLE = re.compile(
 _VOC = frozenset({"jpegimages", "segmentationclass", "segmentationobject"})
 _MASK = re.compile(r"[ _-]mask(?:[ _-]?[0-9]+)?$", re.IGNORECASE)
 _SHOWN = 4
+_COMPARED = 2**20
+"""Names that are held in memory to look for masks."""
 
 
+@functools.lru_cache(maxsize=4096)
 def _role(folder: str) -> str | None:
     match = _ROLE.fullmatch(folder)
     return match.lastgroup if match else None
 
 
-def check_masks(images: Sequence[str], where: str) -> None:
-    """Raise a SourceError if masks lie among images, beside them or in a folder beside theirs."""
-    folders: dict[str, set[str]] = {}
-    for folder in {key.rpartition("/")[0] for key in images}:
+class MaskCheck:
+    """Tells from images, seen one by one, whether masks are among them, beside or in a folder.
+
+    Memory is bounded by the number of folders that hold folders.
+    """
+
+    def __init__(self) -> None:
+        """Start without images."""
+        self._last = ""
+        self._folders: dict[str, set[str] | None] = {}  # None where one says nothing of its files
+        self._images = self._masks = 0
+
+    def add(self, key: str) -> None:
+        """See an image; the next is best one beside it."""
+        folder = key.rpartition("/")[0]
+        self._images += 1
+        self._masks += _MASK.search(key[: key.rfind(".")]) is not None
+        if folder == self._last:
+            return
+        self._last = folder
         while folder:
-            parent, _, name = folder.rpartition("/")
-            folders.setdefault(parent, set()).add(name)
-            folder = parent
-    for names in folders.values():
-        roles = set(map(_role, names))
-        if None not in roles and "images" in roles and roles & {"marks", "split_marks"}:
-            raise _refusal(_listed(names), where)
-    masks = {stem for key in images if _MASK.search(stem := key.rpartition(".")[0])}
-    bases = {_MASK.sub("", stem) for stem in masks}
-    masked = {stem for key in images if (stem := key.rpartition(".")[0]) in bases}
-    if masked and 2 * len(masked) >= len(images) - len(masks):
-        example = printable(min(masks).rpartition("/")[2])
-        raise _refusal(f"{len(masks):,} masks such as {example}", where)
+            folder, _, name = folder.rpartition("/")
+            names = self._folders.setdefault(folder, set())
+            if names is not None and _role(name) is None:
+                self._folders[folder] = None
+            elif names is not None:
+                names.add(name)
+
+    def end(self, images: Callable[[], Iterable[str]], where: str) -> None:
+        """Raise a SourceError if there are masks, once all images, which can be had again, are in.
+
+        Of very many names some are compared, and always those that belong together.
+        """
+        for names in self._folders.values():
+            roles = set(map(_role, names or ()))
+            if "images" in roles and roles & {"marks", "split_marks"}:
+                raise _refusal(_listed(names or ()), where)
+        if 3 * self._masks < self._images:
+            return  # they can't be half of the others
+        share = 1 + self._images // _COMPARED
+        stems = (key.rpartition(".")[0] for key in images())
+        masks = {stem for stem in stems if _MASK.search(stem) and _drawn(stem, share)}
+        bases = {_MASK.sub("", stem) for stem in masks}
+        masked = {stem for key in images() if (stem := key.rpartition(".")[0]) in bases}
+        if masked and 2 * len(masked) * share >= self._images - len(masks) * share:
+            example = printable(min(masks).rpartition("/")[2])
+            raise _refusal(f"{len(masks) * share:,} masks such as {example}", where)
 
 
-def check_classes(names: Collection[str], others: Collection[str], where: str) -> bool:
+def _drawn(stem: str, share: int) -> bool:
+    base = _MASK.sub("", stem).encode("utf-8", "surrogatepass")
+    return share == 1 or zlib.crc32(base) % share == 0
+
+
+def is_annotation(folder: str) -> bool:
+    """Return whether a folder's name says that it holds annotations."""
+    return _role(folder) in ("marks", "split_marks")
+
+
+def check_classes(names: Collection[str], marks: Collection[str], where: str) -> bool:
     """Tell whether folders' names are those of classes, and not such as say what files are.
 
-    If they are not, and there are folders of annotations, of other files too, it is a SourceError.
+    If they are not, and there are folders of annotations, ``marks``, it is a SourceError.
     """
     roles = set(map(_role, names))
     told = roles & {"images", "release", "split_marks"} or _VOC & {name.lower() for name in names}
     if None in roles or not told:
         return True
-    folders = {folder for key in others for folder in key.split("/")[:-1]}
-    marks = {folder for folder in folders if _role(folder) in ("marks", "split_marks")}
     if marks or roles - {"images", "split"}:
         raise _refusal(_listed({*names, *marks}), where)
     return False
