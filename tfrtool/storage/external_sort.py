@@ -15,7 +15,7 @@ import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import groupby
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -76,35 +76,32 @@ class ScratchFile:
 class ExternalSort(Generic[Row]):
     """Sorts any number of rows, which are tuples of what `marshal` takes.
 
-    Runs of them are sorted in memory and merged from the disk. Rows can be iterated over again and
-    again, once all have been added.
+    Runs of them are sorted in memory and merged from the disk. Once all have been added, rows can
+    be iterated over again and again.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Start without rows."""
+    def __init__(self, folder: Path | None = None, rows: Iterable[Row] = ()) -> None:
+        """Start with some rows."""
         self._file = ScratchFile(folder)
-        self._rows: list[Row] = []
+        self._rows: list[Row] = []  # that are in no run yet
         self._runs: list[list[tuple[int, int]]] = []  # where the chunks of each are
-        self._count = 0
+        rows = iter(rows)
+        while some := [*islice(rows, RUN)]:
+            self._rows = some
+            if len(some) == RUN:
+                self._spill()
 
     def __len__(self) -> int:
-        return self._count
+        return sum(map(len, self._runs)) * _CHUNK + len(self._rows)
 
     def add(self, row: Row) -> None:
         """Add a row."""
         self._rows.append(row)
-        self._count += 1
         if len(self._rows) == RUN:
-            self._rows.sort()
-            self._runs.append(self._write(iter(self._rows)))
-            self._rows = []
+            self._spill()
 
     def settle(self) -> None:
         """Merge all runs, for rows that are iterated over more than once."""
-        if self._runs and self._rows:
-            self._rows.sort()
-            self._runs.append(self._write(iter(self._rows)))
-            self._rows = []
         while len(self._runs) > 1:
             self._runs = [
                 self._write(heapq.merge(*map(self._read, self._runs[start : start + _MERGED])))
@@ -115,26 +112,27 @@ class ExternalSort(Generic[Row]):
         if len(self._runs) > _MERGED:
             self.settle()
         self._rows.sort()
-        return (
-            heapq.merge(*map(self._read, self._runs), self._rows)
-            if self._runs
-            else iter(self._rows)
-        )
+        runs = [*map(self._read, self._runs), iter(self._rows)]
+        return heapq.merge(*runs) if len(runs) > 1 else runs[0]
+
+    def _spill(self) -> None:
+        self._rows.sort()
+        self._runs.append(self._write(iter(self._rows)))
+        self._rows = []
 
     def _write(self, rows: Iterator[Row]) -> list[tuple[int, int]]:
         chunks = []
-        for _, some in groupby(enumerate(rows), key=lambda numbered: numbered[0] // _CHUNK):
-            data = marshal.dumps([row for _, row in some])
+        while some := [*islice(rows, _CHUNK)]:  # RUN is a multiple of it, so that all are full
+            data = marshal.dumps(some)
             chunks.append((self._file.append(data), len(data)))
         return chunks
 
     def _read(self, run: Sequence[tuple[int, int]]) -> Iterator[Row]:
-        for chunk in run:
-            # Written by this very process, to a file that nobody else can open by a name.
-            yield from marshal.loads(self._file.read(*chunk))
+        # Written by this very process, to a file that nobody else can open by a name.
+        return chain.from_iterable(marshal.loads(self._file.read(*chunk)) for chunk in run)
 
 
-def column(typecode: Literal["B", "Q"], count: int, folder: Path | None = None) -> memoryview:
+def column(typecode: Literal["B", "H", "Q"], count: int, folder: Path | None = None) -> memoryview:
     """Return so many numbers, all 0, of a type as `array` has them; many are in a mapped file.
 
     Its blocks are written at once: a mapped file that finds no room later ends the process.

@@ -147,6 +147,11 @@ class FirstOf(Generic[_Entry]):
         if len(self.kept) < self._limit:
             self.kept.append(entry)
 
+    @property
+    def more(self) -> int:
+        """How many are counted, but not kept."""
+        return self.count - len(self.kept)
+
     def merge(self, other: "FirstOf[_Entry]") -> None:
         """Count the entries of another, too, and keep its first while there is room."""
         self.count += other.count

@@ -56,12 +56,12 @@ class Verdicts(MutableMapping[int, ImageVerdict]):
 
     def __init__(self, count: int, folder: Path | None = None) -> None:
         """Start without verdicts on so many images."""
-        self._codes = column("Q", count, folder)
+        self.codes = column("Q", count, folder)
         self._texts = ScratchFile(folder)
         self._known: dict[ImageVerdict, int] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _verdicts, (len(self._codes), dict(self))
+        return _verdicts, (len(self.codes), dict(self))
 
     def __setitem__(self, position: int, verdict: ImageVerdict) -> None:
         if (code := self._known.get(verdict)) is None:
@@ -72,30 +72,30 @@ class Verdicts(MutableMapping[int, ImageVerdict]):
             if len(self._known) >= _KNOWN:
                 self._known.clear()
             self._known[verdict] = code
-        self._codes[position] = code
+        self.codes[position] = code
 
     def __getitem__(self, position: int) -> ImageVerdict:
-        if not (code := self._codes[position]):
+        if not (code := self.codes[position]):
             raise KeyError(position)
         text = self._texts.read(code >> _SIZE_BITS + 1, code >> 1 & (1 << _SIZE_BITS) - 1)
         format_, problem, conversion = marshal.loads(text)
         return ImageVerdict(format=format_, problem=problem, conversion=conversion)
 
     def __contains__(self, position: object) -> bool:
-        return isinstance(position, int) and self._codes[position] != 0
+        return isinstance(position, int) and self.codes[position] != 0
 
     def __delitem__(self, position: int) -> None:
-        self._codes[position] = 0
+        self.codes[position] = 0
 
     def __iter__(self) -> Iterator[int]:
-        return (at for at, code in enumerate(forgetting(self._codes, self._codes)) if code)
+        return (at for at, code in enumerate(forgetting(self.codes, self.codes)) if code)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def bad(self, position: int) -> bool:
         """Return whether an image can't be written."""
-        return bool(self._codes[position] & 1)
+        return bool(self.codes[position] & 1)
 
 
 def _verdicts(count: int, verdicts: Mapping[int, ImageVerdict]) -> Verdicts:
@@ -241,8 +241,7 @@ class Audit:
 
     def good(self) -> Iterator[int]:
         """Yield the positions of the images that are written, in order."""
-        positions = range(len(self.digests))
-        return (position for position in positions if not self.notable.bad(position))
+        return (at for at, code in enumerate(self.notable.codes) if not code & 1)
 
     @cached_property
     def leaders(self) -> "memoryview":
@@ -250,9 +249,8 @@ class Audit:
 
         It is for when all are known. Digests of 64 bits suffice to keep copies in one split.
         """
-        alike = ExternalSort[tuple[int, int]](self.scratch)
-        for position in forgetting(self.good(), self.digests):
-            alike.add((self.digests[position], position))
+        good = forgetting(self.good(), self.digests, self.notable.codes)
+        alike = ExternalSort(self.scratch, ((self.digests[at], at) for at in good))
         leaders, first, last = column("Q", len(self.digests), self.scratch), 0, -1
         for digest, position in forgetting(alike, leaders):
             if digest == last:
@@ -297,10 +295,8 @@ class Audit:
 
         Images are read again, for none must be called a copy that isn't.
         """
-        copies = ExternalSort[tuple[int, int]](self.scratch)
-        for position, leader in enumerate(forgetting(self.leaders, self.leaders)):
-            if leader:
-                copies.add((leader - 1, position))
+        leaders = enumerate(forgetting(self.leaders, self.leaders))
+        copies = ExternalSort(self.scratch, ((first - 1, at) for at, first in leaders if first))
         for leader, group in groupby(copies, key=itemgetter(0)):
             same: dict[bytes, array[int]] = {}
             for position in chain((leader,), (position for _, position in group)):

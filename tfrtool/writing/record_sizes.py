@@ -68,39 +68,38 @@ def record_sizes(audit: Audit, workers: int) -> RecordSizes:
     known = False
     if sides and recipe.resize and recipe.resize.width and recipe.resize.height:
         sides, known = (recipe.resize.height, recipe.resize.width, 3), True
-    estimates = {} if known else _estimates(audit, workers)
-    tried = sum(tried for tried, _ in estimates.values())
-    pixels = math.prod(sides)
     sizes = column("Q", len(items), audit.scratch)
-    for position, item in enumerate(forgetting(items, sizes)):
-        image = pixels if known else estimates[_kind(item.key)][1](item.bytes)
+    kinds, tried, estimates = sizes, 0, [lambda _: math.prod(sides)]
+    if not known:
+        kinds, tried, estimates = _estimates(audit, workers)
+    for position, (item, kind) in enumerate(forgetting(zip(items, kinds, strict=True), sizes)):
+        image = estimates[kind](item.bytes)
         sizes[position] = _record_size(image, item.key, audit.numbers[item.label], sides)
     return RecordSizes(records=sizes, tried=tried, exact=known or not recipe.always)
 
 
-def _kind(key: str) -> str:
-    """Return the kind of file that a name tells: JPEGs are kept, others are not."""
-    suffix = key[key.rfind(".") :].lower()
-    return suffix if suffix in IMAGE_SUFFIXES else ""
+def _estimates(audit: Audit, workers: int) -> tuple[memoryview, int, list[Callable[[int], int]]]:
+    """Try images of each kind of file that names tell: JPEGs are kept, others are not.
 
-
-def _estimates(audit: Audit, workers: int) -> dict[str, tuple[int, Callable[[int], int]]]:
-    """Try some images of each kind; return how many, and what tells the sizes of the others."""
-    items = audit.source.items
-    counts = Counter(_kind(item.key) for item in items)
-    wanted = {kind: set(_spread(count)) for kind, count in counts.items()}
-    chosen: dict[str, list[int]] = {kind: [] for kind in counts}
-    seen = dict.fromkeys(counts, 0)
+    Returns:
+        The kind of each image, how many were tried, and for each kind what tells the sizes.
+    """
+    items, numbers = audit.source.items, dict[str, int]()
+    kinds = column("B", len(items), audit.scratch)
     for position, item in enumerate(items):
-        kind = _kind(item.key)
+        suffix = item.key[item.key.rfind(".") :].lower()
+        suffix = suffix if suffix in IMAGE_SUFFIXES else ""
+        kinds[position] = numbers.setdefault(suffix, len(numbers))
+    counts = Counter(kinds)
+    wanted = {kind: frozenset(_spread(count)) for kind, count in counts.items()}
+    seen, chosen = [0] * len(counts), [list[int]() for _ in counts]
+    for position, kind in enumerate(kinds):
         if seen[kind] in wanted[kind]:
             chosen[kind].append(position)
         seen[kind] += 1
-    found = {}
-    for kind, positions in chosen.items():
-        trials = _try(audit, positions, workers)
-        found[kind] = len(trials), _estimator(trials, always=audit.recipe.always)
-    return found
+    trials = [_try(audit, positions, workers) for positions in chosen]
+    estimators = [_estimator(some, always=audit.recipe.always) for some in trials]
+    return kinds, sum(map(len, trials)), estimators
 
 
 def _spread(count: int) -> list[int]:

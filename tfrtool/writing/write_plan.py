@@ -11,7 +11,7 @@ interruptions.
 import hashlib
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -129,18 +129,21 @@ def _members(
     draw = splitter(options.splits, options.seed) if len(splits) > 1 and not own else None
     order = _hasher("order", options.seed) if options.shuffle else None
     numbers = {split: number for number, split in enumerate(splits)}
-    counts = [0] * len(splits)
-    rows = ExternalSort[tuple[int, bytes, int]](audit.scratch)
-    for position, item in enumerate(items):
-        if audit.notable.bad(position):
-            continue
-        split = item.split if own else None
-        if draw is not None:
-            leader = audit.leaders[position]
-            split = draw(items[leader - 1].key if leader else item.key)
-        number = numbers[split or splits[0]]
-        counts[number] += 1
-        rows.add((number, order(item.key) if order else b"", position))
+    counts, leaders = [0] * len(splits), audit.leaders if draw else range(0)
+
+    def placed() -> Iterator[tuple[int, bytes, int]]:
+        for position, (item, code) in enumerate(zip(items, audit.notable.codes, strict=True)):
+            if code & 1:
+                continue
+            split = item.split if own else None
+            if draw is not None:
+                leader = leaders[position]
+                split = draw(items[leader - 1].key if leader else item.key)
+            number = numbers[split or splits[0]]
+            counts[number] += 1
+            yield number, order(item.key) if order else b"", position
+
+    rows = ExternalSort(audit.scratch, forgetting(placed(), leaders, audit.notable.codes))
     members = column("Q", len(rows), audit.scratch)
     for at, (_, _, position) in enumerate(forgetting(rows, members)):
         members[at] = position

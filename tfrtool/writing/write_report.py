@@ -20,7 +20,7 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.images.recipe import Encode
 from tfrtool.sources.items import LeftOut
-from tfrtool.storage.external_sort import forgetting
+from tfrtool.storage.external_sort import column, forgetting
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.plain import plain
 from tfrtool.writing.image_audit import Audit, Shared
@@ -156,12 +156,16 @@ def report_on(
     The shards are those that there are, or would be, and may be cut otherwise than was planned.
     """
     items, labels = audit.source.items, audit.source.labels
-    counts: dict[str, Counter[str]] = {}
+    counts = {plan.name.split: Counter(dict.fromkeys(labels, 0)) for plan in planned}
+    tallies = [Counter[str](), *counts.values()]
+    numbers = {split: number for number, split in enumerate(counts, 1)}
+    where = column("H", len(items), audit.scratch)  # the split of each image, and 0 for none
     for plan in planned:
-        count = counts.setdefault(plan.name.split, Counter(dict.fromkeys(labels, 0)))
-        count.update(
-            items[at].label for at in forgetting(plan.positions, plan.positions, audit.digests)
-        )
+        number = numbers[plan.name.split]
+        for position in forgetting(plan.positions, plan.positions, where):
+            where[position] = number
+    for item, number in zip(items, forgetting(where, where), strict=True):
+        tallies[number][item.label] += 1
     splits = {}
     for split, count in counts.items():
         start = f"{options.name}-{split}."
@@ -178,10 +182,10 @@ def report_on(
             {"key": printable(items[at].key), "from": verdict.format or "", "reason": reason}
         )
     beyond = {
-        "rejected": rejected.count - len(rejected.kept) + audit.source.more_rejected,
-        "converted": converted.count - len(converted.kept),
+        "rejected": rejected.more + audit.source.more_rejected,
+        "converted": converted.more,
         "ignored": audit.source.more_ignored,
-        "across_splits": shared.count - len(shared.kept),
+        "across_splits": shared.more,
     }
     unlisted = {name: count for name, count in beyond.items() if count}
     return WriteReport(

@@ -172,7 +172,7 @@ def plan_new_images(
     rejected = FirstOf[LeftOut](MAX_LISTED)
     for entry in chain(audit.left_out(), opened.rejected):
         rejected.add(entry)
-    more = rejected.count - len(rejected.kept) + opened.more_rejected
+    more = rejected.more + opened.more_rejected
     warnings = (f"{more:,} more images are left out, and not listed",) if more else ()
     come = ColumnsFold()
     come.add(payloads_of(audit, [*islice(audit.good(), 1)]))

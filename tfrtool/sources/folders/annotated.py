@@ -1,6 +1,5 @@
 """Trees whose folders are no classes: VOC, COCO, YOLO, images beside masks."""
 
-import functools
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterable
@@ -27,64 +26,14 @@ _COMPARED = 2**20
 """Names that are held in memory to look for masks."""
 
 
-@functools.lru_cache(maxsize=4096)
 def _role(folder: str) -> str | None:
     match = _ROLE.fullmatch(folder)
     return match.lastgroup if match else None
 
 
-class MaskCheck:
-    """Tells from images, seen one by one, whether masks are among them, beside or in a folder.
-
-    Memory is bounded by the number of folders that hold folders.
-    """
-
-    def __init__(self) -> None:
-        """Start without images."""
-        self._last = ""
-        self._folders: dict[str, set[str] | None] = {}  # None where one says nothing of its files
-        self._images = self._masks = 0
-
-    def add(self, key: str) -> None:
-        """See an image; the next is best one beside it."""
-        folder = key.rpartition("/")[0]
-        self._images += 1
-        self._masks += _MASK.search(key[: key.rfind(".")]) is not None
-        if folder == self._last:
-            return
-        self._last = folder
-        while folder:
-            folder, _, name = folder.rpartition("/")
-            names = self._folders.setdefault(folder, set())
-            if names is not None and _role(name) is None:
-                self._folders[folder] = None
-            elif names is not None:
-                names.add(name)
-
-    def end(self, images: Callable[[], Iterable[str]], where: str) -> None:
-        """Raise a SourceError if there are masks, once all images, which can be had again, are in.
-
-        Of very many names some are compared, and always those that belong together.
-        """
-        for names in self._folders.values():
-            roles = set(map(_role, names or ()))
-            if "images" in roles and roles & {"marks", "split_marks"}:
-                raise _refusal(_listed(names or ()), where)
-        if 3 * self._masks < self._images:
-            return  # they can't be half of the others
-        share = 1 + self._images // _COMPARED
-        stems = (key.rpartition(".")[0] for key in images())
-        masks = {stem for stem in stems if _MASK.search(stem) and _drawn(stem, share)}
-        bases = {_MASK.sub("", stem) for stem in masks}
-        masked = {stem for key in images() if (stem := key.rpartition(".")[0]) in bases}
-        if masked and 2 * len(masked) * share >= self._images - len(masks) * share:
-            example = printable(min(masks).rpartition("/")[2])
-            raise _refusal(f"{len(masks) * share:,} masks such as {example}", where)
-
-
-def _drawn(stem: str, share: int) -> bool:
-    base = _MASK.sub("", stem).encode("utf-8", "surrogatepass")
-    return share == 1 or zlib.crc32(base) % share == 0
+def is_mask(image: str) -> bool:
+    """Return whether an image's name says that it is a mask."""
+    return "mask" in image.casefold() and bool(_MASK.search(image[: image.rfind(".")]))
 
 
 def is_annotation(folder: str) -> bool:
@@ -92,15 +41,49 @@ def is_annotation(folder: str) -> bool:
     return _role(folder) in ("marks", "split_marks")
 
 
-def check_classes(names: Collection[str], marks: Collection[str], where: str) -> bool:
+def check_masks(folders: Iterable[str], where: str) -> None:
+    """Raise a SourceError if masks lie in a folder beside those of images."""
+    inside: dict[str, set[str]] = {}
+    for folder in folders:
+        while folder:
+            folder, _, name = folder.rpartition("/")
+            inside.setdefault(folder, set()).add(name)
+    for names in inside.values():
+        roles = set(map(_role, names))
+        if None not in roles and "images" in roles and roles & {"marks", "split_marks"}:
+            raise _refusal(_listed(names), where)
+
+
+def check_mask_names(images: Callable[[], Iterable[str]], count: int, where: str) -> None:
+    """Raise a SourceError if masks lie beside the images, so many, that they belong to.
+
+    Of very many names those are compared whose digests have the same rest: these fit in memory.
+    """
+    share = 1 + count // _COMPARED
+    masks = {key.rpartition(".")[0] for key in images() if is_mask(key) and _drawn(key, share)}
+    bases = {_MASK.sub("", stem) for stem in masks}
+    masked = {stem for key in images() if (stem := key.rpartition(".")[0]) in bases}
+    if masked and 2 * len(masked) * share >= count - len(masks) * share:
+        example = printable(min(masks).rpartition("/")[2])
+        raise _refusal(f"{len(masks) * share:,} masks such as {example}", where)
+
+
+def _drawn(mask: str, share: int) -> bool:
+    base = _MASK.sub("", mask.rpartition(".")[0])
+    return zlib.crc32(base.encode("utf-8", "surrogatepass")) % share == 0
+
+
+def check_classes(names: Collection[str], others: Iterable[str], where: str) -> bool:
     """Tell whether folders' names are those of classes, and not such as say what files are.
 
-    If they are not, and there are folders of annotations, ``marks``, it is a SourceError.
+    If they are not, and there are folders of annotations, or among the paths of ``others``, it is a
+    SourceError.
     """
     roles = set(map(_role, names))
     told = roles & {"images", "release", "split_marks"} or _VOC & {name.lower() for name in names}
     if None in roles or not told:
         return True
+    marks = {name for folder in others for name in folder.split("/") if is_annotation(name)}
     if marks or roles - {"images", "split"}:
         raise _refusal(_listed({*names, *marks}), where)
     return False

@@ -6,12 +6,11 @@ One function for all trees, so that an archive means what the folder means that 
 import enum
 import os.path
 import re
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tfrtool.errors import SourceError, printable
-from tfrtool.sources.folders.annotated import MaskCheck, check_classes, is_annotation
+from tfrtool.sources.folders.annotated import check_classes, check_mask_names, check_masks, is_mask
 from tfrtool.sources.folders.listing import (
     SPLIT_NAMES,
     SPLIT_ORDER,
@@ -59,42 +58,33 @@ def arrange(
     classes: dict[str | None, set[str]] = {}
     items = ManifestWriter(scratch)
     rejected, ignored = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
-    masks, marks, folder = MaskCheck(), set[str](), ""
-    for entry in tree:
-        image = is_image_name(entry.key)
-        if image:
-            masks.add(entry.key)
-        if entry.problem is None and not image:
-            ignored.add(LeftOut(key=entry.key, reason="no image by its name"))
-            if folder != (folder := entry.key.rpartition("/")[0]):
-                marks.update(filter(is_annotation, folder.split("/")))
-        elif problem := entry.problem or size_problem(entry.bytes):
-            rejected.add(LeftOut(key=entry.key, reason=problem))
-        else:
-            label, split, reason = _meaning(entry.key, prefix, splits, label_from)
-            if label is None:
-                rejected.add(LeftOut(key=entry.key, reason=reason))
-                continue
-            if label not in labels:
-                labels[label] = label
-                if problem := label_problem(label):
-                    path = os.path.join(where, entry.key)  # noqa: PTH118 - where may be a pattern
-                    shown = f"'{printable(label)}'"
-                    raise SourceError(f"a class's name {problem}", path=path, found=shown)
-            label = labels[label]  # one text for all
-            place, size = entry.place, entry.bytes
-            items.add(Item(key=entry.key, label=label, bytes=size, place=place, split=split))
-            classes.setdefault(split, set()).add(label)
-    masks.end(tree.images, where)
+    for key, _, size, place, problem, image in tree.rows:
+        if problem is None and not image:
+            ignored.add(LeftOut(key=key, reason="no image by its name"))
+            continue
+        label, split, reason = _meaning(key, prefix, splits, label_from)
+        problem = problem or size_problem(size)
+        if label is None or problem:
+            rejected.add(LeftOut(key=key, reason=problem or reason))
+            continue
+        if label not in labels:
+            labels[label] = label
+            if unfit := label_problem(label):
+                path = os.path.join(where, key)  # noqa: PTH118 - where may be a pattern
+                shown = f"'{printable(label)}'"
+                raise SourceError(f"a class's name {unfit}", path=path, found=shown)
+        label = labels[label]  # one text for all
+        items.add(Item(key=key, label=label, bytes=size, place=place, split=split))
+        classes.setdefault(split, set()).add(label)
+    check_masks(tree.folders, where)
+    if 3 * tree.masks >= tree.count:  # else they can't be half of the others
+        check_mask_names(tree.images, tree.count, where)
     found = items.close()
-    if label_from is LabelFrom.FOLDER:
-        odd = {split for split, names in classes.items() if not check_classes(names, marks, where)}
-        if odd:
-            key = next(item.key for item in found if item.split in odd)
-            found, rejected = (), FirstOf[LeftOut](MAX_LISTED)
-            rejected.add(LeftOut(key=key, reason="not in a class folder"))
+    if label_from is LabelFrom.FOLDER and (odd := _without_class(found, classes, tree, where)):
+        found, rejected = (), FirstOf[LeftOut]()
+        rejected.add(LeftOut(key=odd, reason="not in a class folder"))
     if not found:
-        raise _nothing(tree, rejected, marks, label_from, where)
+        raise _nothing(tree, rejected, label_from, where)
     return Source(
         items=found,
         labels=tuple(sorted(labels)),
@@ -102,27 +92,49 @@ def arrange(
         splits=tuple(name for name in SPLIT_ORDER if name in classes),
         rejected=tuple(rejected.kept),
         ignored=tuple(ignored.kept),
-        more_rejected=rejected.count - len(rejected.kept),
-        more_ignored=ignored.count - len(ignored.kept),
+        more_rejected=rejected.more,
+        more_ignored=ignored.more,
     )
 
 
 class _Tree:
-    """The files of a listing, sorted by key; they can be gone through again and again."""
+    """The files of a listing, sorted by key; of the same key the first comes first.
+
+    A row has the file's key, a number, its size and place, a problem, and whether it is an image by
+    its name. What is said of folders is in memory.
+    """
 
     def __init__(self, entries: Iterable[Entry], scratch: Path | None) -> None:
-        self._rows = ExternalSort[tuple[str, int, int, int, str | None]](scratch)
-        for number, entry in enumerate(entries):  # of the same key the first comes first
-            self._rows.add((entry.key, number, entry.bytes, entry.place, entry.problem))
-        self._rows.settle()
+        self.folders: set[str] = set()  # that images are in
+        self.others: set[str] = set()  # that hold files which are no images
+        self.count = self.masks = 0  # images, and those that are masks by their names
+        self.rows = ExternalSort(scratch, self._sorted_out(entries))
+        self.rows.settle()
 
-    def __iter__(self) -> Iterator[Entry]:
-        for key, _, size, place, problem in self._rows:
-            yield Entry(key, size, place, problem)
+    def _sorted_out(
+        self, entries: Iterable[Entry]
+    ) -> Iterator[tuple[str, int, int, int, str | None, bool]]:
+        for number, (key, size, place, problem) in enumerate(entries):
+            image, folder = is_image_name(key), key.rpartition("/")[0]
+            if image:
+                self.count += 1
+                self.folders.add(folder)
+                self.masks += is_mask(key)
+            elif problem is None:
+                self.others.add(folder)
+            yield key, number, size, place, problem, image
 
     def images(self) -> Iterator[str]:
         """Yield the keys of the images."""
-        return (row[0] for row in self._rows if is_image_name(row[0]))
+        return (row[0] for row in self.rows if row[-1])
+
+
+def _without_class(
+    items: Iterable[Item], classes: Mapping[str | None, set[str]], tree: _Tree, where: str
+) -> str | None:
+    """Return the key of an image in a split whose labels are no classes; None if all have some."""
+    odd = {one for one, names in classes.items() if not check_classes(names, tree.others, where)}
+    return next((item.key for item in items if item.split in odd), None) if odd else None
 
 
 def _layout(tree: _Tree, label_from: LabelFrom) -> tuple[str, dict[str, str]]:
@@ -130,33 +142,22 @@ def _layout(tree: _Tree, label_from: LabelFrom) -> tuple[str, dict[str, str]]:
 
     The folder comes with its slash.
     """
-
-    def images() -> Iterator[str]:
-        # Images beside the uppermost folders belong to no class, and say nothing of these.
-        return (key for key in tree.images() if label_from is LabelFrom.NAME or "/" in key)
-
-    # What the first and the last of sorted texts start with, all between them start with.
-    first, last = next(images(), ""), "".join(deque(images(), maxlen=1))
-    start = os.path.commonprefix([first, last])  # noqa: RUF071
+    # Images beside the uppermost folders belong to no class, and say nothing of these.
+    named = label_from is LabelFrom.NAME
+    paths = {folder and f"{folder}/" for folder in tree.folders if folder or named}
+    start = os.path.commonprefix([*paths])  # noqa: RUF071
     prefix = start[: start.rfind("/") + 1]
-    tops, beside, deep = set[str](), False, False
-    for key in images():
-        top, slash, below = key[len(prefix) :].partition("/")
-        if slash:
-            tops.add(top)
-            deep = deep or "/" in below
-        else:
-            beside = True
+    below = {path[len(prefix) :] for path in paths}
+    tops = {path.partition("/")[0] for path in below if path}
     splits = _as_splits(tops) if len(tops) > 1 else {}
-    if label_from is LabelFrom.NAME:
+    if named:
         return prefix, splits
-    if prefix and beside:
+    deep = any(path.count("/") > 1 for path in below)
+    if prefix and "" in below:
         # The images' folder is itself a class, not what holds the classes.
-        outer, slash, _ = prefix[:-1].rpartition("/")
-        prefix = outer + slash
-        deep = bool(tops)
-        tops = {first[len(prefix) :].partition("/")[0]}
-        splits = {}
+        outer, slash, own = prefix[:-1].rpartition("/")
+        prefix, deep = outer + slash, len(below) > 1
+        tops, splits = {own}, {}
     if not splits and not deep:
         splits = _as_splits(tops)  # no classes in them: nothing will have a label
     return prefix, splits
@@ -191,12 +192,11 @@ def _meaning(
 def _nothing(
     tree: _Tree,
     rejected: FirstOf[LeftOut],
-    marks: Collection[str],
     label_from: LabelFrom,
     where: str,
 ) -> SourceError:
     """Return the error for a tree without a labelled image."""
-    if not any(True for _ in tree.images()):
+    if not tree.count:
         what, expected = "holds no images", "image files"
         found = f"{rejected.count} that can't be read" if rejected.count else None
         return SourceError(what, path=where, expected=expected, found=found)
@@ -205,8 +205,8 @@ def _nothing(
     if label_from is LabelFrom.NAME:
         what, expected = "none of its images has a label in its name", "names such as cat.0.jpg"
     else:
-        folders = {folder for key in tree.images() for folder in key.split("/")[-3:-1]}
-        check_classes(folders, marks, where)
+        folders = {name for folder in tree.folders for name in folder.split("/")[-2:] if name}
+        check_classes(folders, tree.others, where)
         what = "no images in class folders"
         expected = "folders such as cat/ and dog/ with images in them"
         hint = (

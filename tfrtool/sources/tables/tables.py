@@ -113,7 +113,7 @@ def read_table(table: Path, root: Path | None = None, scratch: Path | None = Non
         reader=files.reader,
         splits=tuple(sorted(filter(None, splits), key=_split_rank)),
         rejected=tuple(rejected.kept),
-        more_rejected=rejected.count - len(rejected.kept),
+        more_rejected=rejected.more,
         notices=tuple(filter(None, notices)),
     )
 

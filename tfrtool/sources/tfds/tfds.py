@@ -143,7 +143,7 @@ def read_tfds(
         if len(used) > 1
         else (),
         rejected=tuple(rejected.kept),
-        more_rejected=rejected.count - len(rejected.kept),
+        more_rejected=rejected.more,
     )
 
 
