@@ -167,9 +167,9 @@ def run(
         found.append(told := json.loads(done.stdout))
         yield (
             f"{told['images']:>12,} images  {told['seconds']:7.1f} s, "
-            f"{told['microseconds']:6.2f} us of CPU each; peak memory {told['memory']} MiB, anonymous "
-            f"{told['anonymous']} (before it began {told['base']}); {told['disk'] / 1e6:,.0f} MB "
-            f"on the disk; {told['shards']:,} shards, {told['plan'][:8]}"
+            f"{told['microseconds']:6.2f} us of CPU each; peak memory {told['memory']} MiB, "
+            f"anonymous {told['anonymous']} (before it began {told['base']}); "
+            f"{told['disk'] / 1e6:,.0f} MB on the disk; {told['shards']:,} shards, {told['plan'][:8]}"
         )
         yield "             of them: " + ", ".join(f"{k} {v}" for k, v in told["laps"].items())
     rise = found[-1]["microseconds"] / found[0]["microseconds"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 from tfrtool.sources.items import Item
-from tfrtool.storage.external_sort import forget, scratch_errors
+from tfrtool.storage.scratch.external_sort import forget, scratch_errors
 
 HELD = 2**17
 """Items that stay in memory, and those of a batch in the file: some 40 MB."""
@@ -93,7 +93,7 @@ class _Batch(NamedTuple):
     sizes: memoryview
     place_at: memoryview
     places: memoryview
-    splits: memoryview
+    splits: memoryview  # of one where all items have the same
 
     def item(self, row: int, names: Sequence[str | None]) -> Item:
         """Return an item."""
@@ -104,7 +104,7 @@ class _Batch(NamedTuple):
         places = self.places
         place = places and places[self.place_at[row] : self.place_at[row + 1]]
         _SET_PLACE(item, int.from_bytes(place, "little") if place else 0)
-        _SET_SPLIT(item, names[self.splits[row]])
+        _SET_SPLIT(item, names[self.splits[row if len(self.splits) > 1 else 0]])
         return item
 
 
@@ -154,6 +154,8 @@ def _columns(batch: Any) -> _Batch:
         views.append(start.cast("q") if column.type == "int64" else start.cast("i"))
         views += [memoryview(data or b"").cast("B") for data in buffers[1:]]
     key_at, keys, labels, sizes, place_at, places, splits = views
+    if len(batch.column("split").unique()) == 1:
+        splits = splits[:1]
     return _Batch(key_at, keys, labels[: batch.num_rows], sizes, place_at, places, splits)
 
 

@@ -19,9 +19,9 @@ from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.records.crc import crc32c
 from tfrtool.sources.items import DamagedItemError, LeftOut, Source
-from tfrtool.storage.external_sort import ExternalSort, ScratchFile, column, forgetting
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.storage.scratch.external_sort import ExternalSort, ScratchFile, column, forgetting
 
 _BATCH = 512 * 1024
 """Bytes of images that are handed to a thread: that costs as much as a small image, and a thread

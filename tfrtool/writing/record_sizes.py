@@ -21,8 +21,8 @@ from tfrtool.images.recipe import Encode
 from tfrtool.records.framing import FRAME_SIZE, Record
 from tfrtool.records.reader import read_records
 from tfrtool.sources.folders.listing import IMAGE_SUFFIXES
-from tfrtool.storage.external_sort import column, forgetting
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.scratch.external_sort import column, forgetting
 from tfrtool.writing.image_audit import Audit, BadImage
 from tfrtool.writing.write_plan import PlannedShard
 

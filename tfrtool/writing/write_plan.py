@@ -20,9 +20,12 @@ from typing import Any
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardName
-from tfrtool.storage.external_sort import ExternalSort, column, forgetting
+from tfrtool.storage.scratch.external_sort import ExternalSort, column, forget, forgetting
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.write_options import WriteOptions
+
+_FORGETTING = 8
+"""Shards, some ten thousand images, after which mapped memory is let go."""
 
 _FORMAT = 1
 """To be counted up when the same plan is to give other bytes than before."""
@@ -43,10 +46,12 @@ class PlannedShard:
         audit, digest = self.audit, hashlib.blake2b(digest_size=16)
         facts = (_FORMAT, self.compression.value, audit.recipe, audit.source.labels)
         digest.update(repr(facts).encode("utf-8", "surrogateescape"))
-        for position in forgetting(self.positions, self.positions, audit.digests):
+        for position in self.positions:
             item = audit.source.items[position]
             about = (item.key, item.label, audit.digests[position], position in audit.notable)
             digest.update(repr(about).encode("utf-8", "surrogateescape"))
+        if self.name.index % _FORGETTING == 0:
+            forget(audit.digests, audit.notable.codes, self.positions)
         return digest.hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:

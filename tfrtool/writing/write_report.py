@@ -20,9 +20,9 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.images.recipe import Encode
 from tfrtool.sources.items import LeftOut
-from tfrtool.storage.external_sort import column, forgetting
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.plain import plain
+from tfrtool.storage.scratch.external_sort import column, forgetting
 from tfrtool.writing.image_audit import Audit, Shared
 from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import PlannedShard

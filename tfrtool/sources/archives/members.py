@@ -13,9 +13,9 @@ from pathlib import Path
 from tfrtool.errors import SourceError
 from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, is_image_name, size_problem
 from tfrtool.sources.items import Item, ItemReader
-from tfrtool.storage.external_sort import ExternalSort
 from tfrtool.storage.limits import unpacked_limit
 from tfrtool.storage.opening import open_descriptor
+from tfrtool.storage.scratch.external_sort import ExternalSort
 
 UNPACK_HINT = "if you trust it, unpack it yourself, and write from the folder"
 

@@ -21,8 +21,8 @@ from tfrtool.sources.folders.listing import (
 )
 from tfrtool.sources.items import Item, LeftOut, Source, label_problem
 from tfrtool.sources.manifest import ManifestWriter
-from tfrtool.storage.external_sort import ExternalSort
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.scratch.external_sort import ExternalSort
 
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
 _SEPARATED = re.compile(r"[._-]")

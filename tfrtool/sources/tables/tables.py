@@ -26,8 +26,8 @@ from tfrtool.sources.tables.table_columns import (
     sort_labels,
 )
 from tfrtool.sources.tables.table_rows import read_rows
-from tfrtool.storage.external_sort import ExternalSort
 from tfrtool.storage.limits import MAX_LISTED, MAX_PATH_LENGTH, FirstOf
+from tfrtool.storage.scratch.external_sort import ExternalSort
 
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
 """What the system says of a path that may be wrong; anything else means that a disk fails."""

@@ -21,9 +21,9 @@ from tfrtool.sources.folders.listing import size_problem
 from tfrtool.sources.items import Item, LeftOut, Source, Starting, label_problem
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.tfds.tfds_prepare import prepared_builder
-from tfrtool.storage.external_sort import ExternalSort
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.scratch.external_sort import ExternalSort
 
 _NOTATION = re.compile(r"[a-zA-Z]\w*(/[\w.+-]+)?(:[0-9*]+\.[0-9*]+\.[0-9*]+)?", re.ASCII)
 
