@@ -49,7 +49,7 @@ def map_folds(
     workers: Workers,
     worth: int,
     *,
-    one_pass: Collection[Path] = (),
+    one_pass: Collection[Path | Stream] = (),
 ) -> Iterator[Result]:
     """Yield ``whole(source)`` for each shard, in order; as parts where it is large.
 
