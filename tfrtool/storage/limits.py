@@ -53,7 +53,7 @@ MAX_IMAGE_BYTES = 512 * 1024 * 1024
 Pillow) take 256 MiB as a plain bitmap in RGB, 512 MiB with 16 bits a channel; a file that is larger
 than that is no photograph, but would be held in memory whole."""
 
-MAX_LISTED = 1_000_000
+MAX_OBJECTS = 1_000_000
 """Objects of a store that a folder or a pattern may mean: a billion would be listed for hours."""
 
 MAX_CLASSES = 100_000

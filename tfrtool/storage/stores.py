@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tfrtool.errors import UsageError
-from tfrtool.storage.limits import MAX_LISTED
+from tfrtool.storage.limits import MAX_OBJECTS
 from tfrtool.storage.remote.store_errors import (
     BehindEndError,
     ChangedError,
@@ -107,11 +107,12 @@ class Store:
             before = held
             try:
                 with self._errors(key):
-                    options = {"range": (start + held, start + size)}
-                    options |= {"if_match": etag.partition("\n")[0]} if etag else {}  # type: ignore[dict-item]
+                    options: dict[str, Any] = {"range": (start + held, start + size)}
+                    if etag is not None and not etag.startswith("W/"):  # which matches nothing
+                        options["if_match"] = etag.partition("\n")[0]
                     answer = self._library.get(key, options=options)
                     status = self._status(answer.meta)
-                    if etag is not None and status.etag != etag:
+                    if _differ(etag, status.etag):
                         raise ChangedError(self.url_of(key))
                     etag = status.etag
                     for part in answer.stream(_CHUNK):
@@ -123,7 +124,7 @@ class Store:
                 pass
             except BehindEndError:
                 status = self.head(key)
-                if etag not in (None, status.etag) or start + held < status.size:
+                if _differ(etag, status.etag) or start + held < status.size:
                     raise ChangedError(self.url_of(key)) from None
                 return b"".join(parts), status
             tries = self._wait(key, 0 if held > before else tries)
@@ -184,9 +185,13 @@ class Store:
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
         """Yield the keys and sizes of all objects in a folder and in those below it."""
+        return ((key, status.size) for key, status in self.statuses(prefix))
+
+    def statuses(self, prefix: str) -> Iterator[tuple[str, Status]]:
+        """Do what `list` does, and say more of the objects."""
         if not self.lists:
             files, _ = self.list_folder(prefix)
-            yield from ((f"{prefix}/{name}".lstrip("/"), size) for name, size in files.items())
+            yield from ((f"{prefix}/{name}".lstrip("/"), one) for name, one in files.items())
             return
         after: dict[str, str] = {}
         tries = 0
@@ -194,16 +199,16 @@ class Store:
             try:
                 with self._errors(prefix):
                     for page in self._library.list(prefix or None, chunk_size=1000, **after):
-                        yield from ((one["path"], int(one["size"])) for one in page)
+                        yield from ((one["path"], self._status(one)) for one in page)
                         after, tries = {"offset": page[-1]["path"]}, 0
                 return
             except CutShortError:
                 tries = self._wait(prefix, tries)
 
-    def list_folder(self, prefix: str) -> tuple[dict[str, int], Sequence[str]]:
-        """Return the names and sizes of a folder's files, and the names of the folders in it.
+    def list_folder(self, prefix: str) -> tuple[dict[str, Status], Sequence[str]]:
+        """Return the names of a folder's files and what they are, and the names of its folders.
 
-        The size is -1 where the store doesn't say it.
+        A size is -1 where the store doesn't say it.
         """
         with self._errors(prefix):
             if not self.lists:
@@ -218,11 +223,11 @@ class Store:
                 except CutShortError:
                     tries = self._wait(prefix, tries)
             files, folders = found["objects"], found["common_prefixes"]
-            if len(files) + len(folders) > MAX_LISTED:
-                raise too_large(self.url_of(prefix), f"{MAX_LISTED:,} objects")
+            if len(files) + len(folders) > MAX_OBJECTS:
+                raise too_large(self.url_of(prefix), f"{MAX_OBJECTS:,} objects")
             start = len(prefix) + 1 if prefix else 0
             return (
-                {one["path"][start:]: int(one["size"]) for one in files if one["path"] != prefix},
+                {one["path"][start:]: self._status(one) for one in files if one["path"] != prefix},
                 [one[start:] for one in folders],
             )
 
@@ -316,6 +321,11 @@ class Store:
                 raise
             made = a_store_error(error, self.url_of(key))
         raise made from None
+
+
+def _differ(before: str | None, now: str | None) -> bool:
+    # A listing may leave out the version.
+    return before is not None and before.partition("\n")[0] != (now or "").partition("\n")[0]
 
 
 def keep_query(url: str, query: str) -> None:

@@ -6,15 +6,19 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import BinaryIO
 
 from tfrtool.errors import SourceError
+from tfrtool.records.count import reader_at
 from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, is_image_name, size_problem
 from tfrtool.sources.items import Item, ItemReader
 from tfrtool.storage.limits import unpacked_limit
-from tfrtool.storage.opening import open_descriptor
+from tfrtool.storage.opening import open_descriptor, open_regular, stamp_of
+from tfrtool.storage.remote_path import is_url
 from tfrtool.storage.scratch.external_sort import ExternalSort
 
 UNPACK_HINT = "if you trust it, unpack it yourself, and write from the folder"
@@ -28,26 +32,37 @@ Stamp = tuple[int, int]
 """Size and time of a file, which tell that it is still the one that was listed."""
 
 
-def stamp_of(descriptor: int) -> Stamp:
-    """Return the stamp of an open file."""
-    status = os.fstat(descriptor)
-    return status.st_size, status.st_mtime_ns
-
-
 @contextmanager
-def opened(path: str, stamp: Stamp | None = None) -> Iterator[int]:
-    """Give a descriptor of a file: one for each use, so that threads share no position."""
+def opened(path: str, stamp: Stamp | None = None) -> Iterator[int | BinaryIO]:
+    """Give a descriptor of a file: one for each use, so that threads share no position.
+
+    An object of a store is opened once for all, and read without a position.
+    """
+    if is_url(path):
+        file = _open_object(path, os.getpid())
+        if stamp is not None and stamp_of(file) != stamp:
+            raise OSError(errno.ESTALE, "it was changed after it was listed", path)
+        yield file
+        return
     descriptor = open_descriptor(path)
     try:
-        if stamp is not None and stamp_of(descriptor) != stamp:
+        status = os.fstat(descriptor)
+        if stamp is not None and (status.st_size, status.st_mtime_ns) != stamp:
             raise OSError(errno.ESTALE, "it was changed after it was listed", path)
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def read_at(descriptor: int, offset: int, size: int) -> bytes:
+@lru_cache(maxsize=8)
+def _open_object(url: str, _process: int) -> BinaryIO:
+    return open_regular(url)
+
+
+def read_at(descriptor: int | BinaryIO, offset: int, size: int) -> bytes:
     """Return up to ``size`` bytes from an offset on; fewer only where the file ends."""
+    if not isinstance(descriptor, int):
+        return reader_at(descriptor)(size, offset)
     os.lseek(descriptor, offset, os.SEEK_SET)
     data = os.read(descriptor, size)
     while len(data) < size and (more := os.read(descriptor, size - len(data))):

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from tfrtool.errors import SourceError, UsageError, os_reason, printable
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER, FolderReader, size_problem
+from tfrtool.sources.folders.store_listing import StoreFiles
 from tfrtool.sources.items import Item, LeftOut, Source, label_problem
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.tables.table_columns import (
@@ -27,6 +28,7 @@ from tfrtool.sources.tables.table_columns import (
 )
 from tfrtool.sources.tables.table_rows import read_rows
 from tfrtool.storage.limits import MAX_LISTED, MAX_PATH_LENGTH, FirstOf
+from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.scratch.external_sort import ExternalSort
 
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
@@ -59,9 +61,14 @@ def read_table(table: Path, root: Path | None = None, scratch: Path | None = Non
     or below ``root``, wherever links lead. Either every row has a split or none. Many rows are kept
     in a scratch folder.
     """
-    folder = os.path.abspath(table.parent)  # noqa: PTH100 - links stay
-    other = None if root is None else os.path.abspath(root)  # noqa: PTH100
-    files = _Files(table, folder, other)
+    if isinstance(table, RemotePath):
+        if root is not None:
+            raise UsageError("the files of a table in a store lie below its folder", path=table)
+        files: _Files | StoreFiles = StoreFiles(table)
+    else:
+        folder = os.path.abspath(table.parent)  # noqa: PTH100 - links stay
+        other = None if root is None else os.path.abspath(root)  # noqa: PTH100
+        files = _Files(table, folder, other)
     rows = ExternalSort[_Usable](scratch)
     refused = ExternalSort[tuple[str, int, int, str]](scratch)
     firsts, splits, why = dict[str, int](), set[str](), ""
@@ -78,7 +85,7 @@ def read_table(table: Path, root: Path | None = None, scratch: Path | None = Non
             if problem := label_problem(row.label):
                 raise _RefusedRowError(f"its label {problem}" if row.label else "no label")
             split = _split_name(row.split)
-        except _RefusedRowError as error:
+        except (_RefusedRowError, LookupError) as error:
             reason = f"row {row.number}: {error}"
             refused.add((name, 0, row.number, reason))
             why = why or f"{printable(name)}: {reason}"
