@@ -42,7 +42,7 @@ class _Found(NamedTuple):
 
 
 def map_folds(
-    whole: Callable[[Path | Stream], Result],
+    whole: Callable[[Any], Result],
     begin: Callable[..., Fold],
     finish: Callable[[Path, Fold], Result],
     sources: Sequence[Path | Stream],
