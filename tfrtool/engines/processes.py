@@ -46,6 +46,13 @@ def engine_of(engine: str, address: str | None, workers: int | None) -> Engine:
     return Processes(workers)
 
 
+def workers_of(engine: str, address: str | None, workers: Workers) -> Workers:
+    """Return the workers that these words mean: their number, where they are of this machine."""
+    if isinstance(workers, Engine) or (engine, address) == ("local", None):
+        return workers
+    return engine_of(engine, address, workers)
+
+
 def map_shards(
     function: Callable[[Source], Result],
     paths: Sequence[Source],
@@ -64,7 +71,7 @@ def map_shards(
     cores. `ShardError` if a process died.
     """
     engine = workers if isinstance(workers, Engine) else Processes(workers)
-    if any(isinstance(path, Stream) for path in paths):
+    if any(isinstance(path, Stream) for path in paths[:1]):
         engine = Processes(1)  # it is open here
     yield from engine.map(function, paths, worth=worth, size=size, in_order=in_order)
 

@@ -1,5 +1,6 @@
 """Tasks on the nodes of a Ray cluster; what dies there costs only what it was about to do."""
 
+import importlib
 import io
 import os
 import pickle
@@ -9,7 +10,7 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -153,7 +154,10 @@ class RayCluster(Engine):
                 ray.wait([*running], num_returns=len(running), timeout=_SECONDS)
 
 
-_LOST = ("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError")
+_LOST = (
+    *("WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError", "OutOfMemoryError"),
+    "ObjectLostError",
+)
 """What Ray raises where a process or a node died, and another one may do the task."""
 
 
@@ -259,6 +263,10 @@ def _connected(address: str | None) -> Iterator[Any]:
             )
         if address != "auto":
             _greet(address)
+        with suppress(ImportError, AttributeError):  # the program may have imported Ray before
+            native: Any = importlib.import_module("ray._raylet")
+            native.Config.initialize("")
+            native.AuthenticationTokenLoader.instance().reset_cache()
         before = signal.getsignal(signal.SIGTERM)
         try:
             with nullcontext() if shown else _quiet():
@@ -272,7 +280,8 @@ def _connected(address: str | None) -> Iterator[Any]:
             if threading.current_thread() is threading.main_thread() and before is not None:
                 signal.signal(signal.SIGTERM, before)
         try:
-            yield ray
+            with nullcontext() if shown else _unprinted():
+                yield ray
         finally:
             ray.shutdown()
 
@@ -292,17 +301,34 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
+def _unprinted() -> Iterator[None]:
+    """Keep Ray from printing to standard output that a worker died."""
+    try:
+        from ray._private import worker
+
+        printing, worker.print_worker_logs = worker.print_worker_logs, lambda *_: None
+    except (ImportError, AttributeError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        worker.print_worker_logs = printing
+
+
+@contextmanager
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
     """Set what the environment doesn't have yet, and no token that nobody named."""
     named = any(f"RAY_AUTH_{name}" in os.environ for name in ("TOKEN", "TOKEN_PATH"))
     wanted = {**settings, "RAY_AUTH_MODE": "token" if named else "disabled"}
-    new = wanted.keys() - os.environ.keys()
-    os.environ.update({name: wanted[name] for name in new})
+    before = dict(os.environ)
+    os.environ.update(wanted | before)
     try:
         yield
     finally:
-        for name in new:
+        for name in {*wanted, "PYTHONBREAKPOINT"}:  # which Ray sets
             os.environ.pop(name, None)
+            os.environ.update({name: before[name]} if name in before else {})
 
 
 def _greet(address: str) -> None:

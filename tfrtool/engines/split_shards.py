@@ -42,14 +42,14 @@ class _Found(NamedTuple):
 
 
 def map_folds(
-    whole: Callable[[Any], Result],
+    whole: Callable[[Path | Stream], Result],
     begin: Callable[..., Fold],
     finish: Callable[[Path, Fold], Result],
     sources: Sequence[Path | Stream],
     workers: Workers,
     worth: int,
     *,
-    one_pass: Collection[Path | Stream] = (),
+    one_pass: Collection[Path] = (),
 ) -> Iterator[Result]:
     """Yield ``whole(source)`` for each shard, in order; as parts where it is large.
 

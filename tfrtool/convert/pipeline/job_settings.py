@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.engines.engine import Engine, Workers
-from tfrtool.engines.processes import engine_of
+from tfrtool.engines.processes import workers_of
 from tfrtool.errors import UsageError
 from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.records.shard_sets import check_dataset_name, check_version
@@ -60,10 +60,8 @@ class SizeSettings(JobSettings):
 
     def __post_init__(self) -> None:
         JobSettings.__post_init__(self)
-        elsewhere = (self.engine, self.engine_address) != ("local", None)
-        if elsewhere and not isinstance(self.workers, Engine):
-            engine = engine_of(self.engine, self.engine_address, self.workers)
-            object.__setattr__(self, "workers", engine)
+        workers = workers_of(self.engine, self.engine_address, self.workers)
+        object.__setattr__(self, "workers", workers)
         check_numbers(self.shards, None)
         if self.shards is not None and self.shard_size is not None:
             raise UsageError("shards and shard_size exclude each other")
