@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tfrtool.engines.engine import Engine
 from tfrtool.engines.threads import run_in_order
 from tfrtool.errors import WriteError, reason_of
 from tfrtool.examples.example import encode_example
@@ -25,6 +26,7 @@ from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.image_audit import Audit, batches
+from tfrtool.writing.spread_write import write_spread
 from tfrtool.writing.write_plan import PlannedShard
 from tfrtool.writing.write_report import ShardReport
 
@@ -35,7 +37,7 @@ _UNFINISHED = 2
 def write_shards(
     shards: Sequence[PlannedShard],
     staging: Staging,
-    workers: int,
+    workers: int | Engine,
     on_progress: OnProgress,
     starting: Starting,
 ) -> list[ShardReport]:
@@ -56,6 +58,14 @@ def write_shards(
     rest = [shard for shard in shards if shard.name not in reports]
     if not rest:
         return [*reports.values()]
+    total = sum(len(shard.positions) for shard in shards)
+    done = total - sum(len(shard.positions) for shard in rest)
+    if isinstance(workers, Engine):
+        for shard, report in write_spread(rest, staging, workers):
+            reports[shard.name] = report
+            done += report.records
+            on_progress(Progress(what="writing", done=done, total=total, unit="images"))
+        return [reports[shard.name] for shard in shards]
     with starting():
         import tensorflow as tf
     items = audit.source.items
@@ -65,9 +75,7 @@ def write_shards(
         for places in batches(items[position].bytes for position in shard.positions)
     )
     looks = not known and audit.recipe.check is Check.DECODE
-    decodes = audit.recipe.always or looks or any(True for _ in audit.converted())
-    total = sum(len(shard.positions) for shard in shards)
-    done = total - sum(len(shard.positions) for shard in rest)
+    decodes = audit.recipe.always or looks or bool(audit.converted)
     pending: deque[tuple[PlannedShard, Future[ShardReport]]] = deque()
     with quiet_pillow(), ThreadPoolExecutor(_UNFINISHED, "tfrtool-finish") as finishing:
         made = run_in_order(partial(payloads_of, audit), jobs, workers, computes=not decodes)

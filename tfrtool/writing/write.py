@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
 
-from tfrtool.engines.processes import cores
+from tfrtool.engines.engine import Engine
+from tfrtool.engines.processes import cores, workers_of
 from tfrtool.errors import SourceError, UsageError
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
@@ -30,6 +30,7 @@ from tfrtool.writing.dataset_folder import (
 from tfrtool.writing.image_audit import Audit, BadImage
 from tfrtool.writing.record_sizes import RecordSizes, measure, record_sizes
 from tfrtool.writing.shard_writer import write_shards
+from tfrtool.writing.spread_write import look_at_parts
 from tfrtool.writing.write_options import Existing, OnBad, WriteOptions, dataset_identity
 from tfrtool.writing.write_plan import PlannedShard, fits, plan_digest, plan_shards
 from tfrtool.writing.write_report import ShardReport, WriteReport, metadata_texts, report_on
@@ -64,6 +65,8 @@ def write(
     quality: int = 95,
     orient: bool = True,
     workers: int | None = None,
+    engine: str = "local",
+    engine_address: str | None = None,
     existing: str = "refuse",
     dry_run: bool = False,
     on_progress: OnProgress = silent,
@@ -101,6 +104,9 @@ def write(
         quality: of the JPEGs that are made, 1 to 100.
         orient: whether images are turned upright as their EXIF orientation says.
         workers: how many threads work at a time; None takes the cores.
+        engine: where images are looked at and shards written: "local", or "ray" for the nodes of
+            a cluster.
+        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
         existing: what becomes of a dataset that is there already: "refuse" leaves it, "overwrite"
             replaces it if tfrtool wrote it, "resume" goes on with an interrupted write.
         dry_run: whether images are only looked at, and the plan is reported; nothing is written.
@@ -119,6 +125,8 @@ def write(
         raise UsageError("a number of shards and their size exclude each other")
     place = as_path(source)  # a pattern, or tfds:NAME, is one, too
     name, version = dataset_identity(path, name, version)
+    pool = workers_of(engine, engine_address, workers)
+    cluster = pool if isinstance(pool, Engine) else None
     options = WriteOptions(
         source=os.fspath(source),
         dataset=path,
@@ -149,6 +157,8 @@ def write(
             "the dataset would lie inside its source", path=path, hint="choose a directory outside"
         )
     with ExitStack() as stack:
+        if cluster is not None:
+            stack.enter_context(cluster)
         if dry_run:
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
         else:
@@ -164,20 +174,31 @@ def write(
                 hint="without --split they are kept; to split anew, write from a source without "
                 "them",
             )
-        audit = Audit(found, options.recipe, scratch)
+        audit = Audit(found, options.recipe)
         if dry_run:
-            return _planned(audit, options, on_progress, start)
+            return _planned(audit, options, cluster, on_progress, start)
         return _write(
-            options, target, staging, audit, on_progress=on_progress, starting=starting, start=start
+            options,
+            target,
+            staging,
+            audit,
+            cluster,
+            on_progress=on_progress,
+            starting=starting,
+            start=start,
         )
 
 
 def _planned(
-    audit: Audit, options: WriteOptions, on_progress: OnProgress, start: float
+    audit: Audit,
+    options: WriteOptions,
+    cluster: Engine | None,
+    on_progress: OnProgress,
+    start: float,
 ) -> WriteReport:
     """Look at all images, and report what would be written."""
     sizes = record_sizes(audit, options.workers)
-    check_images(audit, options, on_progress)
+    check_images(audit, options, on_progress, cluster)
     planned = plan_shards(audit, options, None if options.shards else sizes.records)
     shards = []
     for shard in planned:
@@ -195,10 +216,16 @@ def _planned(
     )
 
 
-def check_images(audit: Audit, options: WriteOptions, on_progress: OnProgress) -> None:
+def check_images(
+    audit: Audit, options: WriteOptions, on_progress: OnProgress, cluster: Engine | None = None
+) -> None:
     """Look at all images that nobody has looked at yet; `SourceError` if they can't be used."""
-    audit.look_at_all(options.workers, on_progress)
-    for position, problem in islice(audit.problems(), 1):
+    if cluster is None:
+        audit.look_at_all(options.workers, on_progress)
+    else:
+        look_at_parts(audit, cluster, on_progress)
+    if problems := audit.problems:
+        position, problem = next(iter(problems.items()))
         item = audit.source.items[position]
         if not options.skip_bad:
             raise SourceError(
@@ -206,9 +233,9 @@ def check_images(audit: Audit, options: WriteOptions, on_progress: OnProgress) -
                 path=audit.source.reader.describe(item),
                 hint="--on-bad skip leaves such images out",
             )
-        if not any(True for _ in audit.good()):
+        if len(problems) == len(audit.source.items):
             raise SourceError(
-                f"none of the {len(audit.source.items)} images can be used",
+                f"none of the {len(problems)} images can be used",
                 path=options.source,
                 found=f"{item.key}: {problem}",
             )
@@ -218,7 +245,7 @@ def check_images(audit: Audit, options: WriteOptions, on_progress: OnProgress) -
 
 def _known(sizes: RecordSizes | None, audit: Audit) -> bool:
     """Return whether the sizes of all records are known, if they matter."""
-    return sizes is None or (sizes.exact and not any(True for _ in audit.converted()))
+    return sizes is None or (sizes.exact and not audit.converted)
 
 
 def _write(
@@ -226,6 +253,7 @@ def _write(
     target: Target,
     staging: Staging,
     audit: Audit,
+    cluster: Engine | None,
     *,
     on_progress: OnProgress,
     starting: Starting,
@@ -240,20 +268,19 @@ def _write(
     sizes = None if options.shards else record_sizes(audit, options.workers)
     estimates = None if sizes is None else sizes.records
     resume, draws = options.existing is Existing.RESUME, not audit.source.splits
-    bad = any(True for _ in audit.problems())
-    if resume or options.dedupe or (draws and len(options.splits) > 1) or bad:
-        check_images(audit, options, on_progress)
+    if resume or options.dedupe or (draws and len(options.splits) > 1) or audit.problems:
+        check_images(audit, options, on_progress, cluster)
     planned = plan_shards(audit, options, estimates)
     done = None
     if resume:
         plan = plan_digest(planned, options.version)
         done = complete_shards(plan, target, interrupted=staging.resumed)
     staging.settle(partial(_identity, audit, options))
-    calls = (staging, options.workers, on_progress, starting)
+    calls = (staging, cluster or options.workers, on_progress, starting)
     try:
         shards = write_shards(planned, *calls) if done is None else done
     except BadImage:  # it takes no place of others: all is planned anew without it
-        check_images(audit, options, on_progress)
+        check_images(audit, options, on_progress, cluster)
         planned = plan_shards(audit, options, estimates)
         shards = write_shards(planned, *calls)
     plan = plan_digest(planned, options.version)
@@ -291,7 +318,7 @@ def _cut_again(
     ]
     if fits(sizes, options.shard_bytes):
         return []
-    again = plan_shards(audit, options, measure(planned, staging.place))
+    again = plan_shards(audit, options, measure(planned, staging.place, len(audit.source.items)))
     if [one.positions for one in again] == [one.positions for one in planned]:
         return []  # the records are as large as shards
     staging.discard([str(shard.name) for shard in planned])

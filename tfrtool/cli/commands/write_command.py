@@ -7,7 +7,7 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.job_options import existing_of, splits_of
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, LocalPath, command, image_size
+from tfrtool.cli.parameters import ENGINE, INPUT, OUTPUT_OR_URL, LocalPath, command, image_size
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import human_count, printable, some_of
 
@@ -52,6 +52,7 @@ _SHOWN = 5
         "--quality Q=95": "Quality of the JPEGs that are made.",
         "--orient/--no-orient =true": "Turn images upright as their EXIF orientation says.",
         "--workers N": "Number of threads; the default is the number of cores.",
+        **ENGINE,
         "--resume": "Resume an interrupted write.",
         "--overwrite": "Replace what tfrtool wrote to DATASET before.",
         "--dry-run": "Check the images and show the plan; write nothing.",

@@ -1,0 +1,87 @@
+"""A write on a cluster: parts of the images are looked at, and shards written, on its nodes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Generic, TypeVar, overload
+
+from tfrtool.engines.engine import Engine
+from tfrtool.engines.processes import map_shards
+from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.writing.dataset_folder import Staging
+from tfrtool.writing.image_audit import Audit, BadImage, Finding, batches
+from tfrtool.writing.write_plan import PlannedShard
+from tfrtool.writing.write_report import ShardReport
+
+Part = TypeVar("Part")
+
+_BATCHES = 16
+"""Batches of images that are looked at in a task: some seconds."""
+
+
+class _Parts(Sequence[Part], Generic[Part]):
+    """Tasks that are made when they are asked for: each holds items of the source."""
+
+    def __init__(self, count: int, make: Callable[[int], Part]) -> None:
+        self._count, self._make = count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Part: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Part]: ...
+    def __getitem__(self, index: int | slice) -> Part | Sequence[Part]:
+        if isinstance(index, slice):
+            return [self._make(at) for at in range(*index.indices(self._count))]
+        return self._make(index)
+
+
+def look_at_parts(audit: Audit, engine: Engine, on_progress: OnProgress) -> None:
+    """Look at all images that nobody has looked at yet, as `Audit.look_at_all` does."""
+    unknown = [at for at, flag in enumerate(audit.unknown) if flag]
+    small = list(batches(audit.source.items[at].bytes for at in unknown))
+    cuts = [small[at].start for at in range(0, len(small), _BATCHES)] + [len(unknown)]
+    parts = [unknown[start:end] for start, end in pairwise(cuts)]
+    tasks = _Parts(len(parts), lambda at: audit.part(parts[at]))
+    done, total = len(audit.unknown) - len(unknown), len(audit.unknown)
+    for part, found in zip(parts, map_shards(_look, tasks, engine), strict=True):
+        audit.adopt(part, found)
+        done += len(part)
+        on_progress(Progress(what="checking", done=done, total=total, unit="images"))
+
+
+def _look(part: Audit) -> list[Finding | None]:
+    part.look_at_all(1, silent)
+    return part.findings()
+
+
+def write_spread(
+    shards: Sequence[PlannedShard], staging: Staging, engine: Engine
+) -> Iterator[tuple[PlannedShard, ShardReport]]:
+    """Yield shards as nodes have written them, and noted that; `BadImage` as `write_shards`."""
+    tasks = _Parts(len(shards), lambda at: (at, shards[at].part()))
+    write = partial(_write, staging=staging)
+    for at, report, found in map_shards(write, tasks, engine, in_order=False):
+        shards[at].audit.adopt(shards[at].positions, found)
+        if report is None:
+            raise BadImage
+        yield shards[at], report
+
+
+def _write(
+    task: tuple[int, PlannedShard], staging: Staging
+) -> tuple[int, ShardReport | None, list[Finding | None]]:
+    from tfrtool.writing.shard_writer import write_shard
+
+    at, shard = task
+    report = None
+    with suppress(BadImage), staging.room() as folder:
+        report = write_shard(shard, folder)
+        etag = staging.bring(folder / report.path)
+        report = replace(report, etag=etag) if etag else report
+        staging.note(shard, report)
+    return at, report, shard.audit.findings()
