@@ -210,3 +210,23 @@ def test_without_the_libraries(capsys: Capture, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delitem(sys.modules, "tfrtool.storage.remote.obstore_stores", raising=False)
     assert main(["count", "s3://nobody-has-been-here/a.tfrecord"]) == 2
     assert 'pip install "tfrtool[cloud]"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "said"),
+    [
+        ("nosuch://place/a.tfrecord", 2, "no such kind of URL"),
+        ("az://place/a.tfrecord", 1, "AZURE_STORAGE_ACCOUNT_NAME"),
+        ("memory://place/a.tfrecord", 1, "no such file or directory"),
+    ],
+)
+def test_urls_that_lead_nowhere(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, url: str, code: int, said: str
+) -> None:
+    """The error is of the URL, and not of a library."""
+    for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_CONNECTION_STRING"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["count", url]) == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert "unexpected" not in error

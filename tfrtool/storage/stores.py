@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from tfrtool.errors import UsageError
+from tfrtool.errors import TfrtoolError, UsageError
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.remote.store_errors import (
     BehindEndError,
@@ -342,4 +342,8 @@ def _store(scheme: str, place: str, query: str, _process: int) -> Store:
             f"{missing or 'a library'} is not installed, which reads {scheme}:// URLs",
             hint='pip install "tfrtool[cloud]" installs what URLs need',
         ) from None
+    except TfrtoolError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of its text nothing is shown
+        raise a_store_error(error, url) from None
     return Store(url, library, lists=not web, writes=not web and scheme in OBJECT_STORES)

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import fsspec
 
+from tfrtool.errors import UsageError
+
 
 class _Answer(NamedTuple):
     meta: dict[str, Any]
@@ -19,11 +21,11 @@ class FsspecFiles:
     """A file system; only what reads is there, for not all of them make a file at once."""
 
     def __init__(self, scheme: str) -> None:
-        """Find what is registered for a protocol; `ImportError` if it can't be used."""
-        try:
-            self._files = fsspec.filesystem(scheme)
-        except ValueError:
-            raise ImportError(f"fsspec knows no {scheme}", name=scheme) from None
+        """Find what is registered for a protocol; `ImportError` if its library is not there."""
+        if scheme not in fsspec.available_protocols():
+            expected = "s3://, gs://, az://, https://, hf:// or another that fsspec knows"
+            raise UsageError("no such kind of URL", expected=expected, found=f"{scheme}://")
+        self._files = fsspec.filesystem(scheme)
 
     def head(self, key: str) -> dict[str, Any]:
         """Return what there is to know of a file."""

@@ -26,10 +26,11 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 _REFUSED = re.compile(
     r"status code: 40[13]\b|<Code>(?:Expired|Invalid(?:Access|Token|Security)|Signature|TokenRef|"
     r"AccessDenied|Auth|NoAuth|RequestTimeTooSkewed)|169\.254\.169\.254|metadata\.google|"
-    r"credential",
+    r"credential|Account must be",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(r"illegal character|empty path segment|parsing Path")
+_UNREACHED = ("ConnectError", "ConnectTimeout")  # of httpx
 _LATE = re.compile(r"timed out|TimedOut", re.IGNORECASE)
 
 
@@ -102,7 +103,7 @@ def a_store_error(error: Exception, url: str) -> OSError:
         return says(OSError, f"the store answered {said}", url)
     if _LATE.search(text):
         return says(TimeoutError, "the store did not answer in time", url)
-    if "Error performing" in text or isinstance(error, ConnectionError):
+    if "Error performing" in text or isinstance(error, ConnectionError) or kind in _UNREACHED:
         return says(ConnectionError, "the store can't be reached", url)
     if kind == "GenericError":
         return CutShortError(url)
