@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,8 @@ import pytest
 
 import tfrtool
 from tests.datasets import image_payload, write_foreign
-from tests.emulators import Bucket, Controlled
-from tests.stored import PREFIX, local_digests, steps, stored_digests
+from tests.emulators import Bucket
+from tests.stored import PREFIX, current_digests, local_digests, steps, stored_digests
 from tfrtool.engines import processes
 from tfrtool.errors import DatasetError, ShardError
 
@@ -52,23 +50,6 @@ def _whole(tmp_path: Path, source: Path, shards: int = 3) -> dict[str, str]:
     """Return the digests of the files of a local job."""
     _reshard(source, folder := tmp_path / f"{source.name}x{shards}", shards)
     return local_digests(folder)
-
-
-def _current(bucket: Controlled) -> dict[str, str]:
-    """Return the digests of the objects that the commit names; nothing else but it is there."""
-    found = stored_digests(bucket)
-    folders = {name.partition("/")[0] for name in found if "/" in name}
-    if not folders:
-        return found
-    (folder,) = folders
-    assert re.fullmatch(r"v-[0-9a-f]{16}", folder)
-    info = json.loads(bucket.get(f"{PREFIX}/dataset_info.json"))
-    assert all(
-        one["filepathTemplate"].startswith(f"{folder}/{{DATASET}}") for one in info["splits"]
-    )
-    beside = {name for name in found if "/" not in name} - {"dataset_info.json"}
-    assert all(found[name] == found[f"{folder}/{name}"] for name in beside)
-    return {n.removeprefix(f"{folder}/"): d for n, d in found.items() if n.startswith(folder)}
 
 
 def _seen(url: str) -> int | None:
@@ -119,7 +100,7 @@ def test_a_reader_sees_the_old_or_the_new(
         assert {*seen} == {RECORDS, MORE}
         assert seen == sorted(seen, key=lambda one: one == count)
         assert _seen(url) == count
-        assert _current(bucket) == _whole(tmp_path, source)
+        assert current_digests(bucket) == _whole(tmp_path, source)
 
 
 def test_who_reads_the_old_one_learns_that_it_was_replaced(

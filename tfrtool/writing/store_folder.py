@@ -61,6 +61,9 @@ from tfrtool.writing.write_report import ShardReport, json_text
 _AT_ONCE = 8
 """Requests."""
 
+_FLAT = "flat"
+"""Where notes are of shards that have no folder of their own."""
+
 
 class StoreStaging(Staging):
     """The shards of a write to a store. It can be pickled: any machine may upload and note one."""
@@ -82,6 +85,7 @@ class StoreStaging(Staging):
         self._committed = False
         self._before: dict[str, str | None] = {}  # the ETags of what may be the commit
         self._old: list[RemotePath] = []
+        self._put: dict[RemotePath, str] = {}  # the ETags of the metadata
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_old": []}
@@ -90,7 +94,7 @@ class StoreStaging(Staging):
         """Claim the dataset's folder; the errors are those of `staging_folder`."""
         data, self._claim = _read(self._root / STAGING / CLAIM)
         before = _object(data)
-        self._before = {name: _read(self._root / name)[1] for name in COMMITS}
+        self._before = self._commits()
         current = current_folder(self._root)
         complete = any(self._before.values()) and not is_claimed(self._root)
         said = next((name for name in COMMITS if name == before.get("commit")), None)
@@ -124,6 +128,9 @@ class StoreStaging(Staging):
             commit=said,
             old=[name for name in old if is_shard(name)],
         )
+        if self._commits() != self._before:  # another write has ended just before that claim
+            self._release()
+            raise _lost(self._root)
         if data is not None:
             abort_uploads(self._root)
         self._old = [self._root / name for name in old]
@@ -193,6 +200,8 @@ class StoreStaging(Staging):
             store.delete([path.key for path in self._made() if path.name not in names])
             with ThreadPoolExecutor(_AT_ONCE) as threads:
                 whole = dict(zip(names, threads.map(self._is_whole, shards), strict=True))
+            if not all(whole.values()):
+                self._check_claim()
         for name in (name for name in names if not whole[name]):
             hint = f"tfrtool {target.command} --resume makes what is missing"
             what = "was changed or deleted meanwhile"
@@ -208,7 +217,7 @@ class StoreStaging(Staging):
                 etags = {path: _etag(path) for path in texts}
                 self._put_claim(commit=commit)
                 for path, text in texts.items():
-                    _put(self._root, path, text.encode(), etags[path])
+                    self._put[path] = _put(self._root, path, text.encode(), etags[path])
                 _put(self._root, self._root / commit, last.encode(), self._before[commit])
             self._committed = True
             what = "is whole, but what it replaced can't be deleted (--resume tries again)"
@@ -225,14 +234,19 @@ class StoreStaging(Staging):
             if (mine := etag == self._claim) and keep:
                 return
             used = {_object(data).get("folder")} - {None}
-            if data is None and any(_etag(self._root / name) for name in COMMITS):
+            if data is None and any(self._commits().values()):
                 current = current_folder(self._root)
                 used = {"" if current == self._root else current.name}
-            if not mine and self._folder in used:
+            if data is not None and not mine and self._folder in used:
                 return  # another write has taken over what this one has made
-            abort_uploads(self.place)
-            described = self.place.iterdir() if self._folder or mine else ()
-            doomed = [*self._made(), *(path for path in described if _describes(path.name))]
+            doomed = list(self._notes(self._folder or _FLAT))
+            if mine or self._folder not in used:
+                abort_uploads(self.place)
+                doomed += self._made()
+                if self._folder or mine:
+                    doomed += (path for path in self.place.iterdir() if _describes(path.name))
+                report = self.place / REPORT  # another write copies all but this one
+                doomed += [report] if self._put.get(report) == _etag(report) else []
             self._root.store.delete([path.key for path in doomed])
             if mine:
                 self._release()
@@ -245,12 +259,12 @@ class StoreStaging(Staging):
         return "" if self.place == self._root else self.place.name
 
     def _note(self, shard: StagedTask) -> RemotePath:
-        folder: RemotePath = self._root / STAGING / (self._folder or "flat")
+        folder: RemotePath = self._root / STAGING / (self._folder or _FLAT)
         note: RemotePath = folder / f"{shard.name}{DONE}"
         return note
 
-    def _notes(self) -> Iterator[RemotePath]:
-        for key, _ in self._root.store.list((self._root / STAGING).key):
+    def _notes(self, folder: str = "") -> Iterator[RemotePath]:
+        for key, _ in self._root.store.list((self._root / STAGING / folder).key):
             yield self._root / key.removeprefix(self._root.key).lstrip("/")
 
     def _made(self) -> list[RemotePath]:
@@ -262,6 +276,9 @@ class StoreStaging(Staging):
     def _errors(self) -> Iterator[None]:
         with os_errors_as(WriteError, self._root, "can't be written"):
             yield
+
+    def _commits(self) -> dict[str, str | None]:
+        return {name: _etag(self._root / name) for name in COMMITS}
 
     def _put_claim(self, **facts: Any) -> None:
         """Make the claim, or change one's own; `UsageError` if it is another's."""

@@ -1,8 +1,8 @@
 """Uploads in parts that were begun and not ended: obstore aborts its own, and lists no others."""
 
 import contextlib
-import importlib.util
 import os
+from importlib.util import find_spec
 from itertools import chain
 
 from tfrtool.storage.remote_path import RemotePath
@@ -17,7 +17,7 @@ def abort_uploads(folder: RemotePath) -> None:
     Else they stay, and are paid for, until a rule of the bucket's deletes them. That these requests
     are refused, or fail, is no error.
     """
-    if not str(folder).startswith("s3://") or importlib.util.find_spec("boto3") is None:
+    if not str(folder).startswith("s3://") or find_spec("boto3") is None:
         return
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError

@@ -1,0 +1,359 @@
+"""Writes to stores that are killed, that fail, or meet another: what is left, and who wins."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfrtool
+from tests.datasets import image_payload, write_foreign
+from tests.emulators import Bucket, Misbehaviour
+from tests.stored import PREFIX, current_digests, local_digests, steps
+from tfrtool.cli import main
+from tfrtool.errors import DatasetError, TfrtoolError, UsageError, WriteError
+from tfrtool.writing.store_folder import StoreStaging
+
+FIRST, SECOND = 6, 4
+"""Records of the two sources."""
+
+STEPS = range(20)
+"""More requests than a write of a shard makes that change something."""
+
+ALL = 8
+"""No more than it makes."""
+
+Do = Callable[[], Any]
+
+
+class Killed(BaseException):
+    """Stands for the death of the process."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return two sources."""
+    root = tmp_path_factory.mktemp("sources")
+    return [
+        write_foreign(root / str(count), [[image_payload(n) for n in range(count)]])
+        for count in (FIRST, SECOND)
+    ]
+
+
+@pytest.fixture
+def url(bucket: Bucket) -> str:
+    """Return where a dataset may be written."""
+    return f"{bucket.url}/{PREFIX}"
+
+
+def _write(source: Path, to: Any, existing: str = "refuse", shards: int = 1) -> Any:
+    named: dict[str, Any] = {"name": "cats", "version": "1.0.0"}
+    return tfrtool.reshard(source, to, shards=shards, existing=existing, **named)
+
+
+@pytest.fixture(scope="module")
+def whole(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    """Return the digests of the files of a local write of each source."""
+    root = tmp_path_factory.mktemp("whole")
+    for number, source in enumerate(sources):
+        _write(source, root / str(number))
+    return [local_digests(root / str(number)) for number in range(2)]
+
+
+def _stopped(at: int, run: Do, error: BaseException, *, dead: bool = False) -> bool:
+    """Run, and raise before the request of a number; return whether there was one."""
+    met = []
+
+    def stop(number: int, *_: str) -> None:
+        if number == at:
+            met.append(number)
+            raise error
+
+    with pytest.MonkeyPatch.context() as patch, steps(stop):
+        if dead:
+            patch.setattr(StoreStaging, "end", lambda *_, **__: None)
+        try:
+            run()
+        except (Killed, KeyboardInterrupt, TfrtoolError):
+            assert met
+    return bool(met)
+
+
+def _clear(bucket: Bucket) -> None:
+    for key in [*bucket.keys()]:
+        bucket.client.delete_object(Bucket=bucket.name, Key=key)
+
+
+@pytest.mark.slow
+def test_a_killed_write_is_resumed(
+    bucket: Bucket, url: str, sources: list[Path], whole: list[dict[str, str]]
+) -> None:
+    """At whatever request it dies, a fresh write is refused, and resumed it is what it would be."""
+    for at in STEPS:
+        _clear(bucket)
+        if not _stopped(at, lambda: _write(sources[0], url), Killed(), dead=True):
+            break
+        if bucket.keys():
+            with pytest.raises(UsageError, match=r"interrupted write was left|is not empty"):
+                _write(sources[0], url)
+        report = _write(sources[0], url, "resume")
+        assert current_digests(bucket) == whole[0]
+        assert not any("/v-" in key for key in [*bucket.keys()])  # the same plan: the same keys
+        assert report.complete or report.resumed == int(at >= 4)
+    assert ALL < at < STEPS[-1]
+
+
+@pytest.mark.slow
+def test_a_killed_overwriting_write_is_ended(
+    bucket: Bucket, url: str, sources: list[Path], whole: list[dict[str, str]]
+) -> None:
+    """At whatever request it dies, the old dataset is there or the new one, and it can be ended."""
+    for at in STEPS:
+        _clear(bucket)
+        _write(sources[0], url)
+        run = lambda: _write(sources[1], url, "overwrite")  # noqa: E731
+        if not _stopped(at, run, Killed(), dead=True):
+            break
+        records = sum(map(tfrtool.count, tfrtool.find_shards(url)))
+        assert records in (FIRST, SECOND)
+        if at:  # else the first one is complete, and other records
+            _write(sources[1], url, ("resume", "overwrite")[at % 2])
+            assert current_digests(bucket) == whole[1]
+    assert ALL < at < STEPS[-1]
+
+
+def test_another_plan_is_written_elsewhere(
+    bucket: Bucket, url: str, sources: list[Path], whole: list[dict[str, str]]
+) -> None:
+    """Who resumes with other records puts nothing where the first may still be writing."""
+    _stopped(4, lambda: _write(sources[0], url), Killed(), dead=True)
+    assert [key for key in [*bucket.keys()] if key.endswith("-of-00001")]
+    put: list[str] = []
+    with steps(lambda _, name, key: put.append(key) if name == "upload" else None):
+        report = _write(sources[1], url, "resume")
+    assert report.resumed == 0
+    assert "could be used" in report.warnings[0]
+    assert all("/v-" in key for key in put)
+    assert current_digests(bucket) == whole[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "error"), [(None, KeyboardInterrupt()), (0, OSError(5, "no more of this"))]
+)
+def test_an_error_leaves_what_was_there(
+    old: int | None,
+    error: BaseException,
+    bucket: Bucket,
+    url: str,
+    sources: list[Path],
+    whole: list[dict[str, str]],
+) -> None:
+    """Nothing; or the old dataset; or, once it was committed, the new one, which can be read."""
+    for at in STEPS:
+        _clear(bucket)
+        if old is not None:
+            _write(sources[old], url)
+        if not _stopped(at, lambda: _write(sources[1], url, "overwrite"), error):
+            break
+        if len(bucket.keys()) != 0 or old is not None:
+            records = sum(map(tfrtool.count, tfrtool.find_shards(url)))
+            assert records in (FIRST, SECOND)
+            if records == FIRST:
+                assert current_digests(bucket) == whole[0]
+        assert bucket.uploads() == []
+    assert at >= ALL
+
+
+def test_a_complete_one_is_left_as_it_is(bucket: Bucket, url: str, sources: list[Path]) -> None:
+    """Resuming it changes nothing; with other records it is refused, and what is foreign stays."""
+    _write(sources[0], url)
+    with steps(lambda *_: pytest.fail("something is changed")):
+        assert _write(sources[0], url, "resume").complete
+        with pytest.raises(UsageError, match="is complete, and was written with other records"):
+            _write(sources[1], url, "resume")
+        with pytest.raises(UsageError, match="is not empty"):
+            _write(sources[1], url)
+    shard = next(key for key in [*bucket.keys()] if key.endswith("-of-00001"))
+    bucket.put(shard, bucket.get(shard)[:-1] + b"?")
+    with pytest.raises(UsageError, match="not what was written"):
+        _write(sources[0], url, "resume")
+    bucket.put(f"{PREFIX}/cats-train.tfrecord-00007-of-00009", b"")
+    with pytest.raises(UsageError, match="did not write"):
+        _write(sources[0], url, "overwrite")
+
+
+def test_a_shard_that_changed_meanwhile_is_no_part_of_a_dataset(
+    bucket: Bucket, url: str, sources: list[Path]
+) -> None:
+    """Each is asked for before the commit."""
+
+    def damage(_: int, name: str, key: str) -> None:
+        if name == "put" and key.endswith("00000-of-00001.done.json"):
+            bucket.put(f"{PREFIX}/cats-train.tfrecord-00000-of-00001", b"another's")
+
+    with steps(damage), pytest.raises(WriteError, match="meanwhile"):
+        _write(sources[0], url)
+    assert bucket.keys() == []
+
+
+def _beside(at: int, run: Do, other: Do) -> tuple[bool, Any]:
+    """Run, and do something else before the request of a number; return what that returned."""
+    done: list[Any] = []
+
+    def both(number: int, *_: str) -> None:
+        if number == at and not done:
+            done.append(None)
+            done.append(other())
+
+    with steps(both), contextlib.suppress(UsageError):
+        run()
+        return False, done[-1] if done else None
+    return True, done[-1]
+
+
+def test_of_two_fresh_writes_one_wins(
+    bucket: Bucket, url: str, sources: list[Path], whole: list[dict[str, str]]
+) -> None:
+    """The one that claims first; the other says so, and changes nothing."""
+    lost, _ = _beside(0, lambda: _write(sources[0], url), lambda: _write(sources[1], url))
+    assert lost
+    assert current_digests(bucket) == whole[1]
+    _clear(bucket)
+
+    def refused() -> Any:
+        with pytest.raises(UsageError, match="or one is at work"):
+            _write(sources[1], url)
+
+    lost, _ = _beside(3, lambda: _write(sources[0], url), refused)
+    assert not lost
+    assert current_digests(bucket) == whole[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("second", [0, 1])
+def test_the_one_that_takes_over_wins(
+    second: int,
+    bucket: Bucket,
+    url: str,
+    sources: list[Path],
+    whole: list[dict[str, str]],
+) -> None:
+    """Whenever another one takes the claim of a fresh write, its dataset is there in the end."""
+    for at in STEPS[1:]:
+        _clear(bucket)
+        existing = ("resume", "overwrite")[(at + second) % 2]
+        other = lambda: _write(sources[second], url, existing)  # noqa: B023, E731
+        lost, report = _beside(at, lambda: _write(sources[0], url), other)
+        if report is None:  # the first one was complete, if it ever came
+            break
+        assert current_digests(bucket) == whole[second]
+        assert lost or second == 0 or at >= ALL - 1
+    assert ALL - 2 < at < STEPS[-1]
+
+
+@pytest.mark.slow
+def test_of_two_overwriting_writes_one_wins(bucket: Bucket, url: str, sources: list[Path]) -> None:
+    """Whenever they meet: the later one's dataset is there in the end, and nothing else."""
+    for at in STEPS:
+        _clear(bucket)
+        _write(sources[0], url)
+        other = lambda: _write(sources[1], url, "overwrite", 2)  # noqa: E731
+        lost, report = _beside(at, lambda: _write(sources[1], url, "overwrite"), other)
+        if report is None:
+            break
+        assert lost or at >= ALL - 1  # it had been committed
+        found = current_digests(bucket)
+        assert sum(name.endswith("-of-00002") for name in found) == 2
+    assert ALL < at < STEPS[-1]
+
+
+def test_a_lost_answer_is_no_other_writer(
+    bucket: Bucket, url: str, sources: list[Path], whole: list[dict[str, str]]
+) -> None:
+    """A claim or commit that was made and is asked for again is one's own."""
+    for name in ("claim.json", "dataset_info.json"):
+        _clear(bucket)
+        bucket.misbehave(Misbehaviour(methods=("PUT",), matching=name, first=1, lose_answer=True))
+        _write(sources[0], url)
+        assert current_digests(bucket) == whole[0]
+
+
+def test_late_listings_decide_nothing(bucket: Bucket, url: str, sources: list[Path]) -> None:
+    """What was put but isn't listed is found all the same."""
+    bucket.misbehave(Misbehaviour(methods=("GET",), hide_for=60))
+    _stopped(4, lambda: _write(sources[0], url), Killed(), dead=True)
+    with pytest.raises(UsageError, match="interrupted write was left"):
+        _write(sources[0], url)
+    assert _write(sources[0], url, "resume").resumed == 1
+    with pytest.raises(UsageError, match="is not empty"):
+        _write(sources[0], url)
+    _write(sources[1], url, "overwrite")
+    assert _write(sources[1], url, "resume").complete
+    bucket.misbehave()
+    assert sum(map(tfrtool.count, tfrtool.find_shards(url))) == SECOND
+
+
+_KILLED = """
+import os, signal, sys
+import tfrtool
+from tfrtool.storage.stores import Store
+
+real = Store.upload
+
+def die(self, key, path):
+    if "00001-of" in key:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(self, key, path)
+
+Store.upload = die
+tfrtool.reshard(sys.argv[1], sys.argv[2], shards=2, name="cats", version="1.0.0")
+"""
+
+
+def test_sigkill(bucket: Bucket, url: str, sources: list[Path]) -> None:
+    """A process is killed: the shards that it noted stay, and uploads of its are aborted."""
+    words = [sys.executable, "-c", _KILLED, str(sources[0]), url]
+    died = subprocess.run(words, env=os.environ | bucket.environment, check=False, timeout=60)
+    assert died.returncode == -signal.SIGKILL
+    key = f"{PREFIX}/cats-train.tfrecord-00001-of-00002"
+    bucket.client.create_multipart_upload(Bucket=bucket.name, Key=key)
+    bucket.client.create_multipart_upload(Bucket=bucket.name, Key="cats/1.0.00/another")
+    with pytest.raises(DatasetError, match="about to end"):
+        tfrtool.find_shards(url)
+    report = _write(sources[0], url, "resume", 2)
+    assert report.resumed == 1
+    assert sum(map(tfrtool.count, tfrtool.find_shards(url))) == FIRST
+    assert bucket.uploads() == ["cats/1.0.00/another"]
+
+
+def test_a_failed_upload_leaves_no_parts(
+    bucket: Bucket, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was begun is aborted; the message names the object, and holds no secret."""
+    monkeypatch.setattr("tfrtool.storage.remote.uploads.find_spec", lambda _: None)
+    source = write_foreign(tmp_path / "large", [[os.urandom(20 << 20)]])
+    bucket.misbehave(
+        Misbehaviour(methods=("PUT",), matching="partNumber=2", status=403, code="AccessDenied")
+    )
+    with pytest.raises(WriteError, match="can't be uploaded") as raised:
+        _write(source, url, shards=1)
+    assert raised.value.path == f"{url}/cats-train.tfrecord-00000-of-00001"
+    assert bucket.keys() == bucket.uploads() == []
+
+
+def test_the_command_line(url: str, sources: list[Path]) -> None:
+    """Exit codes are those of local targets."""
+    words = ["reshard", str(sources[0]), url, "--shards", "1"]
+    assert main(words) == 0
+    assert main(words) == 2
+    assert main([*words, "--resume"]) == 0
+    assert main([*words, "--overwrite"]) == 0
+    assert main(["count", url]) == 0
