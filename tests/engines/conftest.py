@@ -2,79 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
 
 import pytest
 
-from tests.engines.nodes import SETTINGS
+from tests.engines.running import Nodes, running_nodes
 from tfrtool.engines.ray_cluster import RayCluster
-
-ROOT = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """A cluster: its address, what a driver's environment has, and what ends and adds nodes."""
-
-    address: str
-    environment: dict[str, str]
-    folder: Path
-    told: IO[str]
-    answers: IO[str]
-
-    def tell(self, line: str) -> None:
-        """Have nodes removed or added."""
-        self.told.write(f"{line}\n")
-        self.told.flush()
-        assert self.answers.readline().split() == line.split()[:1]
-
-    @property
-    def workers(self) -> list[int]:
-        """The processes of its nodes that do a task just now."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                title = path.read_bytes().rstrip(b"\0")
-                owned = str(self.folder).encode() in path.with_name("environ").read_bytes()
-            except OSError:
-                continue
-            if title.startswith(b"ray::run") and owned:
-                found.append(int(path.parent.name))
-        return found
 
 
 @pytest.fixture(scope="session")
 def started() -> Iterator[Nodes]:
     """Start the nodes; each test session has its own."""
     pytest.importorskip("ray")
-    # A socket's path has 107 bytes at most, and pytest's folders are too deep.
-    with tempfile.TemporaryDirectory(prefix="tfr", ignore_cleanup_errors=True) as folder:
-        log = Path(folder, "log").open("wb")  # noqa: SIM115
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.engines.nodes", folder],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            cwd=ROOT,
-            text=True,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
-        assert address, Path(folder, "log").read_text()
-        names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")
-        environment = dict(zip(names, (SETTINGS[names[0]], f"{folder}/token"), strict=True))
-        yield Nodes(address, environment, Path(folder), process.stdin, process.stdout)
-        process.stdin.close()
-        process.wait(30)
-        process.stdout.close()
-        log.close()
+    with running_nodes() as nodes:
+        yield nodes
 
 
 @pytest.fixture(scope="module")

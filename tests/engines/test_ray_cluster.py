@@ -16,7 +16,7 @@ import pytest
 
 import tfrtool
 from tests.datasets import flip_bit
-from tests.engines.conftest import Nodes
+from tests.engines.running import Nodes
 from tests.engines.tasks import begin_and_wait, die, name_of, refuse
 from tests.examples.strategies import int64, string
 from tfrtool.engines import ray_cluster

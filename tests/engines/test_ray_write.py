@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tfrtool
-from tests.engines.conftest import Nodes
+from tests.engines.running import Nodes
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.storage.progress import Progress
 

@@ -1,5 +1,6 @@
 """The ``tfrtool`` command, and the one place where outcomes become exit codes."""
 
+import os
 import signal
 import traceback
 from collections import UserDict
@@ -67,6 +68,8 @@ def inspect_group() -> None:
 def run(argv: Sequence[str], signals: Signals | None = None) -> int:
     """Run the command line on the words after ``tfrtool``, and return the exit code."""
     debug = DEBUG in argv
+    if debug:
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "info")  # it shows what Ray logs
     try:
         result = cli.main(args=argv, prog_name="tfrtool", standalone_mode=False, obj=signals)
     except BaseException as error:  # noqa: BLE001 - the one place that all of them end in

@@ -88,7 +88,8 @@ class StoreStaging(Staging):
         self._put: dict[RemotePath, str] = {}  # the ETags of the metadata
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_old": []}
+        # The folder of this machine is not there on others.
+        return {**self.__dict__, "_old": [], "folder": self.place}
 
     def begin(self, target: Target) -> None:
         """Claim the dataset's folder; the errors are those of `staging_folder`."""
