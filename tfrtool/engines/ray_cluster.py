@@ -279,11 +279,11 @@ def _connected(address: str | None) -> Iterator[Any]:
         finally:
             if threading.current_thread() is threading.main_thread() and before is not None:
                 signal.signal(signal.SIGTERM, before)
-        try:
-            with nullcontext() if shown else _unprinted():
+        with nullcontext() if shown else _unprinted():
+            try:
                 yield ray
-        finally:
-            ray.shutdown()
+            finally:
+                ray.shutdown()
 
 
 @contextmanager
