@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench.shards import write_shard
-from tests.bench.timing import Pair, compare, process
+from tests.bench.timing import Pair, compare, less_start, process
 from tfrtool.inspection.verify.verify_shard import verify_shard
 from tfrtool.records.count import count_records
 from tfrtool.records.crc import crc32c
@@ -26,7 +26,8 @@ _READ_THEIRS = """
 import os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import tensorflow as tf
-sys.exit(sum(1 for _ in tf.data.TFRecordDataset(sys.argv[1])) != int(sys.argv[2]))
+count = sum(1 for _ in tf.data.TFRecordDataset(sys.argv[1]))
+sys.exit(sys.argv[2:] not in ([], [str(count)]))
 """
 
 
@@ -72,6 +73,33 @@ def _in_memory(path: Path) -> Pair:
     )
 
 
+def _one_file(directory: Path) -> Iterator[Pair]:
+    """Verify one large file by all cores; the jobs that are split, by one worker and by all."""
+    python, small = sys.executable, directory / "small.tfrecord"
+    write_shard(small, 400, 4_000)
+    for record_bytes, size in ((22_500, 680_000_000), (150, 140_000_000)):
+        large = directory / "large.tfrecord"
+        write_shard(large, record_bytes, size)
+        yield less_start(
+            f"verify of one file, {large.stat().st_size / 1e6:.0f} MB of records of "
+            f"{record_bytes} bytes (ours), a loop over tf.data (theirs), as processes",
+            lambda path: process(python, "-m", "tfrtool", "verify", path),
+            lambda path: process(python, "-c", _READ_THEIRS, path),
+            str(large),
+            str(small),
+        )
+        for command in (["verify"], ["inspect", "schema"], ["inspect", "stats"]):
+            whole = [python, "-m", "tfrtool", *command]
+            yield less_start(
+                f"{' '.join(command)} of it by all cores (ours), by one (theirs)",
+                lambda path, whole=whole: process(*whole, path),  # type: ignore[misc]
+                lambda path, whole=whole: process(*whole, "--workers", "1", path),  # type: ignore[misc]
+                str(large),
+                str(small),
+                3,
+            )
+
+
 def run(directory: Path) -> Iterator[Pair]:
     """Yield each comparison; ours are this package's functions and commands."""
     photographs, rows = directory / "photographs.tfrecord", directory / "rows.tfrecord"
@@ -102,6 +130,7 @@ def run(directory: Path) -> Iterator[Pair]:
         process(python, "-c", _READ_OURS, str(photographs), str(count)),
         process(python, "-c", _READ_THEIRS, str(photographs), str(count)),
     )
+    yield from _one_file(directory)
     yield _in_memory(photographs)
     yield compare(
         "all CRCs of 40 MB, records of 400 bytes (ours), tf_record_iterator in C++ (theirs)",

@@ -27,14 +27,15 @@ class Pair:
     theirs: Sequence[tuple[float, float]]
 
     def __str__(self) -> str:
-        ratios = [b[0] / a[0] for a, b in zip(self.ours, self.theirs, strict=True)]
+        pairs = list(zip(self.ours, self.theirs, strict=True))
+        ratios, of_cpu = ([b[n] / a[n] for a, b in pairs] for n in range(2))
         return "\n".join(
             [
                 self.name,
                 f"  ours    wall {_spread(self.ours, 0)}   CPU {_spread(self.ours, 1)}",
                 f"  theirs  wall {_spread(self.theirs, 0)}   CPU {_spread(self.theirs, 1)}",
                 f"  theirs / ours, wall, run by run: median {statistics.median(ratios):.2f} "
-                f"({min(ratios):.2f} to {max(ratios):.2f})",
+                f"({min(ratios):.2f} to {max(ratios):.2f}); CPU {statistics.median(of_cpu):.2f}",
             ]
         )
 
@@ -60,6 +61,24 @@ def compare(
         for which, way in enumerate((ours, theirs)):
             times[which].append(_timed(way))
     return Pair(name=name, ours=times[0], theirs=times[1])
+
+
+def less_start(
+    name: str,
+    ours: Callable[[str], Callable[[], object]],
+    theirs: Callable[[str], Callable[[], object]],
+    large: str,
+    small: str,
+    runs: int = 5,
+) -> Pair:
+    """Do what `compare` does with a large file, less what the same takes with a small one."""
+    whole = compare(name, ours(large), theirs(large), runs)
+    start = compare(name, ours(small), theirs(small), runs)
+    sides = []
+    for side, least in ((whole.ours, start.ours), (whole.theirs, start.theirs)):
+        less = [statistics.median(times) for times in zip(*least, strict=True)]
+        sides.append([(wall - less[0], cpu - less[1]) for wall, cpu in side])
+    return Pair(name=f"{name}, less start-up", ours=sides[0], theirs=sides[1])
 
 
 def _timed(way: Callable[[], object]) -> tuple[float, float]:

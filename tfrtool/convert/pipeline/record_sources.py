@@ -31,6 +31,7 @@ from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import hop
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, frame
+from tfrtool.records.parts import Part, parts_of
 from tfrtool.records.reader import read_records
 from tfrtool.records.shard_sets import find_conflicts
 from tfrtool.records.stream import open_shard
@@ -182,7 +183,16 @@ def scan_shards(
     size = sum(path.stat().st_size for path in files.paths)
     index = scratch / "index"
     with os_errors_as(WriteError, scratch, "can't be written to"), index.open("wb") as out:
-        for shard in map_shards(scan, list(enumerate(files.paths)), settings.workers, size=size):
+        cut = [parts_of(path) for path in files.paths]
+        jobs: list[tuple[int, Path | Part]] = []
+        for number, (path, parts) in enumerate(zip(files.paths, cut, strict=True)):
+            jobs += [(number, job) for job in (*parts,) or (path,)]
+        results = map_shards(scan, jobs, settings.workers, size=size)
+        for number, (path, parts) in enumerate(zip(files.paths, cut, strict=True)):
+            held = [next(results) for _ in (*parts,) or (path,)]
+            shard = _joined(number, parts, held, scratch) if parts else held[0]
+            if shard is None:
+                shard = scan((number, path))
             part = _index_of(scratch, len(found))
             with part.open("rb") as file:
                 shutil.copyfileobj(file, out)
@@ -198,12 +208,53 @@ def scan_shards(
     return RecordPool(shards=found, index=index), faults
 
 
-def _index_of(scratch: Path, number: int) -> Path:
-    return scratch / f"{number}.index"
+def _index_of(scratch: Path, number: int, start: int | None = None) -> Path:
+    return scratch / f"{number}{'' if start is None else f'.{start}'}.index"
 
 
-def _scan_shard(numbered: tuple[int, Path], scratch: Path, stop: bool) -> SourceShard:
+def _joined(
+    number: int, parts: Sequence[Part], found: Sequence[SourceShard], scratch: Path
+) -> SourceShard | None:
+    """Return a shard whose parts were gone through; None if they don't meet."""
+    places = [_index_of(scratch, number, part.start) for part in parts]
+    at = 0
+    with _index_of(scratch, number).open("wb") as out:
+        array("Q", (0,)).tofile(out)
+        for part, one, place in zip(parts, found, places, strict=True):
+            with place.open("rb") as file:
+                start = array("Q", file.read(8) or bytes(8))[0]
+                if at < part.end and start == at:
+                    at = one.size
+                    shutil.copyfileobj(file, out)
+            place.unlink()
+    stamp = found[0].stamp
+    if at != stamp[0] or any(one.stamp != stamp for one in found):
+        return None
+    path, records = parts[0].path, _index_of(scratch, number).stat().st_size // 8 - 1
+    return SourceShard(path=path, stamp=stamp, records=records, size=at)
+
+
+def _scan_part(number: int, part: Part, scratch: Path) -> SourceShard:
+    """Write where a part begins, and where its records end; its size is where they all do."""
+    index, ends = _index_of(scratch, number, part.start), array("Q")
+    with (
+        open_shard(part.path) as file,
+        os_errors_as(WriteError, index, "can't be written"),
+        index.open("wb") as out,
+    ):
+        stamp, end = stamp_of(file), 0
+        start = part.find(file)
+        if start is not None:
+            _, end = hop(file, part.end, ends, start)
+            _, end = hop(file, stamp[0], ends, end, most=int(end < part.end))
+            array("Q", (start, *ends)).tofile(out)
+    return SourceShard(path=part.path, stamp=stamp, records=len(ends), size=end)
+
+
+def _scan_shard(numbered: tuple[int, Path | Part], scratch: Path, stop: bool) -> SourceShard:
     number, path = numbered
+    if isinstance(path, Part):
+        return _scan_part(number, path, scratch)
     index = _index_of(scratch, number)
     with open_shard(path) as file:
         stamp = stamp_of(file)
