@@ -50,12 +50,11 @@ def _losses(printed: str) -> list[tuple[float, ...]]:
     return [(line["loss"], line["accuracy"], line["val_loss"]) for line in lines[:-1]]
 
 
-@pytest.mark.parametrize("cache", ["none", "memory"])
 def test_losses_are_those_of_local_files(
-    pets: Path, url: str, bucket: Bucket, capfd: pytest.CaptureFixture[str], cache: str
+    pets: Path, url: str, bucket: Bucket, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Every epoch of both has the same losses, and each shard crosses the network once."""
-    arguments = [*SMALL, "--cache", cache, "--json"]
+    arguments = [*SMALL, "--cache", "none", "--json"]
     assert main(["train", str(pets), *arguments]) == 0
     local = _losses(capfd.readouterr().out)
     bucket.forget()
@@ -65,8 +64,6 @@ def test_losses_are_those_of_local_files(
     size = {path.name: path.stat().st_size for path in pets.glob("*.tfrecord*")}
     heads = 3  # what a split's first shard is like, twice, and the first record
     assert sum(entry["down"] for entry in whole) <= sum(size.values()) + heads * max(size.values())
-    assert main(["train", url, *arguments]) == 0
-    assert _losses(capfd.readouterr().out) == local
 
 
 def _is_shard(entry: dict[str, Any]) -> bool:

@@ -69,9 +69,7 @@ def _sent(bucket: Bucket) -> int:
         {"epochs": 3},
         {"epochs": 2, "training": False, "split": "validation"},
         {"epochs": 2, "cache": "memory"},
-        {"epochs": 2, "holdout": 0.3},
         {"epochs": 2, "holdout": 0.3, "held_out": True, "cycle_length": 2, "block_length": 2},
-        {"recipe": "notebook"},
         {"recipe": "naive", "augment": "flip"},
     ],
     ids=lambda options: "-".join(f"{key}={value}" for key, value in options.items()),
@@ -94,7 +92,7 @@ def test_batches_are_those_of_local_files(
     assert bucket.down() == 0
 
 
-@pytest.mark.parametrize("shards", [4, 5, 7, 11])
+@pytest.mark.parametrize("shards", [4, 7])
 def test_cache_smaller_than_the_dataset(pets: Path, url: str, tmp_path: Path, shards: int) -> None:
     """However few shards fit, batches stay the same, and there are never more than fit."""
     bound = shards * _size(pets)
@@ -141,9 +139,9 @@ def test_shards_come_ahead_of_use_and_in_its_order(url: str, bucket: Bucket) -> 
     iterator = iter(remote.load(image_size=16, batch_size=1, cycle_length=1, shuffle_buffer=1))
     bucket.misbehave(Misbehaviour(methods=("GET",), delay=0.05))
     next(iterator)
-    time.sleep(1)
+    time.sleep(0.5)
     fetched = list(remote.shard_cache.fetched)  # type: ignore[union-attr]
-    assert 3 <= len(fetched) < SHARDS
+    assert 4 <= len(fetched) < SHARDS
     labels = [int(labels[0]) for _, labels in iterator]
     assert len(labels) > 0
     order = remote.shard_cache.fetched  # type: ignore[union-attr]
@@ -224,7 +222,7 @@ def test_cache_full_of_what_others_use(
     remote, other = (
         tfrtool.dataset(url, shard_cache=tmp_path / "s", shard_cache_size=size) for _ in range(2)
     )
-    held = [other.shard_cache.fetch(path) for path in other.split("train").shards[:3]]  # type: ignore[union-attr, arg-type]
+    held = [other.shard_cache.fetch(path) for path in other.split("train").shards[:3]]  # type: ignore[union-attr]
     with pytest.raises(NoRoomError, match="--shard-cache-size"), naming_damage(remote, "train"):
         _batches(remote, training=False, split="validation")
     for file in held:

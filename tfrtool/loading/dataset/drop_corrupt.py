@@ -72,11 +72,14 @@ def naming_damage(dataset: Dataset, *splits: str) -> Iterator[None]:
     nothing but that. The first record that can't be used is named, by a CorruptShardError if it is
     damaged and by a DatasetError if it is whole; other errors are passed on in words.
     """
+    cache = dataset.shard_cache
+    if cache is not None:
+        cache.failure = None
     try:
         yield
     except _READ_ERRORS as error:
-        if dataset.shard_cache is not None and dataset.shard_cache.failure is not None:
-            raise dataset.shard_cache.failure from error
+        if cache is not None and cache.failure is not None:
+            raise cache.failure from error
         raise _first_problem(dataset, splits) or DatasetError(
             f"TensorFlow can't go on: {_words(error)}", path=dataset.directory
         ) from error

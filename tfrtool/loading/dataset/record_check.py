@@ -183,20 +183,16 @@ def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> s
 
 
 def check_copy(split: Split, number: int, file: Path) -> None:
-    """Hold the copy of a remote shard against what the metadata says, which was believed until now.
+    """Hold the copy of a remote shard against what was believed of it until now.
 
-    Raises:
-        CorruptShardError: its framing is damaged, which can end TensorFlow's whole process.
-        DatasetError: it has another number of records, or is compressed in another way.
+    It is a `CorruptShardError` if its framing is damaged, which can end TensorFlow's whole process,
+    and a `DatasetError` if it has other records, or another compression.
     """
     found, shard = count_shard(file), split.shards[number]
-    for fault in found.faults:
-        raise as_error(shard, fault, in_dataset=True)
-    facts = found.records, Shard.at(file).compression
-    if facts != (split.lengths[number], split.compression):
-        raise DatasetError(
-            "the shard does not agree with the metadata",
-            path=shard,
-            expected=f"{split.lengths[number]} records, compression {split.compression.value}",
-            found=f"{facts[0]}, {facts[1].value}",
-        )
+    if found.faults:
+        raise as_error(shard, found.faults[0], in_dataset=True)
+    facts = [f"{found.records} records, compression {Shard.at(file).compression.value}"]
+    facts.append(f"{split.lengths[number]} records, compression {split.compression.value}")
+    if facts[0] != facts[1]:
+        what = "the shard does not agree with the metadata"
+        raise DatasetError(what, path=shard, expected=facts[1], found=facts[0])

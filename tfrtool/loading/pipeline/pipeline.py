@@ -144,10 +144,7 @@ class _Loader:
         shards, copies = len(split.shards), self.copies
         cycle = min(options.cycle_length or _CYCLE, shards)
         deterministic = options.deterministic or options.cache is not Cache.NONE
-        parallel: dict[str, Any] = {
-            "num_parallel_calls": min(cycle, _CORES),
-            "deterministic": deterministic,
-        }
+        parallel = {"num_parallel_calls": min(cycle, _CORES), "deterministic": deterministic}
         numbers = on_files(tf.data.Dataset.range(shards))
         if copies is not None:
             numbers = copies.ahead(numbers, following)

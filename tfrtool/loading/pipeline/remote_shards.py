@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import TfrtoolError, UsageError
@@ -16,7 +15,6 @@ from tfrtool.loading.dataset.dataset import Split
 from tfrtool.loading.pipeline.python_calls import plain, python_call
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.storage.remote.shard_cache import FETCHED_AT_ONCE, NoRoomError, ShardCache
-from tfrtool.storage.remote_path import RemotePath
 
 _OPENED = 3
 """For each shard that an interleave takes records from at a time, so many are open: TensorFlow
@@ -43,7 +41,7 @@ class RemoteShards:
         ``check`` is called with a shard's number and its copy before that is read for the first
         time.
         """
-        self._announced: dict[int, Future[BinaryIO | None]] = {}
+        self._announced: dict[int, Future[BinaryIO]] = {}
         self._open: list[tuple[int, BinaryIO]] = []
         sizes = [path.stat().st_size for path in split.shards]
         cycle, room = min(cycle, len(sizes)), cache.max_bytes // max(*sizes, 1)
@@ -58,12 +56,9 @@ class RemoteShards:
         # Training and validation may be under way at once.
         self.parallel = sum(sizes) <= cache.max_bytes or 2 * (_OPENED + 1) * cycle <= room
         self._ahead = cycle if self.parallel else min(cycle, room - cycle)
-        self._most = self.waiting = _OPENED * cycle
+        self._most = self.waiting = _OPENED * cycle if self.parallel else cycle
         self._cache, self._shards, self._check = cache, split.shards, check
-        numbered = enumerate(split.shards)  # some may be local copies without damage
-        self._remote = {n: path for n, path in numbered if isinstance(path, RemotePath)}
         self._checked: set[int] = set()
-        self._postponed: list[int] = []
         self._lock = threading.RLock()
         self._pool = ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="tfrtool-shards")
         cache.holders.add(self)
@@ -99,24 +94,16 @@ class RemoteShards:
     def _announce(self, number: Tensor) -> Tensor:
         key = int(number)
         with self._lock:
-            if key in self._remote and key not in self._announced:
-                self._announced[key] = self._pool.submit(self._fetch_ahead, key)
+            if key not in self._announced:
+                self._announced[key] = self._pool.submit(self._fetch, key)
             # More were announced only for iterators that were left.
             for old in [*self._announced][: -2 * self._ahead - 1]:
                 self._announced.pop(old).add_done_callback(_close)
         return number
 
-    def _fetch_ahead(self, number: int) -> BinaryIO | None:
-        try:
-            return self._fetch(number)
-        except NoRoomError:
-            with self._lock:
-                self._postponed.append(number)
-            return None
-
     def _fetch(self, number: int) -> BinaryIO:
         alive = threading.main_thread().is_alive
-        file = self._cache.fetch(self._remote[number], lambda: not alive())
+        file = self._cache.fetch(self._shards[number], lambda: not alive())
         try:
             if number not in self._checked:
                 self._check(number, Path(file.name))
@@ -129,29 +116,27 @@ class RemoteShards:
     def _take(self, number: Tensor) -> bytes:
         """Return the path of a copy, which is there now."""
         key = int(number)
-        if key not in self._remote:
-            return os.fsencode(self._shards[key])
         with self._lock:
             announced = self._announced.pop(key, None)
         try:
-            file = (announced and announced.result()) or self._fetch_now(key)
+            file = self._fetched(key, announced)
         except TfrtoolError as error:
             self._cache.failure = error
             raise ValueError(str(error)) from error  # an InvalidArgumentError, in TensorFlow
         with self._lock:
-            self._postponed = [number for number in self._postponed if number != key]
             self._open.append((key, file))
             for _, left in self._open[: -self._most]:
                 left.close()
             del self._open[: -self._most]
         return os.fsencode(file.name)
 
-    def _fetch_now(self, number: int) -> BinaryIO:
+    def _fetched(self, number: int, announced: "Future[BinaryIO] | None") -> BinaryIO:
         end = time.monotonic() + _PATIENCE
         while True:
             try:
-                return self._fetch(number)
+                return self._fetch(number) if announced is None else announced.result()
             except NoRoomError:
+                announced = None
                 if time.monotonic() > end:
                     raise
                 for holder in [*self._cache.holders]:
@@ -171,14 +156,10 @@ class RemoteShards:
                     file.close()
                     del self._open[place]
                     break
-            postponed, self._postponed = self._postponed, []
-            for one in postponed:
-                self._announced.pop(one, None)
-                self._announce(np.int64(one))
         return b""
 
 
-def _close(future: "Future[BinaryIO | None]") -> None:
+def _close(future: "Future[BinaryIO]") -> None:
     """Let go of a copy as soon as it is there."""
-    if not future.cancelled() and future.exception() is None and (file := future.result()):
-        file.close()
+    if future.exception() is None:
+        future.result().close()

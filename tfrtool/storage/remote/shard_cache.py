@@ -24,7 +24,7 @@ from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError
 from tfrtool.storage.appearing import move, private_folder
 from tfrtool.storage.locations import as_path, user_cache
 from tfrtool.storage.remote_path import RemotePath
-from tfrtool.storage.stores import Status
+from tfrtool.storage.stores import ChangedError, Status
 from tfrtool.storage.words import as_size
 
 if sys.platform != "win32":
@@ -88,20 +88,14 @@ class ShardCache:
     @contextlib.contextmanager
     def local(self, shard: Path) -> Iterator[Path]:
         """Give a file of this machine to read a shard from; the errors are those of `fetch`."""
-        if not isinstance(shard, RemotePath):
-            yield shard
-            return
         with self.fetch(shard) as file:
             yield Path(file.name)
 
-    def fetch(self, shard: RemotePath, stopped: Callable[[], bool] = lambda: False) -> BinaryIO:
+    def fetch(self, shard: Path, stopped: Callable[[], bool] = lambda: False) -> BinaryIO:
         """Return a remote shard's copy, which stays where it is as long as it is open.
 
-        It is made if it isn't there; if another process makes it, that is waited for.
-
-        Args:
-            shard: where it is.
-            stopped: asked now and then whether to end with a `CancelledError`.
+        It is made if it isn't there; if another process makes it, that is waited for. A local shard
+        is opened. ``stopped`` is asked now and then whether to end with a `CancelledError`.
 
         Raises:
             NoRoomError: it doesn't fit beside what is in use.
@@ -109,6 +103,8 @@ class ShardCache:
             ShardError: it can't be read, or was changed since it was first asked for.
             WriteError: the folder can't be written to.
         """
+        if not isinstance(shard, RemotePath):
+            return shard.open("rb")
         try:
             status = look_at(shard)
             facts = repr((str(shard), *status, self.sha256.get(shard.name)))
@@ -154,12 +150,7 @@ class ShardCache:
             digest.update(block)
             file.write(block)
         if file.tell() != status.size:
-            raise ShardError(
-                "was cut, or changed since it was first looked at",
-                path=shard,
-                expected=f"{status.size:,} bytes",
-                found=f"{file.tell():,}",
-            )
+            raise ChangedError(str(shard))
         expected = self.sha256.get(shard.name)
         if expected not in (None, digest.hexdigest()):
             raise CorruptShardError(
