@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,6 +131,19 @@ def emulators() -> Iterator[Emulators]:
 def bucket(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """Return an empty bucket of S3's; the environment says where it is."""
     return _ready(emulators.bucket, monkeypatch)
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what a store refuses be tried again at once."""
+    from tfrtool.storage import stores
+    from tfrtool.storage.remote import obstore_stores
+
+    pause = timedelta(milliseconds=1)
+    retries = {**obstore_stores._RETRIES}
+    retries["backoff"] = {"init_backoff": pause, "max_backoff": pause, "base": 2}
+    monkeypatch.setattr(obstore_stores, "_RETRIES", retries)
+    monkeypatch.setattr(stores, "_PAUSE", 0.001)
 
 
 @pytest.fixture

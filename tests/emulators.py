@@ -125,7 +125,7 @@ class Controlled:
         """Return an object's bytes."""
         raise NotImplementedError
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def names(self, prefix: str = "") -> list[str]:
         """Return the keys of all objects, sorted."""
         raise NotImplementedError
 
@@ -143,7 +143,7 @@ class Bucket(Controlled):
         data: bytes = self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
         return data
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def names(self, prefix: str = "") -> list[str]:
         pages = self.client.get_paginator("list_objects_v2")
         found = pages.paginate(Bucket=self.name, Prefix=prefix)
         return sorted(entry["Key"] for page in found for entry in page.get("Contents", []))
@@ -166,7 +166,7 @@ class Container(Controlled):
     def get(self, key: str) -> bytes:
         return bytes(self.store.get(key).bytes())
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def names(self, prefix: str = "") -> list[str]:
         return sorted(entry["path"] for page in self.store.list(prefix or None) for entry in page)
 
 
@@ -184,7 +184,7 @@ class Website(Controlled):
     def get(self, key: str) -> bytes:
         return (self.folder / key).read_bytes()
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def names(self, prefix: str = "") -> list[str]:
         found = (p.relative_to(self.folder).as_posix() for p in self.folder.rglob("*"))
         return sorted(key for key in found if key.startswith(prefix))
 

@@ -46,7 +46,7 @@ def local_digests(folder: Path) -> dict[str, str]:
 
 def stored_digests(bucket: Controlled, prefix: str = PREFIX) -> dict[str, str]:
     """Return the digests of all objects below a prefix, by what stands behind it in their keys."""
-    keys = bucket.keys(f"{prefix}/")
+    keys = bucket.names(f"{prefix}/")
     return digests_of({key.removeprefix(f"{prefix}/"): bucket.get(key) for key in keys})
 
 

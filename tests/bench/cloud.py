@@ -187,7 +187,7 @@ def _digest(name: str, data: bytes, base: str) -> str:
 def _digests_of_keys(bucket: Bucket, name: str) -> dict[str, str]:
     return {
         key: _digest(key, bucket.get(key), bucket.url)
-        for key in bucket.keys(name)
+        for key in bucket.names(name)
         if key == name or key.startswith(f"{name}/")
     }
 

@@ -87,7 +87,7 @@ def _stopped(at: int, run: Do, error: BaseException, *, dead: bool = False) -> b
 
 
 def _clear(bucket: Bucket) -> None:
-    for key in [*bucket.keys()]:
+    for key in [*bucket.names()]:
         bucket.client.delete_object(Bucket=bucket.name, Key=key)
 
 
@@ -100,12 +100,12 @@ def test_a_killed_write_is_resumed(
         _clear(bucket)
         if not _stopped(at, lambda: _write(sources[0], url), Killed(), dead=True):
             break
-        if bucket.keys():
+        if bucket.names():
             with pytest.raises(UsageError, match=r"interrupted write was left|is not empty"):
                 _write(sources[0], url)
         report = _write(sources[0], url, "resume")
         assert current_digests(bucket) == whole[0]
-        assert not any("/v-" in key for key in [*bucket.keys()])  # the same plan: the same keys
+        assert not any("/v-" in key for key in [*bucket.names()])  # the same plan: the same keys
         assert report.complete or report.resumed == int(at >= 4)
     assert ALL < at < STEPS[-1]
 
@@ -134,7 +134,7 @@ def test_another_plan_is_written_elsewhere(
 ) -> None:
     """Who resumes with other records puts nothing where the first may still be writing."""
     _stopped(4, lambda: _write(sources[0], url), Killed(), dead=True)
-    assert [key for key in [*bucket.keys()] if key.endswith("-of-00001")]
+    assert [key for key in [*bucket.names()] if key.endswith("-of-00001")]
     put: list[str] = []
     with steps(lambda _, name, key: put.append(key) if name == "upload" else None):
         report = _write(sources[1], url, "resume")
@@ -163,7 +163,7 @@ def test_an_error_leaves_what_was_there(
             _write(sources[old], url)
         if not _stopped(at, lambda: _write(sources[1], url, "overwrite"), error):
             break
-        if len(bucket.keys()) != 0 or old is not None:
+        if len(bucket.names()) != 0 or old is not None:
             records = sum(map(tfrtool.count, tfrtool.find_shards(url)))
             assert records in (FIRST, SECOND)
             if records == FIRST:
@@ -181,7 +181,7 @@ def test_a_complete_one_is_left_as_it_is(bucket: Bucket, url: str, sources: list
             _write(sources[1], url, "resume")
         with pytest.raises(UsageError, match="is not empty"):
             _write(sources[1], url)
-    shard = next(key for key in [*bucket.keys()] if key.endswith("-of-00001"))
+    shard = next(key for key in [*bucket.names()] if key.endswith("-of-00001"))
     bucket.put(shard, bucket.get(shard)[:-1] + b"?")
     with pytest.raises(UsageError, match="not what was written"):
         _write(sources[0], url, "resume")
@@ -201,7 +201,7 @@ def test_a_shard_that_changed_meanwhile_is_no_part_of_a_dataset(
 
     with steps(damage), pytest.raises(WriteError, match="meanwhile"):
         _write(sources[0], url)
-    assert bucket.keys() == []
+    assert bucket.names() == []
 
 
 def _beside(at: int, run: Do, other: Do) -> tuple[bool, Any]:
@@ -346,7 +346,7 @@ def test_a_failed_upload_leaves_no_parts(
     with pytest.raises(WriteError, match="can't be uploaded") as raised:
         _write(source, url, shards=1)
     assert raised.value.path == f"{url}/cats-train.tfrecord-00000-of-00001"
-    assert bucket.keys() == bucket.uploads() == []
+    assert bucket.names() == bucket.uploads() == []
 
 
 def test_the_command_line(url: str, sources: list[Path]) -> None:

@@ -119,3 +119,13 @@ def test_who_reads_the_old_one_learns_that_it_was_replaced(
     with pytest.raises(DatasetError, match="replaced while it was read"):
         tfrtool.inspect_dataset(url)
     assert tfrtool.inspect_dataset(url).splits
+
+
+def test_append_to_a_dataset_that_was_replaced(url: str, sources: tuple[Path, Path]) -> None:
+    """The new version lies beside the old one, wherever in that its shards are."""
+    _reshard(sources[0], url)
+    _reshard(sources[1], url, existing="overwrite")
+    report = tfrtool.append(url, sources[0])
+    assert str(report.dataset) == url.replace("1.0.0", "1.1.0")
+    assert _seen(str(report.dataset)) == RECORDS + MORE
+    assert _seen(url) == MORE

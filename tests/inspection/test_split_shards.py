@@ -22,6 +22,7 @@ from tfrtool.errors import TfrtoolError
 from tfrtool.examples.example import encode_example
 from tfrtool.records import parts
 from tfrtool.records.framing import frame
+from tfrtool.storage.plain import plain
 
 PHOTO = image_bytes(size=(8, 6))
 ROWS = [encode_example({"a": int64(n), "b": string(b"x" * (n % 7))}) for n in range(40)]
@@ -76,7 +77,18 @@ def _verify_images(path: Path) -> Any:
     return shard.to_json(), shard.digest.hex(), report.to_json(), repr(shard.images)
 
 
-LOOKS = [_verify, _verify_images]
+def _schema(path: Path, workers: int = 1) -> Any:
+    found = tfrtool.infer_schema(path, workers=workers)
+    return found.to_json(), found.schema.to_json(), repr(found)
+
+
+def _stats(path: Path, workers: int = 1) -> Any:
+    """Sums of floats are made part by part: their last digits are not compared."""
+    found = json.dumps(plain(tfrtool.stats(path, workers=workers)), default=str)
+    return json.loads(found, parse_float=lambda text: f"{float(text):.9g}")
+
+
+LOOKS = [_verify, _verify_images, _schema]
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +111,22 @@ def test_as_one_pass(look: Callable[[Path], Any], path: Path, data: bytes, size:
         assert told(look, path) == expected
 
 
-@pytest.mark.parametrize("look", [_verify])
+@given(rows=st.lists(st.sampled_from(ROWS), min_size=1, max_size=90), size=st.integers(1, 2000))
+@settings(deadline=None, max_examples=25)
+def test_statistics(path: Path, rows: list[bytes], size: int) -> None:
+    """Statistics of Examples are those of one pass, and one fault in them costs one record."""
+    data = bytearray(shard_of(rows))
+    path.write_bytes(data)
+    expected = _stats(path)
+    with parts_of(size):
+        assert _stats(path) == expected
+    data[-1] ^= 1
+    path.write_bytes(data + frame(ROWS[-1]))
+    with parts_of(size):
+        assert _stats(path)["losses"][0]["faults"][0]["record"] == len(rows) - 1
+
+
+@pytest.mark.parametrize("look", [_verify, _schema, _stats])
 def test_in_processes(look: Callable[..., Any], path: Path) -> None:
     """The parts are tasks of other processes, too."""
     data = bytearray(shard_of(ROWS * 400))

@@ -60,8 +60,8 @@ def test_readers_travel_and_share_nothing(form: str, tmp_path: Path) -> None:
     source = open_tree(WRITERS[form](tmp_path / "source", tree))
     reader = pickle.loads(pickle.dumps(source.reader))
     with ThreadPoolExecutor(8) as pool:
-        parts = list(pool.map(reader.read, source.items * 3))
-    assert parts == [tree[item.key] for item in source.items * 3]
+        parts = list(pool.map(reader.read, [*source.items] * 3))
+    assert parts == [tree[item.key] for item in [*source.items] * 3]
     assert "cat/7.jpg" in reader.describe(next(i for i in source.items if i.key == "cat/7.jpg"))
 
 

@@ -39,7 +39,7 @@ def test_counts(bucket: Bucket) -> None:
     assert bucket.log()[0]["range"] == "bytes=100-149"
     bucket.forget()
     assert bucket.log() == []
-    assert bucket.keys() == ["a/b.bin", "c"]
+    assert bucket.names() == ["a/b.bin", "c"]
 
 
 def test_puts_on_conditions(bucket: Bucket) -> None:
@@ -165,6 +165,6 @@ def test_secret_is_in_the_environment(bucket: Bucket) -> None:
 def test_any_bucket(any_bucket: Controlled) -> None:
     """What tests put beside what is tested can be read by it, and is not counted."""
     any_bucket.put("a b/c", b"12")
-    assert any_bucket.keys("a b/") == ["a b/c"]
+    assert any_bucket.names("a b/") == ["a b/c"]
     assert any_bucket.get("a b/c") == b"12"
     assert any_bucket.log() == []

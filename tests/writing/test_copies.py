@@ -146,16 +146,16 @@ def test_each_image_once_in_the_first_split(images: list[tuple[str, str, bool]])
             if bad:
                 one.notable[position] = ImageVerdict(problem="bad")
     kept.leave_out_copies()
-    contents = [images[position][0] for position in kept.good]
-    assert Counter(contents) == Counter({images[position][0] for position in audit.good})
-    assert sorted([*kept.good, *kept.problems]) == list(range(len(images)))
-    for position in kept.good:
-        same = [at for at in audit.good if images[at][0] == images[position][0]]
+    contents = [images[position][0] for position in kept.good()]
+    assert Counter(contents) == Counter({images[position][0] for position in audit.good()})
+    assert sorted([*kept.good(), *(at for at, _ in kept.problems())]) == list(range(len(images)))
+    for position in kept.good():
+        same = [at for at in audit.good() if images[at][0] == images[position][0]]
         assert position == min(same, key=lambda at: (SPLITS.index(images[at][1]), at))
-    assert kept.shared() == ()
-    shared = {keys[0][-1] for image in audit.shared() for keys in image.values()}
+    assert kept.shared().kept == []
+    shared = {keys[0][-1] for image in audit.shared().kept for keys in image.values()}
     assert shared == {
         content
         for content in "abcdef"
-        if len({images[at][1] for at in audit.good if images[at][0] == content}) > 1
+        if len({images[at][1] for at in audit.good() if images[at][0] == content}) > 1
     }

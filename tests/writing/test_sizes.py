@@ -190,7 +190,7 @@ def _files(dataset: Path) -> dict[str, bytes]:
 def misled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let sizes be estimated from a single image, the smallest."""
     monkeypatch.setattr(
-        record_sizes, "_spread", lambda positions: [min(positions, key=lambda at: (at * 7) % 31)]
+        record_sizes, "_spread", lambda count: [min(range(count), key=lambda at: (at * 7) % 31)]
     )
 
 

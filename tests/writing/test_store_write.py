@@ -50,4 +50,4 @@ def test_the_objects_are_the_files(bucket: Bucket, photos: Path, whole: dict[str
 def test_a_dry_run_writes_nothing(bucket: Bucket, url: str, photos: Path) -> None:
     """Not even a claim."""
     assert tfrtool.write(photos, url, dry_run=True, **OPTIONS).dry_run
-    assert bucket.keys() == []
+    assert bucket.names() == []

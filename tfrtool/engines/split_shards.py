@@ -42,14 +42,14 @@ class _Found(NamedTuple):
 
 
 def map_folds(
-    whole: Callable[[Path | Stream], Result],
+    whole: Callable[[Any], Result],
     begin: Callable[..., Fold],
     finish: Callable[[Path, Fold], Result],
     sources: Sequence[Path | Stream],
     workers: Workers,
     worth: int,
     *,
-    one_pass: Collection[Path] = (),
+    one_pass: Collection[Path | Stream] = (),
 ) -> Iterator[Result]:
     """Yield ``whole(source)`` for each shard, in order; as parts where it is large.
 

@@ -145,13 +145,33 @@ class SchemaFold:
         self.sequences += other.sequences
         self.left_out += other.left_out
         self._last = []
-        for columns, more in ((self._context, other._context), (self._lists, other._lists)):
+        for columns, more in zip(self._maps, other._maps, strict=True):
             for key, column in more.items():
                 mine = columns.get(key) or self._begin(key, columns)
                 if mine is None:
                     self.left_out += column.present + (0 if column.is_list else column.unset)
                 else:
                     mine.merge(column)
+
+    def follow(self, other: "SchemaFold", index: int) -> bool:
+        """Take in a fold over records that follow, counted from ``index`` on, as one pass would.
+
+        False, and nothing, where there are so many names that their order matters.
+        """
+        names = sum(len({*a, *b}) for a, b in zip(self._maps, other._maps, strict=True))
+        size = self._name_bytes + other._name_bytes
+        if names > MAX_COUNTED or size > MAX_NAME_BYTES or self.left_out or other.left_out:
+            return False
+        for columns in other._maps:
+            for column in columns.values():
+                for kind in column.kinds.values():
+                    kind.first = kind.first[0], kind.first[1] + index
+        self.merge(other)
+        return True
+
+    @property
+    def _maps(self) -> tuple[_Columns, _Columns]:
+        return self._context, self._lists
 
     def features(self) -> tuple[FeatureStatistics, ...]:
         """Return what was seen of each feature, by name, feature lists last."""

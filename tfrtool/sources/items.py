@@ -1,6 +1,6 @@
 """What a source gives: items, how to read them, and an account of everything that is none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -68,14 +68,18 @@ class LeftOut:
 class Source:
     """Everything that was found in a source."""
 
-    items: tuple[Item, ...]  # the images, sorted by key
+    items: Sequence[Item]  # the images, sorted by key: a tuple, or a `Manifest` of many
     labels: tuple[str, ...]  # names of classes, in the order of their numbers
     reader: ItemReader
     splits: tuple[str, ...] = ()  # that the source itself has, in its order; then each item has one
-    rejected: tuple[LeftOut, ...] = ()  # images that can't be items
-    ignored: tuple[LeftOut, ...] = ()  # files that are no images by their names
+    rejected: tuple[LeftOut, ...] = ()  # images that can't be items: the first by their keys
+    ignored: tuple[LeftOut, ...] = ()  # files that are no images by their names, likewise
+    more_rejected: int = 0  # how many there are besides, where they are too many to list
+    more_ignored: int = 0
     notices: tuple[str, ...] = ()  # what a user should know of how it was understood, each a clause
 
     def __post_init__(self) -> None:
-        if self.splits and any(item.split not in self.splits for item in self.items):
+        if not self.splits or not isinstance(self.items, tuple):
+            return
+        if any(item.split not in self.splits for item in self.items):
             raise ValueError("each item of a source with splits has one of them")

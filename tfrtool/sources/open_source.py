@@ -12,8 +12,11 @@ from tfrtool.sources.archives.tar_archive import is_tar, list_tar
 from tfrtool.sources.archives.zip_archive import list_zip
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import Listing, is_pattern, list_directory, list_matches
+from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.items import Source, Starting
+from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.remote_path import is_url, remote_path
 
 _HEAD = 512
 """Bytes that tell what a file is: a tar header has that many."""
@@ -44,24 +47,29 @@ def open_source(
     UsageError.
     """
     tfds = argument.startswith(_TFDS)
+    if is_url(argument):
+        argument = str(remote_path(argument))  # without what is secret in it
     listing = None if tfds else _list(argument, scratch)
     if listing is None and label_from is not LabelFrom.FOLDER:
         raise UsageError("says labels itself, and they can't be taken from names", path=argument)
     if listing is None and not tfds:
         from tfrtool.sources.tables.tables import read_table
 
-        return read_table(Path(argument), root)
+        return read_table(as_path(argument), root, scratch)
     if root is not None:
         raise UsageError("is no table, and only a table's paths can need a root", path=argument)
     if listing is None:
         from tfrtool.sources.tfds.tfds import read_tfds
 
-        return read_tfds(argument.removeprefix(_TFDS), starting)
-    return arrange(listing, label_from, argument)
+        return read_tfds(argument.removeprefix(_TFDS), starting, scratch)
+    return arrange(listing, label_from, argument, scratch)
 
 
 def _list(argument: str, scratch: Path) -> Listing | None:
     """List a tree of files; None for what may be a table."""
+    if is_url(argument):
+        found = list_store(argument)
+        return _list_file(argument, argument, scratch) if found is None else found
     path = os.path.abspath(argument)  # noqa: PTH100 - links stay
     try:
         mode = os.stat(argument).st_mode  # noqa: PTH116
@@ -74,6 +82,10 @@ def _list(argument: str, scratch: Path) -> Listing | None:
         return list_directory(path)
     if not stat.S_ISREG(mode):
         raise SourceError("neither a file nor a folder", path=argument, expected=_EXPECTED)
+    return _list_file(argument, path, scratch)
+
+
+def _list_file(argument: str, path: str, scratch: Path) -> Listing | None:
     with os_errors_as(SourceError, argument):
         if is_tar(path):
             return list_tar(path, scratch)
@@ -81,7 +93,7 @@ def _list(argument: str, scratch: Path) -> Listing | None:
             head = file.read(_HEAD)
             is_zip = head.startswith(b"PK\x03\x04") or zipfile.is_zipfile(file)
     if is_zip:
-        return list_zip(path)
+        return list_zip(path, scratch)
     text = path.lower().endswith(_TABLES) or (head.strip() and is_text(head))
     if text or head.startswith(_PARQUET):
         return None

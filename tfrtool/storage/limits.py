@@ -53,7 +53,7 @@ MAX_IMAGE_BYTES = 512 * 1024 * 1024
 Pillow) take 256 MiB as a plain bitmap in RGB, 512 MiB with 16 bits a channel; a file that is larger
 than that is no photograph, but would be held in memory whole."""
 
-MAX_LISTED = 1_000_000
+MAX_OBJECTS = 1_000_000
 """Objects of a store that a folder or a pattern may mean: a billion would be listed for hours."""
 
 MAX_CLASSES = 100_000
@@ -126,6 +126,10 @@ Python, about a million bytes a second."""
 MAX_FAULTS = 10_000
 """Of one shard, faults that a report lists, some hundred bytes each; all are counted."""
 
+MAX_LISTED = 100_000
+"""Images that a report lists as left out, as converted, and so on; all are counted. A report with
+more of them would be larger than metadata that is read."""
+
 _Entry = TypeVar("_Entry")
 
 
@@ -142,6 +146,11 @@ class FirstOf(Generic[_Entry]):
         self.count += 1
         if len(self.kept) < self._limit:
             self.kept.append(entry)
+
+    @property
+    def more(self) -> int:
+        """How many are counted, but not kept."""
+        return self.count - len(self.kept)
 
     def merge(self, other: "FirstOf[_Entry]") -> None:
         """Count the entries of another, too, and keep its first while there is room."""

@@ -7,7 +7,7 @@ import stat
 from typing import BinaryIO
 
 from tfrtool.storage.limits import MAX_METADATA_BYTES
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import RemotePath, is_url, remote_path
 
 _FLAGS = (
     os.O_RDONLY
@@ -73,10 +73,10 @@ def open_regular(
 
     An object of a store is a `RemoteFile`, which has no descriptor, but a `size` and `read_at`.
     """
-    if isinstance(path, RemotePath):
+    if isinstance(path, RemotePath) or (isinstance(path, str) and is_url(path)):
         from tfrtool.storage.remote.remote_file import RemoteFile
 
-        return RemoteFile(path)
+        return RemoteFile(path if isinstance(path, RemotePath) else remote_path(path))
     return open(open_descriptor(path, follow=follow), "rb", buffering=buffering)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from tfrtool.errors import UsageError
-from tfrtool.storage.limits import MAX_LISTED
+from tfrtool.storage.limits import MAX_OBJECTS
 from tfrtool.storage.stores import OBJECT_STORES, Status, Store, keep_query, store_of
 
 # Two letters at least, so that ``C:/`` is none; and one slash, for pathlib makes one of two.
@@ -129,7 +129,7 @@ class RemotePath(type(Path())):  # type: ignore[misc]
         """Return the files and the folders in a folder."""
         files, folders = self.store.list_folder(self.key)
         return (
-            [self._below(name, Status(size)) for name, size in files.items() if _sound(name)],
+            [self._below(name, one) for name, one in files.items() if _sound(name)],
             [self._below(name) for name in folders if _sound(name)],
         )
 
@@ -152,26 +152,35 @@ class RemotePath(type(Path())):  # type: ignore[misc]
         """Return all of it."""
         return b"".join(self.store.stream(self.key))
 
-    def matching(self) -> "list[RemotePath]":
-        """Return the objects that it matches as a pattern; ``**`` stands for any folders."""
-        parts = self.parts
-        fixed = next((n for n, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
-        base = _made(*parts[:fixed])
-        wanted, deep = parts[fixed:], "**" in parts[fixed:] or len(parts) - fixed > 1
+    def fixed(self) -> "RemotePath":
+        """Return the folder that it names before the first wild card of a pattern."""
+        places = (n for n, part in enumerate(self.parts) if MAGIC.search(part))
+        return _made(*self.parts[: next(places, len(self.parts))])
+
+    def matching(self, *, below: bool = False) -> "list[RemotePath]":
+        """Return the objects that it matches as a pattern; ``**`` stands for any folders.
+
+        Where ``below`` is asked for, also those in folders that it matches.
+        """
+        base = self.fixed()
+        wanted = self.parts[len(base.parts) :]
+        deep = below or "**" in wanted or len(wanted) > 1
         found: list[RemotePath] = []
         if not deep:
             return [path for path in base.entries()[0] if _matches((path.name,), wanted)]
-        for number, (key, size) in enumerate(base.store.list(base.key)):
-            below = key[len(base.key) :].lstrip("/")
-            if _sound(below) and _matches(tuple(below.split("/")), wanted):
-                found.append(base._below(below, Status(size)))
-            if number >= MAX_LISTED:
-                what = f"more than {MAX_LISTED:,} objects are below it"
+        for number, (key, status) in enumerate(base.store.statuses(base.key)):
+            if number == MAX_OBJECTS:
+                what = f"more than {MAX_OBJECTS:,} objects are below it"
                 raise OSError(errno.EFBIG, what, str(base))
+            name = key[len(base.key) :].lstrip("/")
+            parts = tuple(name.split("/"))
+            ends = range(1 if below else len(parts), len(parts) + 1)
+            if _sound(name) and any(_matches(parts[:end], wanted) for end in ends):
+                found.append(base._below(name, status))
         return found
 
 
-_MAGIC = re.compile(r"[*?\[]")
+MAGIC = re.compile(r"[*?\[]")
 
 
 def _matches(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tfrtool.errors import TfrtoolError, UsageError
-from tfrtool.storage.limits import MAX_LISTED
+from tfrtool.storage.limits import MAX_OBJECTS
 from tfrtool.storage.remote.store_errors import (
     BehindEndError,
     ChangedError,
@@ -107,11 +107,12 @@ class Store:
             before = held
             try:
                 with self._errors(key):
-                    options = {"range": (start + held, start + size)}
-                    options |= {"if_match": etag.partition("\n")[0]} if etag else {}  # type: ignore[dict-item]
+                    options: dict[str, Any] = {"range": (start + held, start + size)}
+                    if etag is not None and not etag.startswith("W/"):  # which matches nothing
+                        options["if_match"] = etag.partition("\n")[0]
                     answer = self._library.get(key, options=options)
                     status = self._status(answer.meta)
-                    if etag is not None and status.etag != etag:
+                    if _differ(etag, status.etag):
                         raise ChangedError(self.url_of(key))
                     etag = status.etag
                     for part in answer.stream(_CHUNK):
@@ -123,13 +124,10 @@ class Store:
                 pass
             except BehindEndError:
                 status = self.head(key)
-                if etag not in (None, status.etag) or start + held < status.size:
+                if _differ(etag, status.etag) or start + held < status.size:
                     raise ChangedError(self.url_of(key)) from None
                 return b"".join(parts), status
-            tries = 1 if held > before else tries + 1
-            if tries > _TRIES:
-                raise CutShortError(self.url_of(key))
-            time.sleep(_PAUSE * 2**tries)
+            tries = self._wait(key, 0 if held > before else tries)
 
     def read_range(self, key: str, start: int, size: int, etag: str | None = None) -> bytes:
         """Read ``size`` bytes from ``start`` on, fewer only where the object ends before.
@@ -187,31 +185,49 @@ class Store:
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
         """Yield the keys and sizes of all objects in a folder and in those below it."""
+        return ((key, status.size) for key, status in self.statuses(prefix))
+
+    def statuses(self, prefix: str) -> Iterator[tuple[str, Status]]:
+        """Do what `list` does, and say more of the objects."""
         if not self.lists:
             files, _ = self.list_folder(prefix)
-            yield from ((f"{prefix}/{name}".lstrip("/"), size) for name, size in files.items())
+            yield from ((f"{prefix}/{name}".lstrip("/"), one) for name, one in files.items())
             return
-        with self._errors(prefix):
-            for page in self._library.list(prefix or None, chunk_size=1000):
-                yield from ((one["path"], int(one["size"])) for one in page)
+        after: dict[str, str] = {}
+        tries = 0
+        while True:
+            try:
+                with self._errors(prefix):
+                    for page in self._library.list(prefix or None, chunk_size=1000, **after):
+                        yield from ((one["path"], self._status(one)) for one in page)
+                        after, tries = {"offset": page[-1]["path"]}, 0
+                return
+            except CutShortError:
+                tries = self._wait(prefix, tries)
 
-    def list_folder(self, prefix: str) -> tuple[dict[str, int], Sequence[str]]:
-        """Return the names and sizes of a folder's files, and the names of the folders in it.
+    def list_folder(self, prefix: str) -> tuple[dict[str, Status], Sequence[str]]:
+        """Return the names of a folder's files and what they are, and the names of its folders.
 
-        The size is -1 where the store doesn't say it.
+        A size is -1 where the store doesn't say it.
         """
         with self._errors(prefix):
             if not self.lists:
                 from tfrtool.storage.remote.http_folder import named_files
 
                 return named_files(self, prefix)
-            found = self._library.list_with_delimiter(prefix or None)
+            found, tries = None, 0
+            while found is None:
+                try:
+                    with self._errors(prefix):
+                        found = self._library.list_with_delimiter(prefix or None)
+                except CutShortError:
+                    tries = self._wait(prefix, tries)
             files, folders = found["objects"], found["common_prefixes"]
-            if len(files) + len(folders) > MAX_LISTED:
-                raise too_large(self.url_of(prefix), f"{MAX_LISTED:,} objects")
+            if len(files) + len(folders) > MAX_OBJECTS:
+                raise too_large(self.url_of(prefix), f"{MAX_OBJECTS:,} objects")
             start = len(prefix) + 1 if prefix else 0
             return (
-                {one["path"][start:]: int(one["size"]) for one in files if one["path"] != prefix},
+                {one["path"][start:]: self._status(one) for one in files if one["path"] != prefix},
                 [one[start:] for one in folders],
             )
 
@@ -280,6 +296,13 @@ class Store:
     def _status(self, meta: Any) -> Status:
         return Status(int(meta["size"]), self._etag(meta), meta["last_modified"].timestamp())
 
+    def _wait(self, key: str, tries: int) -> int:
+        """Wait before an answer that was cut is asked for again; too often is an error."""
+        if tries >= _TRIES:
+            raise CutShortError(self.url_of(key))
+        time.sleep(_PAUSE * 2 ** (tries + 1))
+        return tries + 1
+
     @contextlib.contextmanager
     def _changes(self, key: str) -> Iterator[None]:
         with self._errors(key):
@@ -298,6 +321,11 @@ class Store:
                 raise
             made = a_store_error(error, self.url_of(key))
         raise made from None
+
+
+def _differ(before: str | None, now: str | None) -> bool:
+    # A listing may leave out the version.
+    return before is not None and before.partition("\n")[0] != (now or "").partition("\n")[0]
 
 
 def keep_query(url: str, query: str) -> None:

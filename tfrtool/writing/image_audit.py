@@ -2,10 +2,15 @@
 
 import contextlib
 import hashlib
+import marshal
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain, groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
 
 from tfrtool.engines.threads import run_in_order
 from tfrtool.errors import WriteError, os_reason, printable
@@ -13,14 +18,22 @@ from tfrtool.images.audit import ImageVerdict, audit_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.records.crc import crc32c
-from tfrtool.sources.items import DamagedItemError, Source
+from tfrtool.sources.items import DamagedItemError, LeftOut, Source
+from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.storage.scratch.external_sort import ExternalSort, ScratchFile, column, forgetting
 
 _BATCH = 512 * 1024
 """Bytes of images that are handed to a thread: that costs as much as a small image, and a thread
 that is called off ends its batch first."""
 
 _BATCH_ITEMS = 32
+
+_SIZE_BITS = 20
+"""Of the size of a verdict: a reason has some hundred bytes, with a key in it some thousand."""
+
+_KNOWN = 4096
+"""Verdicts that are known to be in the file already."""
 
 Shared = Mapping[str, tuple[str, ...]]
 """The keys of an image's copies, by the splits that they are in."""
@@ -34,6 +47,63 @@ class BadImage(Exception):  # noqa: N818 - it never leaves this room
     """An image that was to be read can't be used."""
 
 
+class Verdicts(MutableMapping[int, ImageVerdict]):
+    """Verdicts by the positions of images, any number of them: 8 bytes an image, and their texts.
+
+    Of an image that has one, its number says where the verdict is in a file, how long it is there,
+    and in its last bit whether it is a problem. Most verdicts are like one of the last.
+    """
+
+    def __init__(self, count: int, folder: Path | None = None) -> None:
+        """Start without verdicts on so many images."""
+        self.codes = column("Q", count, folder)
+        self._texts = ScratchFile(folder)
+        self._known: dict[ImageVerdict, int] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _verdicts, (len(self.codes), dict(self))
+
+    def __setitem__(self, position: int, verdict: ImageVerdict) -> None:
+        if (code := self._known.get(verdict)) is None:
+            problem = verdict.problem and verdict.problem[: 1 << _SIZE_BITS - 3]
+            text = marshal.dumps((verdict.format, problem, verdict.conversion))
+            code = (self._texts.append(text) << _SIZE_BITS | len(text)) << 1
+            code |= verdict.problem is not None
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[verdict] = code
+        self.codes[position] = code
+
+    def __getitem__(self, position: int) -> ImageVerdict:
+        if not (code := self.codes[position]):
+            raise KeyError(position)
+        text = self._texts.read(code >> _SIZE_BITS + 1, code >> 1 & (1 << _SIZE_BITS) - 1)
+        format_, problem, conversion = marshal.loads(text)
+        return ImageVerdict(format=format_, problem=problem, conversion=conversion)
+
+    def __contains__(self, position: object) -> bool:
+        return isinstance(position, int) and self.codes[position] != 0
+
+    def __delitem__(self, position: int) -> None:
+        self.codes[position] = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return (at for at, code in enumerate(forgetting(self.codes, self.codes)) if code)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def bad(self, position: int) -> bool:
+        """Return whether an image can't be written."""
+        return bool(self.codes[position] & 1)
+
+
+def _verdicts(count: int, verdicts: Mapping[int, ImageVerdict]) -> Verdicts:
+    made = Verdicts(count)
+    made.update(verdicts)
+    return made
+
+
 class Audit:
     """What is known of the images of a source; several threads may look at them at once.
 
@@ -42,15 +112,21 @@ class Audit:
         unknown: whether an item is yet to be looked at, a byte each.
         numbers: those of the classes, by their names.
         notable: the verdicts on those that can't be written, or not as they are, by position.
+        scratch: a folder for what is too much for memory; None is the system's.
     """
 
-    def __init__(self, source: Source, recipe: ImageRecipe) -> None:
+    def __init__(self, source: Source, recipe: ImageRecipe, scratch: Path | None = None) -> None:
         self.source = source
         self.recipe = recipe
+        self.scratch = scratch
         self.numbers = {label: number for number, label in enumerate(source.labels)}
-        self.digests: MutableSequence[int] = array("Q", bytes(8 * len(source.items)))
-        self.unknown: MutableSequence[int] = bytearray(b"\1" * len(source.items))
-        self.notable: dict[int, ImageVerdict] = {}
+        count = len(source.items)
+        self.digests: memoryview | array[int] = column("Q", count, scratch)
+        self.unknown: memoryview | bytearray = column("B", count, scratch)
+        for start in range(0, count, _BATCH):
+            some = range(count)[start : start + _BATCH]
+            self.unknown[some.start : some.stop] = b"\1" * len(some)
+        self.notable = Verdicts(count, scratch)
 
     def part(self, positions: Sequence[int]) -> "Audit":
         """Return an audit of some of the images alone, for another process: it can be pickled.
@@ -60,10 +136,11 @@ class Audit:
         """
         items = tuple(self.source.items[position] for position in positions)
         part = Audit(replace(self.source, items=items, rejected=(), ignored=()), self.recipe)
+        part.digests = array("Q", map(self.digests.__getitem__, positions))
+        part.unknown = bytearray(map(self.unknown.__getitem__, positions))
         for at, position in enumerate(positions):
-            part.digests[at], part.unknown[at] = self.digests[position], self.unknown[position]
-            if (verdict := self.notable.get(position)) is not None:
-                part.notable[at] = verdict
+            if position in self.notable:
+                part.notable[at] = self.notable[position]
         return part
 
     def findings(self) -> list[Finding | None]:
@@ -89,8 +166,7 @@ class Audit:
         What was there and is gone is no bad image, but a `WriteError`: without it, a whole class
         may be missing. So is what is not any more what was listed, or looked at.
         """
-        verdict = self.notable.get(position)
-        if verdict is not None and verdict.problem is not None:
+        if self.notable.bad(position):
             raise BadImage
         item, reader, unknown = self.source.items[position], self.source.reader, self.unknown
         try:
@@ -150,37 +226,37 @@ class Audit:
                     Progress(what="checking", done=done.stop, total=len(items), unit="images")
                 )
 
-    @property
-    def problems(self) -> dict[int, str]:
-        """Why images are not written, by position."""
-        notable = sorted(self.notable.items())
-        return {at: verdict.problem for at, verdict in notable if verdict.problem is not None}
+    def problems(self) -> Iterator[tuple[int, str]]:
+        """Yield the positions of images that are not written, in order, and why they are not."""
+        bad = ((at, self.notable[at].problem) for at in self.notable if self.notable.bad(at))
+        return ((at, problem) for at, problem in bad if problem is not None)
 
-    @property
-    def converted(self) -> dict[int, ImageVerdict]:
-        """The verdicts on images whose bytes are not kept, by position."""
-        notable = sorted(self.notable.items())
-        return {at: verdict for at, verdict in notable if verdict.problem is None}
+    def left_out(self) -> Iterator[LeftOut]:
+        """Yield the images that are not written, in the order of their keys."""
+        return (LeftOut(key=self.source.items[at].key, reason=why) for at, why in self.problems())
 
-    @property
-    def good(self) -> list[int]:
-        """The positions of the images that are written."""
-        problems = self.problems
-        return [position for position in range(len(self.digests)) if position not in problems]
+    def converted(self) -> Iterator[tuple[int, ImageVerdict]]:
+        """Yield the positions of images whose bytes are not kept, in order, with the verdicts."""
+        return ((at, self.notable[at]) for at in self.notable if not self.notable.bad(at))
+
+    def good(self) -> Iterator[int]:
+        """Yield the positions of the images that are written, in order."""
+        return (at for at, code in enumerate(self.notable.codes) if not code & 1)
 
     @cached_property
-    def leaders(self) -> "array[int]":
-        """For each image the position of the first that it is an exact copy of, once all are known.
+    def leaders(self) -> "memoryview":
+        """For each image that is an exact copy one more than the position of the first; else 0.
 
-        Digests of 64 bits suffice to keep copies in one split.
+        It is for when all are known. Digests of 64 bits suffice to keep copies in one split.
         """
-        leaders, first = array("Q", range(len(self.digests))), -1
-        # Sorting is stable: of the same digest, the first by position, and so by key, comes first.
-        for position in sorted(self.good, key=self.digests.__getitem__):
-            if first >= 0 and self.digests[first] == self.digests[position]:
-                leaders[position] = first
+        good = forgetting(self.good(), self.digests, self.notable.codes)
+        alike = ExternalSort(self.scratch, ((self.digests[at], at) for at in good))
+        leaders, first, last = column("Q", len(self.digests), self.scratch), 0, -1
+        for digest, position in forgetting(alike, leaders):
+            if digest == last:
+                leaders[position] = first + 1
             else:
-                first = position
+                first, last = position, digest
         return leaders
 
     def leave_out_copies(self) -> None:
@@ -191,7 +267,7 @@ class Audit:
         """
         items = self.source.items
         rank = {split: number for number, split in enumerate(self.source.splits)}
-        for group in list(self._copies()):
+        for group in self._copies():
             kept = min(group, key=lambda position: rank.get(items[position].split or "", 0))
             for position in group:
                 if position != kept:
@@ -201,32 +277,31 @@ class Audit:
                     self.notable[position] = ImageVerdict(problem=reason)
         del self.leaders
 
-    def shared(self) -> tuple[Shared, ...]:
+    def shared(self) -> FirstOf[Shared]:
         """Return the images that the source's own splits share, in the order of their keys."""
-        shared = []
+        shared = FirstOf[Shared](MAX_LISTED)
         for group in self._copies() if self.source.splits else ():
             items = [self.source.items[position] for position in group]
             splits = {
                 split: tuple(printable(item.key) for item in items if item.split == split)
                 for split in self.source.splits
             }
-            shared.append({split: keys for split, keys in splits.items() if keys})
-        return tuple(splits for splits in shared if len(splits) > 1)
+            if len(found := {split: keys for split, keys in splits.items() if keys}) > 1:
+                shared.add(found)
+        return shared
 
-    def _copies(self) -> Iterator[list[int]]:
+    def _copies(self) -> "Iterator[array[int]]":
         """Yield the sorted positions of copies that belong together.
 
         Images are read again, for none must be called a copy that isn't.
         """
-        alike: dict[int, list[int]] = {}
-        for position, leader in enumerate(self.leaders):
-            if position != leader:
-                alike.setdefault(leader, [leader]).append(position)
-        for _, group in sorted(alike.items()):
-            same: dict[bytes, list[int]] = {}
-            for position in group:
-                data = self.read(position)
-                same.setdefault(hashlib.sha256(data).digest(), []).append(position)
+        leaders = enumerate(forgetting(self.leaders, self.leaders))
+        copies = ExternalSort(self.scratch, ((first - 1, at) for at, first in leaders if first))
+        for leader, group in groupby(copies, key=itemgetter(0)):
+            same: dict[bytes, array[int]] = {}
+            for position in chain((leader,), (position for _, position in group)):
+                digest = hashlib.sha256(self.read(position)).digest()
+                same.setdefault(digest, array("Q")).append(position)
             yield from (positions for positions in same.values() if len(positions) > 1)
 
 

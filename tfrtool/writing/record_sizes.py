@@ -5,9 +5,10 @@ it is written. Of images that are encoded anew it is not: then some are tried, a
 the others are estimated from theirs. The sample depends on images and options alone.
 """
 
+import functools
 import math
 import statistics
-from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from tfrtool.records.framing import FRAME_SIZE, Record
 from tfrtool.records.reader import read_records
 from tfrtool.sources.folders.listing import IMAGE_SUFFIXES
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.scratch.external_sort import column, forgetting
 from tfrtool.writing.image_audit import Audit, BadImage
 from tfrtool.writing.write_plan import PlannedShard
 
@@ -66,29 +68,44 @@ def record_sizes(audit: Audit, workers: int) -> RecordSizes:
     known = False
     if sides and recipe.resize and recipe.resize.width and recipe.resize.height:
         sides, known = (recipe.resize.height, recipe.resize.width, 3), True
-    images = array("Q", (math.prod(sides),)) * len(items)
-    kinds: dict[str, list[int]] = {}  # that names tell: JPEGs are kept, others are not
-    for position, item in enumerate(() if known else items):
+    sizes = column("Q", len(items), audit.scratch)
+    kinds, tried, estimates = sizes, 0, [lambda _: math.prod(sides)]
+    if not known:
+        kinds, tried, estimates = _estimates(audit, workers)
+    for position, (item, kind) in enumerate(forgetting(zip(items, kinds, strict=True), sizes)):
+        image = estimates[kind](item.bytes)
+        sizes[position] = _record_size(image, item.key, audit.numbers[item.label], sides)
+    return RecordSizes(records=sizes, tried=tried, exact=known or not recipe.always)
+
+
+def _estimates(audit: Audit, workers: int) -> tuple[memoryview, int, list[Callable[[int], int]]]:
+    """Try images of each kind of file that names tell: JPEGs are kept, others are not.
+
+    Returns:
+        The kind of each image, how many were tried, and for each kind what tells the sizes.
+    """
+    items, numbers = audit.source.items, dict[str, int]()
+    kinds = column("B", len(items), audit.scratch)
+    for position, item in enumerate(items):
         suffix = item.key[item.key.rfind(".") :].lower()
-        kinds.setdefault(suffix if suffix in IMAGE_SUFFIXES else "", []).append(position)
-    tried = 0
-    for positions in kinds.values():
-        trials = _try(audit, _spread(positions), workers)
-        tried += len(trials)
-        estimate = _estimator(trials, always=recipe.always)
-        for position in positions:
-            images[position] = estimate(items[position].bytes)
-    sizes = (
-        _record_size(image, item.key, (audit.numbers[item.label], *sides))
-        for image, item in zip(images, items, strict=True)
-    )
-    return RecordSizes(records=array("Q", sizes), tried=tried, exact=known or not recipe.always)
+        suffix = suffix if suffix in IMAGE_SUFFIXES else ""
+        kinds[position] = numbers.setdefault(suffix, len(numbers))
+    counts = Counter(kinds)
+    wanted = {kind: frozenset(_spread(count)) for kind, count in counts.items()}
+    seen, chosen = [0] * len(counts), [list[int]() for _ in counts]
+    for position, kind in enumerate(kinds):
+        if seen[kind] in wanted[kind]:
+            chosen[kind].append(position)
+        seen[kind] += 1
+    trials = [_try(audit, positions, workers) for positions in chosen]
+    estimators = [_estimator(some, always=audit.recipe.always) for some in trials]
+    return kinds, sum(map(len, trials)), estimators
 
 
-def _spread(positions: Sequence[int]) -> list[int]:
-    """Return some positions, evenly spread, and so from all classes."""
-    count = min(len(positions), max(_LEAST_TRIED, min(_MOST_TRIED, len(positions) // _TRIED)))
-    return [positions[(2 * n + 1) * len(positions) // (2 * count)] for n in range(count)]
+def _spread(count: int) -> list[int]:
+    """Return some of so many images, evenly spread, and so from all classes."""
+    some = min(count, max(_LEAST_TRIED, min(_MOST_TRIED, count // _TRIED)))
+    return [(2 * n + 1) * count // (2 * some) for n in range(some)]
 
 
 def _try(audit: Audit, positions: Iterable[int], workers: int) -> list[_Trial]:
@@ -130,18 +147,21 @@ def _estimator(trials: Sequence[_Trial], *, always: bool) -> Callable[[int], int
     return lambda before: max(least, round(start + slope * before))
 
 
-def _record_size(image: int, key: str, numbers: Iterable[int]) -> int:
-    """Return the size of a record of an image of so many bytes, with its frame.
+def _record_size(image: int, key: str, label: int, sides: Iterable[int]) -> int:
+    """Return the size of a record of an image of so many bytes, with its frame."""
+    length = len(key) if key.isascii() else len(key.encode("utf-8", "surrogateescape"))
+    others = _others(length, _varint(label), *map(_varint, sides))
+    return FRAME_SIZE + _field(_feature("image", image) + others)
 
-    Numbers are the label, and for raw pixels height, width and channels.
-    """
-    values = [image, len(key.encode("utf-8", "surrogateescape")), *map(_varint, numbers)]
-    return FRAME_SIZE + _field(
-        sum(
-            _field(_field(len(name)) + _field(_field(_field(value))))
-            for name, value in zip(_NAMES, values, strict=False)
-        )
-    )
+
+@functools.lru_cache(maxsize=4096)
+def _others(*sizes: int) -> int:
+    """Return the size of all features but the image, given the sizes of their values."""
+    return sum(map(_feature, _NAMES[1:], sizes))
+
+
+def _feature(name: str, value: int) -> int:
+    return _field(_field(len(name)) + _field(_field(_field(value))))
 
 
 def _field(size: int) -> int:
@@ -153,9 +173,10 @@ def _varint(number: int) -> int:
     return max(1, (number.bit_length() + 6) // 7)
 
 
-def measure(shards: Iterable[PlannedShard], folder: Path, items: int) -> "array[int]":
+def measure(shards: Sequence[PlannedShard], folder: Path) -> memoryview:
     """Return the sizes of the records of whole shards, by the positions of their items."""
-    sizes = array("Q", bytes(8 * items))
+    audit = shards[0].audit
+    sizes = column("Q", len(audit.source.items), audit.scratch)
     for shard in shards:
         path = folder / str(shard.name)
         failing = os_errors_as(WriteError, path, "can't be read back")

@@ -75,7 +75,7 @@ def write_shards(
         for places in batches(items[position].bytes for position in shard.positions)
     )
     looks = not known and audit.recipe.check is Check.DECODE
-    decodes = audit.recipe.always or looks or bool(audit.converted)
+    decodes = audit.recipe.always or looks or any(True for _ in audit.converted())
     pending: deque[tuple[PlannedShard, Future[ShardReport]]] = deque()
     with quiet_pillow(), ThreadPoolExecutor(_UNFINISHED, "tfrtool-finish") as finishing:
         made = run_in_order(partial(payloads_of, audit), jobs, workers, computes=not decodes)

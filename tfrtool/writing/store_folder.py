@@ -160,7 +160,7 @@ class StoreStaging(Staging):
             return {shard.name: note for shard, note in notes if note is not None}
 
     def _noted(self, shard: StagedTask) -> Mapping[str, Any] | None:
-        note = _object(_read(self._note(shard))[0])
+        note = _object(_read(self._note(shard.name))[0])
         same = note.get("task") == shard.fingerprint
         return note if same and whole_shard(self.place / str(shard.name), note) else None
 
@@ -186,7 +186,7 @@ class StoreStaging(Staging):
 
     def note(self, shard: StagedTask, result: object) -> None:
         """Note that a shard is whole, and was brought to the store."""
-        note, path = {"task": shard.fingerprint, **plain(result)}, self._note(shard)
+        note, path = {"task": shard.fingerprint, **plain(result)}, self._note(shard.name)
         with os_errors_as(WriteError, path, "can't be written"):
             path.store.put(path.key, json.dumps(note).encode())
 
@@ -259,9 +259,9 @@ class StoreStaging(Staging):
     def _folder(self) -> str:
         return "" if self.place == self._root else self.place.name
 
-    def _note(self, shard: StagedTask) -> RemotePath:
+    def _note(self, shard: object) -> RemotePath:
         folder: RemotePath = self._root / STAGING / (self._folder or _FLAT)
-        note: RemotePath = folder / f"{shard.name}{DONE}"
+        note: RemotePath = folder / f"{shard}{DONE}"
         return note
 
     def _notes(self, folder: str = "") -> Iterator[RemotePath]:
@@ -302,11 +302,12 @@ class StoreStaging(Staging):
         doomed = [path for path in self._old if path not in kept]
         for some in (_describes, is_shard):  # who reads them learns that they were replaced
             store.delete([path.key for path in doomed if some(path.name)])
-        self._release()
+        self._release(map(self._note, filter(is_shard, new)))
 
-    def _release(self) -> None:
+    def _release(self, noted: Iterable[RemotePath] = ()) -> None:
         store, claim = self._root.store, self._root / STAGING / CLAIM
-        store.delete([path.key for path in self._notes() if path != claim])
+        notes = {*self._notes(), *noted} - {claim}  # lists of some stores are late
+        store.delete([path.key for path in notes])
         store.delete([claim.key])
         self._claim = None
 

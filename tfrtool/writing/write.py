@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 
 from tfrtool.engines.engine import Engine
@@ -174,7 +175,7 @@ def write(
                 hint="without --split they are kept; to split anew, write from a source without "
                 "them",
             )
-        audit = Audit(found, options.recipe)
+        audit = Audit(found, options.recipe, scratch)
         if dry_run:
             return _planned(audit, options, cluster, on_progress, start)
         return _write(
@@ -224,8 +225,7 @@ def check_images(
         audit.look_at_all(options.workers, on_progress)
     else:
         look_at_parts(audit, cluster, on_progress)
-    if problems := audit.problems:
-        position, problem = next(iter(problems.items()))
+    for position, problem in islice(audit.problems(), 1):
         item = audit.source.items[position]
         if not options.skip_bad:
             raise SourceError(
@@ -233,9 +233,9 @@ def check_images(
                 path=audit.source.reader.describe(item),
                 hint="--on-bad skip leaves such images out",
             )
-        if len(problems) == len(audit.source.items):
+        if not any(True for _ in audit.good()):
             raise SourceError(
-                f"none of the {len(problems)} images can be used",
+                f"none of the {len(audit.source.items)} images can be used",
                 path=options.source,
                 found=f"{item.key}: {problem}",
             )
@@ -245,7 +245,7 @@ def check_images(
 
 def _known(sizes: RecordSizes | None, audit: Audit) -> bool:
     """Return whether the sizes of all records are known, if they matter."""
-    return sizes is None or (sizes.exact and not audit.converted)
+    return sizes is None or (sizes.exact and not any(True for _ in audit.converted()))
 
 
 def _write(
@@ -268,7 +268,8 @@ def _write(
     sizes = None if options.shards else record_sizes(audit, options.workers)
     estimates = None if sizes is None else sizes.records
     resume, draws = options.existing is Existing.RESUME, not audit.source.splits
-    if resume or options.dedupe or (draws and len(options.splits) > 1) or audit.problems:
+    bad = any(True for _ in audit.problems())
+    if resume or options.dedupe or (draws and len(options.splits) > 1) or bad:
         check_images(audit, options, on_progress, cluster)
     planned = plan_shards(audit, options, estimates)
     done = None
@@ -318,7 +319,7 @@ def _cut_again(
     ]
     if fits(sizes, options.shard_bytes):
         return []
-    again = plan_shards(audit, options, measure(planned, staging.place, len(audit.source.items)))
+    again = plan_shards(audit, options, measure(planned, staging.place))
     if [one.positions for one in again] == [one.positions for one in planned]:
         return []  # the records are as large as shards
     staging.discard([str(shard.name) for shard in planned])

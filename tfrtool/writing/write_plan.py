@@ -10,9 +10,8 @@ interruptions.
 
 import hashlib
 import math
-from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -21,8 +20,12 @@ from typing import Any
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardName
+from tfrtool.storage.scratch.external_sort import ExternalSort, column, forget, forgetting
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.write_options import WriteOptions
+
+_FORGETTING = 8
+"""Shards, some ten thousand images, after which mapped memory is let go."""
 
 _FORMAT = 1
 """To be counted up when the same plan is to give other bytes than before."""
@@ -47,12 +50,18 @@ class PlannedShard:
             item = audit.source.items[position]
             about = (item.key, item.label, audit.digests[position], position in audit.notable)
             digest.update(repr(about).encode("utf-8", "surrogateescape"))
+        if self.name.index % _FORGETTING == 0:
+            forget(audit.digests, audit.notable.codes, self.positions)
         return digest.hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.part().__dict__ if isinstance(self.positions, memoryview) else self.__dict__
 
     def part(self) -> "PlannedShard":
         """Return the same shard with nothing but its own images, for another process.
 
-        It can be pickled, and has the same fingerprint; `write_shard` makes the same bytes of it.
+        It is what a pickled shard becomes. It has the same fingerprint, and `write_shard` makes the
+        same bytes of it.
         """
         audit = self.audit.part(self.positions)
         return replace(self, positions=range(len(self.positions)), audit=audit)
@@ -74,46 +83,76 @@ def plan_shards(
     source itself has splits, it is not contradicted. Sizes are those of records by their positions;
     without any, shards are cut by number.
     """
-    items, own = audit.source.items, audit.source.splits
-    first, *more = own or [*options.splits] or ["train"]
-    chosen = {first: (good := audit.good)}
-    if more:
-        chosen = {split: [] for split in (first, *more)}
-        draw = splitter(options.splits, options.seed)
-        for position in good:
-            split = items[position].split if own else draw(items[audit.leaders[position]].key)
-            chosen[split or first].append(position)
-    order: Callable[[str], Any] = _hasher("order", options.seed) if options.shuffle else str
+    own = audit.source.splits
+    splits = [*(own or options.splits or ["train"])]
+    members, ends = _members(audit, options, splits)
     planned = []
-    for split, members in chosen.items():
-        if not members and own:
+    for split, (start, end) in zip(splits, pairwise(ends), strict=True):
+        chosen, count = members[start:end], options.shards or 1
+        if not chosen and own:
             continue  # all of its images are bad
-        if not members:
+        if not chosen:
             raise WriteError(
                 f"split {split!r} would get none of the images",
                 hint="give it a larger fraction, or another seed",
             )
-        members.sort(key=lambda position: order(items[position].key))
-        count = options.shards or 1
-        if count > len(members):
+        if count > len(chosen):
             raise UsageError(
                 f"split {split!r} has too few images for its shards",
-                expected=f"at most {len(members)} shards",
+                expected=f"at most {len(chosen)} shards",
                 found=count,
             )
         if sizes is None:  # as TFDS does it
-            bounds = [round(len(members) * index / count) for index in range(count + 1)]
+            bounds = [round(len(chosen) * index / count) for index in range(count + 1)]
         else:
-            bounds = cut_by_size([sizes[at] for at in members], options.shard_bytes)
-        for index, (start, end) in enumerate(pairwise(bounds)):
-            name = ShardName(dataset=options.name, split=split, index=index, count=len(bounds) - 1)
-            positions = array("Q", members[start:end])
+            ordered = column("Q", len(chosen), audit.scratch)
+            for at, position in enumerate(forgetting(chosen, chosen, ordered, sizes)):
+                ordered[at] = sizes[position]
+            bounds = cut_by_size(ordered, options.shard_bytes)
+        for index, (first, last) in enumerate(pairwise(bounds)):
             planned.append(
                 PlannedShard(
-                    name=name, positions=positions, compression=options.compression, audit=audit
+                    name=ShardName(
+                        dataset=options.name, split=split, index=index, count=len(bounds) - 1
+                    ),
+                    positions=chosen[first:last],
+                    compression=options.compression,
+                    audit=audit,
                 )
             )
     return planned
+
+
+def _members(
+    audit: Audit, options: WriteOptions, splits: Sequence[str]
+) -> tuple[memoryview, list[int]]:
+    """Return the positions of the images that are written, split by split, each in its order.
+
+    With them comes where each split starts, and the end.
+    """
+    items, own = audit.source.items, audit.source.splits
+    draw = splitter(options.splits, options.seed) if len(splits) > 1 and not own else None
+    order = _hasher("order", options.seed) if options.shuffle else None
+    numbers = {split: number for number, split in enumerate(splits)}
+    counts, leaders = [0] * len(splits), audit.leaders if draw else range(0)
+
+    def placed() -> Iterator[tuple[int, bytes, int]]:
+        for position, (item, code) in enumerate(zip(items, audit.notable.codes, strict=True)):
+            if code & 1:
+                continue
+            split = item.split if own else None
+            if draw is not None:
+                leader = leaders[position]
+                split = draw(items[leader - 1].key if leader else item.key)
+            number = numbers[split or splits[0]]
+            counts[number] += 1
+            yield number, order(item.key) if order else b"", position
+
+    rows = ExternalSort(audit.scratch, forgetting(placed(), leaders, audit.notable.codes))
+    members = column("Q", len(rows), audit.scratch)
+    for at, (_, _, position) in enumerate(forgetting(rows, members)):
+        members[at] = position
+    return members, [*accumulate(counts, initial=0)]
 
 
 def splitter(splits: Mapping[str, float], seed: int) -> Callable[[str], str]:
@@ -147,13 +186,17 @@ def cut_by_size(sizes: Sequence[int], shard_bytes: int) -> list[int]:
 
     A shard may have one record more, since none is cut.
     """
-    ends = [0, *accumulate(sizes)]
-    whole = ends[-1]
+    whole = sum(sizes)
     count = -(-whole // shard_bytes)
-    # Each record goes to the even share that its middle lies in.
-    shares = [(start + end) * count // (2 * whole) for start, end in pairwise(ends)]
-    starts = [at for at in range(1, len(shares)) if shares[at] != shares[at - 1]]
-    return [0, *starts, len(sizes)]
+    starts, end, last = [0], 0, 0
+    for at, size in enumerate(forgetting(sizes, sizes)):
+        start, end = end, end + size
+        # Each record goes to the even share that its middle lies in.
+        share = (start + end) * count // (2 * whole)
+        if at and share != last:
+            starts.append(at)
+        last = share
+    return [*starts, len(sizes)]
 
 
 def fits(shards: Iterable[tuple[str, int]], shard_bytes: int) -> bool:

@@ -1,5 +1,6 @@
 """The account of a write, planned or done: every record, every image left out or converted."""
 
+import heapq
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,9 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.images.recipe import Encode
 from tfrtool.sources.items import LeftOut
+from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.plain import plain
+from tfrtool.storage.scratch.external_sort import column, forgetting
 from tfrtool.writing.image_audit import Audit, Shared
 from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import PlannedShard
@@ -100,6 +103,8 @@ class WriteReport:
         duplicates: how many images are exact copies of another one.
         across_splits: images whose copies are in several of the source's own splits: the keys, by
             split.
+        unlisted: how many more there are of those lists that are too long, by their names; None
+            where all are listed.
         resumed: how many shards an earlier write had done.
         notices: how the source was understood, where that is not plain.
         seconds: how long it took.
@@ -120,6 +125,7 @@ class WriteReport:
     ignored: tuple[LeftOut, ...]
     duplicates: int
     across_splits: tuple[Shared, ...]
+    unlisted: Mapping[str, int] | None = field(default=None, compare=False)
     resumed: int = 0
     notices: tuple[str, ...]
     seconds: float = 0.0
@@ -127,6 +133,10 @@ class WriteReport:
     options: Mapping[str, Any]
     complete: bool = False
     warnings: tuple[str, ...] = ()
+
+    def count(self, name: str) -> int:
+        """Return how many there are of what a list names, those that it leaves off included."""
+        return len(getattr(self, name)) + (self.unlisted or {}).get(name, 0)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``write --json`` prints and write_report.json holds."""
@@ -146,34 +156,49 @@ def report_on(
     The shards are those that there are, or would be, and may be cut otherwise than was planned.
     """
     items, labels = audit.source.items, audit.source.labels
-    counts: dict[str, Counter[str]] = {}
+    counts = {plan.name.split: Counter(dict.fromkeys(labels, 0)) for plan in planned}
+    tallies = [Counter[str](), *counts.values()]
+    numbers = {split: number for number, split in enumerate(counts, 1)}
+    where = column("H", len(items), audit.scratch)  # the split of each image, and 0 for none
     for plan in planned:
-        count = counts.setdefault(plan.name.split, Counter(dict.fromkeys(labels, 0)))
-        count.update(items[position].label for position in plan.positions)
+        number = numbers[plan.name.split]
+        for position in forgetting(plan.positions, plan.positions, where):
+            where[position] = number
+    for item, number in zip(items, forgetting(where, where), strict=True):
+        tallies[number][item.label] += 1
     splits = {}
     for split, count in counts.items():
         start = f"{options.name}-{split}."
         own = [shard for shard in shards if shard.path.startswith(start)]
         splits[split] = SplitReport.of_shards(own, count)
-    bad = (LeftOut(key=items[at].key, reason=why) for at, why in audit.problems.items())
-    rejected = sorted((*audit.source.rejected, *bad), key=lambda entry: entry.key)
+    rejected, ignored = FirstOf[LeftOut](MAX_LISTED), audit.source.ignored
+    listed = sorted(audit.source.rejected, key=lambda entry: entry.key)
+    for entry in heapq.merge(listed, audit.left_out(), key=lambda entry: entry.key):
+        rejected.add(entry)
+    converted, shared = FirstOf[Mapping[str, str]](MAX_LISTED), audit.shared()
+    for at, verdict in audit.converted():
+        reason = verdict.conversion or ""
+        converted.add(
+            {"key": printable(items[at].key), "from": verdict.format or "", "reason": reason}
+        )
+    beyond = {
+        "rejected": rejected.more + audit.source.more_rejected,
+        "converted": converted.more,
+        "ignored": audit.source.more_ignored,
+        "across_splits": shared.more,
+    }
+    unlisted = {name: count for name, count in beyond.items() if count}
     return WriteReport(
         dataset=options.dataset,
         name=options.name,
         version=options.version,
         splits=splits,
-        rejected=_shown(rejected),
-        converted=tuple(
-            {
-                "key": printable(items[at].key),
-                "from": verdict.format or "",
-                "reason": verdict.conversion or "",
-            }
-            for at, verdict in audit.converted.items()
-        ),
-        ignored=_shown(audit.source.ignored),
-        duplicates=sum(leader != at for at, leader in enumerate(audit.leaders)),
-        across_splits=audit.shared(),
+        rejected=_shown(rejected.kept),
+        converted=tuple(converted.kept),
+        ignored=_shown(ignored),
+        duplicates=sum(map(bool, forgetting(audit.leaders, audit.leaders))),
+        across_splits=tuple(shared.kept),
+        unlisted=unlisted or None,
         notices=audit.source.notices,
         options=options.to_json(),
         **more,

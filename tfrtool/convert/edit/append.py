@@ -25,6 +25,7 @@ from tfrtool.records.shard_sets import VERSION, check_split_name, check_version,
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.sources.items import Starting
 from tfrtool.storage.appearing import linked
+from tfrtool.storage.claims import VERSION_FOLDER
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.words import make_options
@@ -76,13 +77,14 @@ def append(
     name, old_version = (info.name, info.version) if info else dataset_identity(root)
     major, minor, _ = check_version(old_version).split(".")
     version = check_version(version or f"{major}.{int(minor) + 1}.0")  # as TFDS counts more data
-    if out is None and not VERSION.fullmatch(root.absolute().name):
+    place = root.parent if VERSION_FOLDER.fullmatch(root.name) else root
+    if out is None and not VERSION.fullmatch(place.absolute().name):
         raise UsageError(
             "the directory is not called after a version, so that a new one has no place beside it",
-            path=root,
+            path=place,
             hint="--out DIR gives it one",
         )
-    folder = root.parent / version if out is None else as_path(out)
+    folder = place.parent / version if out is None else as_path(out)
     settings = make_options(JobSettings, folder=folder, name=name, version=version, **options)
     if split is not None:
         check_split_name(split)

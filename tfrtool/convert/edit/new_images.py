@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,10 @@ from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import LeftOut, Starting
+from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.json_files import reading_metadata, whole_number
+from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.words import as_size
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.record_sizes import record_sizes
@@ -42,6 +44,9 @@ from tfrtool.writing.write_options import Existing, WriteOptions
 from tfrtool.writing.write_plan import PlannedShard, plan_shards, splitter
 
 _SHOWN = 10
+_COMPARED = 2**20
+"""Images that are looked for in the dataset at a time: some 200 MB of digests."""
+
 _THERE = "an exact copy of an image that is there already"
 
 
@@ -140,19 +145,19 @@ def plan_new_images(
             described["classLabel"]["numClasses"] = str(len(labels))
     if not (split or opened.splits or len(options.splits) > 1 or len(before.splits) == 1):
         raise unclear_split(source, before.splits)
-    audit = Audit(replace(opened, labels=labels), options.recipe)
+    audit = Audit(replace(opened, labels=labels), options.recipe, scratch)
     if dedupe:
         audit.look_at_all(options.workers, settings.on_progress)
         _leave_out_known(audit, before.paths, options)
     check_images(audit, options, settings.on_progress)
     fractions = options.splits if len(options.splits) > 1 else {next(iter(before.splits)): 1.0}
     draw, items, leaders = splitter(fractions, options.seed), opened.items, audit.leaders
-    placed = tuple(
-        replace(item, split=split or item.split or draw(items[leaders[at]].key))
-        for at, item in enumerate(items)
-    )
-    splits = tuple(sorted({str(item.split) for item in placed}))
-    audit.source = replace(audit.source, items=placed, splits=splits)
+    placed, splits = ManifestWriter(scratch), set()
+    for item, leader in zip(items, leaders, strict=True):
+        first = items[leader - 1] if leader else item
+        splits.add(own := split or item.split or draw(first.key))
+        placed.add(replace(item, split=own))
+    audit.source = replace(audit.source, items=placed.close(), splits=tuple(sorted(splits)))
     sizes = record_sizes(audit, options.workers).records
     tasks = [
         NewImagesTask(
@@ -164,10 +169,14 @@ def plan_new_images(
         )
         for shard in plan_shards(audit, options, sizes)
     ]
-    bad = [LeftOut(key=items[at].key, reason=why) for at, why in audit.problems.items()]
+    rejected = FirstOf[LeftOut](MAX_LISTED)
+    for entry in chain(audit.left_out(), opened.rejected):
+        rejected.add(entry)
+    more = rejected.more + opened.more_rejected
+    warnings = (f"{more:,} more images are left out, and not listed",) if more else ()
     come = ColumnsFold()
-    come.add(payloads_of(audit, audit.good[:1]))
-    return JobPlan(tasks=tasks, rejected=(*bad, *opened.rejected)), come
+    come.add(payloads_of(audit, [*islice(audit.good(), 1)]))
+    return JobPlan(tasks=tasks, rejected=rejected.kept, warnings=warnings), come
 
 
 def _options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
@@ -197,14 +206,17 @@ def _options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
 
 def _leave_out_known(audit: Audit, shards: Sequence[Path], options: WriteOptions) -> None:
     """Call images problems whose bytes, as they would be written, are in a shard already."""
-    places: dict[bytes, list[int]] = {}
-    with quiet_pillow():
-        for at in audit.good:
-            for digest in _images(*payloads_of(audit, [at])):
-                places.setdefault(digest, []).append(at)
-    known = map_shards(partial(_known_images, wanted=frozenset(places)), shards, options.workers)
-    for digest in {digest for found in known for digest in found}:
-        audit.notable.update(dict.fromkeys(places[digest], ImageVerdict(problem=_THERE)))
+    good = audit.good()
+    while some := [*islice(good, _COMPARED)]:
+        places: dict[bytes, list[int]] = {}
+        with quiet_pillow():
+            for at in some:
+                for digest in _images(*payloads_of(audit, [at])):
+                    places.setdefault(digest, []).append(at)
+        looked_for = partial(_known_images, wanted=frozenset(places))
+        known = map_shards(looked_for, shards, options.workers)
+        for digest in {digest for found in known for digest in found}:
+            audit.notable.update(dict.fromkeys(places[digest], ImageVerdict(problem=_THERE)))
 
 
 def _known_images(path: Path, wanted: frozenset[bytes]) -> set[bytes]:

@@ -10,6 +10,7 @@ from tfrtool.records.framing import MAX_RECORD_BYTES
 from tfrtool.storage.child import Child, ChildDied
 from tfrtool.storage.limits import MAX_LIBRARY_MEMORY
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.remote.remote_file import local_copy
 
 _PART_BYTES, _PART_RECORDS = 16 * 1024 * 1024, 16_384
 """Of what is read at once, about; one record it is in any case."""
@@ -34,13 +35,14 @@ def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], str]]:
     """
     with os_errors_as(SourceError, path), open_regular(path):
         library()
+        local = str(local_copy(path))
     try:
         with Child() as child:
-            part = child.call(_read, str(path), start)
+            part = child.call(_read, local, start)
             while any(part):
                 yield part
                 start += len(part[0]) + bool(part[1])
-                part = child.call(_read, str(path), start)
+                part = child.call(_read, local, start)
     except RuntimeError as error:
         what = "no ArrayRecord file, cut or damaged"
         raise SourceError(what, path=path, found=str(error)[:300]) from error

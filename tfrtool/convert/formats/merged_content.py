@@ -9,7 +9,6 @@ from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.engines.engine import Workers
-from tfrtool.engines.processes import map_shards
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -31,7 +30,7 @@ def scan_files(
 ) -> list[Scan]:
     """Look through files, on several workers."""
     scans: list[Scan] = []
-    for scan in map_shards(form.scan, paths, workers, _WORTH_A_PROCESS):
+    for scan in form.scans(paths, workers, _WORTH_A_PROCESS):
         scans.append(scan)
         on_progress(Progress(what="scanning", done=len(scans), total=len(paths), unit="files"))
     return scans

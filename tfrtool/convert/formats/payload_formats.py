@@ -7,15 +7,20 @@ import abc
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tfrtool.convert.formats.array_reader import library, read_parts
 from tfrtool.convert.formats.registry import Content, Format, Mark, Put, Scan
+from tfrtool.engines.engine import Workers
+from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import SourceError, WriteError
 from tfrtool.examples.arrow.columns import Column, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -28,13 +33,20 @@ from tfrtool.examples.tfds_metadata import (
     connector,
     dimensions,
 )
-from tfrtool.inspection.rows.batches import decode_records, in_batches
+from tfrtool.inspection.rows.batches import (
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    decode_records,
+    in_batches,
+)
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.count import as_error
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import Fault, FaultKind, Record, frame
+from tfrtool.records.parts import later
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
+from tfrtool.storage.limits import FirstOf
 
 _WRITING = "group_size:1"
 """Each record in a chunk of its own, as TFDS 4.9.10 writes them: one is read without others."""
@@ -44,6 +56,81 @@ _PLACE = re.compile(r"\bchunk at (\d{1,18})\b")
 
 _MOST_FAULTS = 1000
 """Of a file; each costs as much as opening it."""
+
+
+Numbers = NDArray[np.int64]
+
+
+class PayloadScan:
+    """A fold over the payloads of a file, whose marks are where batches begin in one pass."""
+
+    def __init__(self, path: Path, *, part: bool = False) -> None:
+        """Begin with nothing."""
+        self.faults = FirstOf[Fault](sys.maxsize)
+        self._path, self._fold, self._marks = path, ColumnsFold(), list[Mark]()
+        self._rows = self._size = 0
+        self._part, self._split = part, part  # whether this is a part, or was merged of some
+        self._places: list[Numbers] = []  # of a part's records: offset, index and length
+        self._open = [0, 0]  # records of the last batch, and their bytes
+
+    def read(self, items: Iterable[Record | Fault]) -> None:
+        """Take in what is read."""
+        self.take(in_batches(items, self.faults.add))
+
+    def take(self, batches: Iterable[list[Record]]) -> None:
+        """Take in records."""
+        for records in batches:
+            payloads = [record.payload for record in records]
+            if self._split:
+                places = [(one.offset, one.index, len(one.payload)) for one in records]
+                self._mark(np.array(places, np.int64))
+            elif records:
+                self._marks.append(Mark(self._rows, records[0].offset, records[0].index))
+            self._rows += len(payloads)
+            self._size += sum(map(len, payloads))
+            self._fold.add(payloads)
+
+    def merge(self, other: "PayloadScan", index: int) -> bool:
+        """Take in a fold over a part, as `ShardFold` has it."""
+        if not self._fold.has_room(other._fold):
+            return False
+        self._split = True
+        for places in other._places:
+            self._mark(places + np.array([0, index, 0]))
+            self._rows += len(places)
+        self._size += other._size
+        self._fold.merge(other._fold)
+        self.faults.merge(later(other.faults, index))
+        return True
+
+    def _mark(self, places: Numbers) -> None:
+        """Mark where `in_batches` would begin a batch among the next records."""
+        if self._part:
+            self._places.append(places)
+            return
+        ends, at = np.cumsum(places[:, 2]), 0
+        while at < len(places):
+            count, size = self._open
+            before = int(ends[at - 1]) if at else 0
+            fitting = int(np.searchsorted(ends, before + BATCH_BYTES - size, "right")) - at
+            more = max(min(fitting, BATCH_RECORDS - count), int(not count))
+            if not count:
+                self._marks.append(Mark(self._rows + at, *places[at, :2].tolist()))
+            at += more
+            ended = at < len(places)
+            self._open = [0, 0] if ended else [count + more, size + int(ends[-1]) - before]
+
+    def found(self) -> Scan:
+        """Return what was found."""
+        return Scan(
+            path=self._path,
+            rows=self._rows,
+            bytes=self._size,
+            marks=self._marks or [Mark()],
+            content=Content(columns=self._fold.columns()),
+            fold=self._fold,
+            faults=tuple(self.faults.kept),
+        )
 
 
 class PayloadFormat(Format):
@@ -60,23 +147,9 @@ class PayloadFormat(Format):
 
     def scan(self, path: Path) -> Scan:
         """Read a file through, and check all of it."""
-        fold, marks, faults = ColumnsFold(), list[Mark](), list[Fault]()
-        rows = size = 0
-        for records in self.read(path, Mark(), faults.append):
-            if records:
-                marks.append(Mark(rows, records[0].offset, records[0].index))
-            payloads = [record.payload for record in records]
-            rows, size = rows + len(payloads), size + sum(map(len, payloads))
-            fold.add(payloads)
-        return Scan(
-            path=path,
-            rows=rows,
-            bytes=size,
-            marks=marks or [Mark()],
-            content=Content(columns=fold.columns()),
-            fold=fold,
-            faults=tuple(faults),
-        )
+        fold = PayloadScan(path)
+        fold.take(self.read(path, Mark(), fold.faults.add))
+        return fold.found()
 
     def decode(
         self,
@@ -146,7 +219,18 @@ class TfrecordFormat(PayloadFormat):
 
     def scan(self, path: Path) -> Scan:
         """Read a shard through; a `ShardError` if it is something else."""
-        scan = super().scan(path)
+        return self._found(super().scan(path))
+
+    def scans(self, paths: Sequence[Path], workers: Workers, worth: int) -> Iterator[Scan]:
+        """Do that to some, on several workers, in parts of large ones."""
+
+        def finish(_: Path, fold: PayloadScan) -> Scan:
+            return self._found(fold.found())
+
+        return map_folds(self.scan, PayloadScan, finish, paths, workers, worth)
+
+    def _found(self, scan: Scan) -> Scan:
+        path = scan.path
         if [fault.kind for fault in scan.faults] == [FaultKind.NOT_TFRECORD]:
             raise as_error(path, scan.faults[0])
         faults = tuple(fault for fault in scan.faults if fault.kind is not FaultKind.EMPTY)

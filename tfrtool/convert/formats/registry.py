@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.convert.pipeline.tally import Tally, payload_key
+from tfrtool.engines.engine import Workers
+from tfrtool.engines.processes import map_shards
 from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.examples.arrow.columns import METADATA, Columns
 from tfrtool.examples.arrow.decode_batch import decode_batch
@@ -153,6 +155,10 @@ class Format(abc.ABC):
     @abc.abstractmethod
     def scan(self, path: Path) -> Scan:
         """Look through a file; an error if it is none of this format."""
+
+    def scans(self, paths: Sequence[Path], workers: Workers, worth: int) -> Iterator[Scan]:
+        """Look through files, on several workers; a process has ``worth`` bytes to do."""
+        return map_shards(self.scan, paths, workers, worth)
 
     @abc.abstractmethod
     def read(self, path: Path, mark: Mark) -> Iterator[Any]:

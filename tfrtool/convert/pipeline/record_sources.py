@@ -61,7 +61,7 @@ def find_sources(
         raise UsageError("no source", expected="files or directories")
     found = find_files(places, _named, look)
     within = any(goal.is_relative_to(path.resolve()) for path in places)
-    if within or goal in map(Path.resolve, found.folders):
+    if within or goal in [path.resolve() for path in found.folders]:
         hint = "choose a directory outside"
         raise UsageError("would lie inside its source", path=target, hint=hint)
     if not found.paths:

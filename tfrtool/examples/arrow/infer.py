@@ -123,6 +123,13 @@ class ColumnsFold:
         seen.add(kept)
         return len(kept)
 
+    def has_room(self, other: "ColumnsFold") -> bool:
+        """Return whether all names of both surely have room, so that their order is no matter."""
+        names = sum(len(one.keys) for one in (*self._maps, *other._maps))
+        size = self._name_bytes + other._name_bytes
+        left_out = self.left_out + other.left_out
+        return names <= MAX_NAMES and size <= MAX_NAME_BYTES and not left_out
+
     def merge(self, other: "ColumnsFold") -> None:
         """Take in what another fold over other payloads has seen."""
         self.kinds += other.kinds

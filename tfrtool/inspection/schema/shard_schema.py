@@ -1,13 +1,14 @@
 """The schema of several shards together: one fold a shard, in parallel, merged in order."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.processes import engine_of, map_shards
+from tfrtool.engines.processes import engine_of
+from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.inference import SchemaFold
@@ -15,7 +16,8 @@ from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
 from tfrtool.inspection.summary.shard_summary import EXAMPLES, PayloadFold
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
-from tfrtool.records.framing import Fault
+from tfrtool.records.framing import Fault, Record
+from tfrtool.records.parts import later
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream, path_of
@@ -110,9 +112,16 @@ def infer_schema(
     sampled = len(chosen) < len(paths)
     total = SchemaFold(values=True)
     losses: list[ShardLoss] = []
-    fold = partial(_fold_shard, shares=shares)
     with engine_of(engine, engine_address, workers) as pool:
-        folds = map_shards(fold, chosen, pool, _WORTH_A_PROCESS)
+        folds = map_folds(
+            partial(_fold_shard, shares=shares),
+            ShardSchema,
+            lambda _, fold: fold.found(),
+            chosen,
+            pool,
+            _WORTH_A_PROCESS,
+            one_pass=() if sample is None else chosen,
+        )
         for done, (part, loss, cut) in enumerate(folds, start=1):
             total.merge(part)
             losses += [] if loss is None else [loss]
@@ -156,36 +165,63 @@ def no_examples(path: Path, content: str | None) -> ShardError:
     )
 
 
+class ShardSchema:
+    """A fold over what is read of one shard, of which ``share`` records are wanted, or all."""
+
+    def __init__(
+        self, source: Path | Stream, *, share: int | None = None, part: bool = False
+    ) -> None:
+        """Begin with nothing."""
+        self._path, self._share = path_of(source), share
+        self._payloads = PayloadFold(SchemaFold(values=True, source=str(self._path)), part=part)
+        self._faults = FirstOf[Fault](_FAULTS_KEPT)
+        self._cut = False  # whether there are more records
+
+    def read(self, items: Iterable[Record | Fault]) -> None:
+        """Take in what is read."""
+        records = 0
+        for item in items:
+            if isinstance(item, Fault):
+                self._faults.add(item)
+            elif records == self._share:
+                self._cut = True
+                break
+            else:
+                records += 1
+                self._payloads.add(item)
+
+    def merge(self, other: "ShardSchema", index: int) -> bool:
+        """Take in a fold over a part, as `ShardFold` has it."""
+        if not self._payloads.merge(other._payloads, index):
+            return False
+        self._faults.merge(later(other._faults, index))
+        return True
+
+    def found(self) -> tuple[SchemaFold, ShardLoss | None, bool]:
+        """Return what was found: also what is lost, and whether it stopped early."""
+        payloads, faults = self._payloads, self._faults
+        kind, schema = payloads.kind, payloads.schema
+        content = None
+        if kind in EXAMPLES:
+            faults.merge(payloads.unparseable)
+            if not faults.count:
+                return schema, None, self._cut
+        else:
+            schema, content = SchemaFold(values=True), kind.title
+        if kind is PayloadKind.UNKNOWN:
+            ((name, _),) = payloads.described.most_common(1)
+            content = f"{name} payloads"
+        elif kind is PayloadKind.EMPTY:
+            content = faults.kept[0].message if faults.kept else "records without a byte"
+        kept = tuple(sorted(faults.kept, key=lambda fault: fault.offset))
+        loss = ShardLoss(path=self._path, content=content, count=faults.count, faults=kept)
+        return schema, loss, self._cut
+
+
 def _fold_shard(
     source: Path | Stream, shares: Mapping[Path | Stream, int | None]
 ) -> tuple[SchemaFold, ShardLoss | None, bool]:
-    """Return what one process finds in a shard: also what is lost, and whether it stopped early."""
-    share, path = shares[source], path_of(source)
-    payloads = PayloadFold(SchemaFold(values=True, source=str(path)))
-    faults = FirstOf[Fault](_FAULTS_KEPT)
-    records = 0
-    cut = False
-    for item in read_shard(source):
-        if isinstance(item, Fault):
-            faults.add(item)
-        elif records == share:
-            cut = True
-            break
-        else:
-            records += 1
-            payloads.add(item)
-    kind, schema = payloads.kind, payloads.schema
-    content = None
-    if kind in EXAMPLES:
-        faults.merge(payloads.unparseable)
-        if not faults.count:
-            return schema, None, cut
-    else:
-        schema, content = SchemaFold(values=True), kind.title
-    if kind is PayloadKind.UNKNOWN:
-        ((name, _),) = payloads.described.most_common(1)
-        content = f"{name} payloads"
-    elif kind is PayloadKind.EMPTY:
-        content = faults.kept[0].message if faults.kept else "records without a byte"
-    kept = tuple(sorted(faults.kept, key=lambda fault: fault.offset))
-    return schema, ShardLoss(path=path, content=content, count=faults.count, faults=kept), cut
+    """Return what one process finds in a shard."""
+    fold = ShardSchema(source, share=shares[source])
+    fold.read(read_shard(source))
+    return fold.found()

@@ -1,13 +1,14 @@
 """Statistics of the features of shards, and how far they are from those of others."""
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tfrtool.engines.engine import Engine
-from tfrtool.engines.processes import engine_of, map_shards
+from tfrtool.engines.processes import engine_of
+from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import ShardError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -21,9 +22,10 @@ from tfrtool.inspection.stats.number_fold import EXACT_VALUES
 from tfrtool.inspection.stats.string_fold import load_datasketches
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
-from tfrtool.records.reader import read_records
+from tfrtool.records.parts import later
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.records.stream import Stream, open_shard, path_of
+from tfrtool.records.stream import Stream, path_of
 from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
@@ -188,7 +190,9 @@ def _fold_all(shards: Locations, pool: Engine, on_progress: OnProgress) -> Stats
     if not sources:
         raise ShardError("no shards")
     total = StatsFold()
-    folds = map_shards(_fold_shard, sources, pool, _WORTH_A_PROCESS)
+    folds = map_folds(
+        _fold_shard, ShardStats, lambda _, fold: fold.found(), sources, pool, _WORTH_A_PROCESS
+    )
     for done, fold in enumerate(folds, start=1):
         total.merge(pickle.loads(fold))
         on_progress(Progress(what="reading", done=done, total=len(sources), unit="shards"))
@@ -197,18 +201,44 @@ def _fold_all(shards: Locations, pool: Engine, on_progress: OnProgress) -> Stats
     return total
 
 
+class ShardStats:
+    """A fold over what is read of one shard."""
+
+    def __init__(self, source: Path | Stream, *, part: bool = False) -> None:
+        """Begin with nothing."""
+        self._path = path_of(source)
+        self._fold = StatsFold([] if part else [self._path])
+        self._faults = FirstOf[Fault](_FAULTS_KEPT)
+        self._content: str | None = None
+
+    def read(self, items: Iterable[Record | Fault]) -> None:
+        """Take in what is read, in batches."""
+        for records in in_batches(items, self._faults.add):
+            found = _take(self._fold, self._path, records, self._faults)
+            self._content = found or self._content
+
+    def merge(self, other: "ShardStats", index: int) -> bool:
+        """Take in a fold over a part, as `ShardFold` has it; what comes out is that of parts."""
+        self._fold.merge(other._fold)
+        self._faults.merge(later(other._faults, index))
+        self._content = other._content or self._content
+        return True
+
+    def found(self) -> bytes:
+        """Return a fold, pickled in this process, too: sketches may come out in another order."""
+        fold, faults = self._fold, self._faults
+        if faults.count:
+            kept = tuple(faults.kept)
+            content = None if fold.records else self._content or kept[0].message
+            loss = ShardLoss(path=self._path, content=content, count=faults.count, faults=kept)
+            fold.losses.append(loss)
+        return pickle.dumps(fold)
+
+
 def _fold_shard(source: Path | Stream) -> bytes:
-    """Return a fold, pickled in this process, too: sketches may come out in another order."""
-    path = path_of(source)
-    fold, faults, content = StatsFold([path]), FirstOf[Fault](_FAULTS_KEPT), None
-    with open_shard(source) as file:
-        for records in in_batches(read_records(file), faults.add):
-            content = _take(fold, path, records, faults) or content
-    if faults.count:
-        kept = tuple(faults.kept)
-        content = None if fold.records else content or kept[0].message
-        fold.losses.append(ShardLoss(path=path, content=content, count=faults.count, faults=kept))
-    return pickle.dumps(fold)
+    fold = ShardStats(source)
+    fold.read(read_shard(source))
+    return fold.found()
 
 
 def _take(fold: StatsFold, path: Path, records: list[Record], faults: FirstOf[Fault]) -> str | None:

@@ -18,6 +18,7 @@ from tfrtool.inspection.verify.payload_check import PayloadVote, unparseable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import hop
 from tfrtool.records.framing import Fault, Record
+from tfrtool.records.parts import later
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
@@ -40,8 +41,8 @@ class PayloadFold(PayloadVote):
         described: what the first records that are neither hold, by `describe_bytes`.
     """
 
-    def __init__(self, schema: SchemaFold) -> None:
-        super().__init__()
+    def __init__(self, schema: SchemaFold, *, part: bool = False) -> None:
+        super().__init__(part=part)
         self.schema = schema
         self.unparseable = FirstOf[Fault]()
         self.described: Counter[str] = Counter()
@@ -60,6 +61,16 @@ class PayloadFold(PayloadVote):
         if self.others:
             self.unparseable = FirstOf()
         return fits
+
+    def merge(self, other: "PayloadFold", index: int) -> bool:
+        """Take in a fold over a part, as `ShardFold` has it."""
+        begun, voting = self.votes
+        if (begun and voting and other.described) or not self.schema.follow(other.schema, index):
+            return False
+        self.described = self.described if begun else other.described
+        self.unparseable.merge(later(other.unparseable, index))
+        self.join(other)
+        return True
 
 
 class Sample(NamedTuple):

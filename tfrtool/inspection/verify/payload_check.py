@@ -57,6 +57,11 @@ class PayloadVote:
     def _left(self) -> int:
         return _PROBATION - len(self._first)
 
+    @property
+    def votes(self) -> tuple[bool, bool]:
+        """Whether there was a vote, and whether there are to be more."""
+        return bool(self._first), self._left > 0
+
     def vote(self, payload: bytes) -> PayloadKind | None:
         """Take in a record, and return what it is; None where the vote is over."""
         if not self._left:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tfrtool.errors import SourceError, WriteError, os_errors_as, printable
-from tfrtool.sources.archives.members import UNPACK_HINT, Members, PartReader, stamp_of
+from tfrtool.sources.archives.members import UNPACK_HINT, Members, PartReader
 from tfrtool.sources.folders.listing import Listing
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES, unpacked_limit
-from tfrtool.storage.opening import open_regular
+from tfrtool.storage.opening import open_regular, size_of_file, stamp_of
 
 SPOOL = "unpacked-archive"
 """The file that holds what is in a compressed archive."""
@@ -102,7 +102,7 @@ def read_headers(file: BinaryIO) -> Iterator[tarfile.TarInfo]:
 
     A file with holes has the type `GNUTYPE_SPARSE`.
     """
-    size = os.fstat(file.fileno()).st_size
+    size = size_of_file(file)
     shared: dict[str, str] = {}
     while True:
         start, own = file.tell(), dict[str, str]()
@@ -185,15 +185,15 @@ def list_tar(path: str, scratch: Path) -> Listing:
     archive that is cut, damaged or a bomb is a SourceError; what can't be unpacked a WriteError.
     """
     with os_errors_as(SourceError, path), open_regular(path) as file:
-        stamp = stamp_of(file.fileno())
+        stamp = stamp_of(file)
         contents = _contents(file)
         if contents is file:
-            members, reader = _scan(file, path, stamp[0]), PartReader(path, path, stamp)
+            members, reader = _scan(file, path, stamp[0], scratch), PartReader(path, path, stamp)
         else:
             reader = PartReader(path, os.fspath(scratch / SPOOL))
             _unpack(contents, path, scratch / SPOOL, unpacked_limit(stamp[0]))
             with open_regular(reader.data) as unpacked:
-                members = _scan(unpacked, path, stamp[0])
+                members = _scan(unpacked, path, stamp[0], scratch)
     return members.listing(path, stamp[0], reader)
 
 
@@ -213,9 +213,9 @@ def _unpack(contents: Any, path: str, target: Path, most: int) -> None:
                 raise _damaged(path, "", error) from error
 
 
-def _scan(file: BinaryIO, path: str, packed: int) -> Members:
+def _scan(file: BinaryIO, path: str, packed: int, scratch: Path) -> Members:
     """List an archive, which had so many bytes before it was unpacked, to its end mark."""
-    members, most = Members(), unpacked_limit(packed) // _MEMBER_COST
+    members, most = Members(scratch), unpacked_limit(packed) // _MEMBER_COST
     last, offset = "", 0
     try:
         for count, member in enumerate(read_headers(file)):

@@ -15,14 +15,16 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 from tfrtool.errors import SourceError, os_errors_as
-from tfrtool.sources.archives.members import Members, Stamp, opened, read_at, stamp_of
+from tfrtool.sources.archives.members import Members, Stamp, opened, read_at
 from tfrtool.sources.folders.listing import Listing, size_problem
 from tfrtool.sources.items import DamagedItemError, Item
 from tfrtool.storage.limits import MAX_LZMA_MEMORY, MAX_PATH_LENGTH, MAX_ZIP_DIRECTORY_BYTES
-from tfrtool.storage.opening import open_descriptor
+from tfrtool.storage.opening import open_regular, stamp_of
+from tfrtool.storage.remote_path import is_url
 
 _FAT, _UNIX = 0, 3
 _UTF8 = 0x800
@@ -57,13 +59,13 @@ class ZipReader:
         return f"{self.archive}/{item.key}"
 
 
-def _check_end(file: io.FileIO, members: int) -> None:
+def _check_end(file: BinaryIO, members: int) -> None:
     """Refuse an archive whose end record is another one to other programs, or counts otherwise.
 
     `zipfile` takes the last one there is, also if it stands in the comment of another.
     """
     file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST_END))
-    tail = file.readall()
+    tail = file.read()
     ends = [found.start() for found in re.finditer(rb"PK\x05\x06(?=.{18})", tail, re.DOTALL)]
     lengths = [int.from_bytes(tail[at + 20 : at + 22], "little") for at in ends]
     whole = [at for at, length in zip(ends, lengths, strict=True) if at + 22 + length == len(tail)]
@@ -74,23 +76,30 @@ def _check_end(file: io.FileIO, members: int) -> None:
         raise zipfile.BadZipFile(f"{members:,} members, and not as many as it says")
 
 
-class _Archive(io.FileIO):
+class _Archive(io.BufferedReader):
     """An archive whose directory, which `zipfile` reads at once, has a bounded size."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read the next bytes."""
         if size is not None and size > MAX_ZIP_DIRECTORY_BYTES:
             raise zipfile.BadZipFile(f"a directory of {size:,} bytes")
-        return super().read(size) or b""
+        return super().read(size)
 
 
-def list_zip(path: str) -> Listing:
+def _open(path: str) -> BinaryIO:
+    file: Any = open_regular(path)
+    archive: Any = _Archive(file if is_url(path) else file.detach())
+    archive.status = getattr(file, "status", None)  # its stamp is by that
+    return cast(BinaryIO, archive)
+
+
+def list_zip(path: str, scratch: Path | None = None) -> Listing:
     """List the files of a zip archive; it is a SourceError if it can't be read, or is damaged."""
-    members = Members()
+    members = Members(scratch)
     extents: list[tuple[int, int]] = []
     try:
-        with os_errors_as(SourceError, path), _Archive(open_descriptor(path)) as file:
-            stamp = stamp_of(file.fileno())
+        with os_errors_as(SourceError, path), _open(path) as file:
+            stamp = stamp_of(file)
             archive = zipfile.ZipFile(file)
             infos = archive.infolist()
             _check_end(file, len(infos))

@@ -1,7 +1,8 @@
 """Trees whose folders are no classes: VOC, COCO, YOLO, images beside masks."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterable
 
 from tfrtool.errors import SourceError, printable, some_of
 
@@ -21,6 +22,8 @@ _ROLE = re.compile(
 _VOC = frozenset({"jpegimages", "segmentationclass", "segmentationobject"})
 _MASK = re.compile(r"[ _-]mask(?:[ _-]?[0-9]+)?$", re.IGNORECASE)
 _SHOWN = 4
+_COMPARED = 2**20
+"""Names that are held in memory to look for masks."""
 
 
 def _role(folder: str) -> str | None:
@@ -28,37 +31,59 @@ def _role(folder: str) -> str | None:
     return match.lastgroup if match else None
 
 
-def check_masks(images: Sequence[str], where: str) -> None:
-    """Raise a SourceError if masks lie among images, beside them or in a folder beside theirs."""
-    folders: dict[str, set[str]] = {}
-    for folder in {key.rpartition("/")[0] for key in images}:
+def is_mask(image: str) -> bool:
+    """Return whether an image's name says that it is a mask."""
+    return "mask" in image.casefold() and bool(_MASK.search(image[: image.rfind(".")]))
+
+
+def is_annotation(folder: str) -> bool:
+    """Return whether a folder's name says that it holds annotations."""
+    return _role(folder) in ("marks", "split_marks")
+
+
+def check_masks(folders: Iterable[str], where: str) -> None:
+    """Raise a SourceError if masks lie in a folder beside those of images."""
+    inside: dict[str, set[str]] = {}
+    for folder in folders:
         while folder:
-            parent, _, name = folder.rpartition("/")
-            folders.setdefault(parent, set()).add(name)
-            folder = parent
-    for names in folders.values():
+            folder, _, name = folder.rpartition("/")
+            inside.setdefault(folder, set()).add(name)
+    for names in inside.values():
         roles = set(map(_role, names))
         if None not in roles and "images" in roles and roles & {"marks", "split_marks"}:
             raise _refusal(_listed(names), where)
-    masks = {stem for key in images if _MASK.search(stem := key.rpartition(".")[0])}
+
+
+def check_mask_names(images: Callable[[], Iterable[str]], count: int, where: str) -> None:
+    """Raise a SourceError if masks lie beside the images, so many, that they belong to.
+
+    Of very many names those are compared whose digests have the same rest: these fit in memory.
+    """
+    share = 1 + count // _COMPARED
+    masks = {key.rpartition(".")[0] for key in images() if is_mask(key) and _drawn(key, share)}
     bases = {_MASK.sub("", stem) for stem in masks}
-    masked = {stem for key in images if (stem := key.rpartition(".")[0]) in bases}
-    if masked and 2 * len(masked) >= len(images) - len(masks):
+    masked = {stem for key in images() if (stem := key.rpartition(".")[0]) in bases}
+    if masked and 2 * len(masked) * share >= count - len(masks) * share:
         example = printable(min(masks).rpartition("/")[2])
-        raise _refusal(f"{len(masks):,} masks such as {example}", where)
+        raise _refusal(f"{len(masks) * share:,} masks such as {example}", where)
 
 
-def check_classes(names: Collection[str], others: Collection[str], where: str) -> bool:
+def _drawn(mask: str, share: int) -> bool:
+    base = _MASK.sub("", mask.rpartition(".")[0])
+    return zlib.crc32(base.encode("utf-8", "surrogatepass")) % share == 0
+
+
+def check_classes(names: Collection[str], others: Iterable[str], where: str) -> bool:
     """Tell whether folders' names are those of classes, and not such as say what files are.
 
-    If they are not, and there are folders of annotations, of other files too, it is a SourceError.
+    If they are not, and there are folders of annotations, or among the paths of ``others``, it is a
+    SourceError.
     """
     roles = set(map(_role, names))
     told = roles & {"images", "release", "split_marks"} or _VOC & {name.lower() for name in names}
     if None in roles or not told:
         return True
-    folders = {folder for key in others for folder in key.split("/")[:-1]}
-    marks = {folder for folder in folders if _role(folder) in ("marks", "split_marks")}
+    marks = {name for folder in others for name in folder.split("/") if is_annotation(name)}
     if marks or roles - {"images", "split"}:
         raise _refusal(_listed({*names, *marks}), where)
     return False

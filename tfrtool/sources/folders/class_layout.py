@@ -6,19 +6,23 @@ One function for all trees, so that an archive means what the folder means that 
 import enum
 import os.path
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from tfrtool.errors import SourceError, printable
-from tfrtool.sources.folders.annotated import check_classes, check_masks
+from tfrtool.sources.folders.annotated import check_classes, check_mask_names, check_masks, is_mask
 from tfrtool.sources.folders.listing import (
     SPLIT_NAMES,
     SPLIT_ORDER,
+    Entry,
     Listing,
     is_image_name,
     size_problem,
 )
 from tfrtool.sources.items import Item, LeftOut, Source, label_problem
+from tfrtool.sources.manifest import ManifestWriter
+from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.scratch.external_sort import ExternalSort
 
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
 _SEPARATED = re.compile(r"[._-]")
@@ -35,93 +39,126 @@ class LabelFrom(enum.Enum):
     before the first dot, hyphen or underscore: ``cat-asleep.jpg``."""
 
 
-def arrange(listing: Listing, label_from: LabelFrom, where: str) -> Source:
+def arrange(
+    listing: Listing, label_from: LabelFrom, where: str, scratch: Path | None = None
+) -> Source:
     """Give each image of a tree, which lies at ``where``, its label and its split.
 
     Folders around everything are looked through: a tree with ``PetImages/Cat/1.jpg`` and
     ``PetImages/Dog/1.jpg`` has the classes Cat and Dog. A folder inside a class belongs to it.
     Where all of several folders have the names of splits, such as ``train`` and ``validation``,
     they are splits, and the classes are looked for in them; of a single one it isn't
-    said which part of the whole it is, and so it is looked through. The listing is used up. It is a
-    SourceError if no image has a label, or what would be classes are none.
+    said which part of the whole it is, and so it is looked through. The listing is used up; many
+    files are kept in a scratch folder. It is a SourceError if no image has a label, or what would
+    be classes are none.
     """
-    entries = listing.entries
-    entries.sort(key=attrgetter("key"))
-    images = [entry.key for entry in entries if is_image_name(entry.key)]
-    prefix, splits = _layout(images, label_from)
+    tree = _Tree(listing.entries, scratch)
+    prefix, splits = _layout(tree, label_from)
     labels: dict[str, str] = {}
-    items: list[Item] = []
-    rejected: list[LeftOut] = []
-    ignored: list[LeftOut] = []
-    entries.reverse()
-    while entries:
-        entry = entries.pop()
-        if entry.problem is None and not is_image_name(entry.key):
-            ignored.append(LeftOut(key=entry.key, reason="no image by its name"))
-        elif problem := entry.problem or size_problem(entry.bytes):
-            rejected.append(LeftOut(key=entry.key, reason=problem))
-        else:
-            label, split, reason = _meaning(entry.key, prefix, splits, label_from)
-            if label is None:
-                rejected.append(LeftOut(key=entry.key, reason=reason))
-                continue
-            if label not in labels:
-                labels[label] = label
-                if problem := label_problem(label):
-                    path = os.path.join(where, entry.key)  # noqa: PTH118 - where may be a pattern
-                    shown = f"'{printable(label)}'"
-                    raise SourceError(f"a class's name {problem}", path=path, found=shown)
-            label = labels[label]  # one text for all
-            place, size = entry.place, entry.bytes
-            items.append(Item(key=entry.key, label=label, bytes=size, place=place, split=split))
-    check_masks(images, where)
-    others = [entry.key for entry in ignored]
-    if label_from is LabelFrom.FOLDER and (key := _without_class(items, others, where)):
-        items, rejected = [], [LeftOut(key=key, reason="not in a class folder")]
-    if not items:
-        raise _nothing(images, rejected, others, label_from, where)
-    found = {item.split for item in items}
+    classes: dict[str | None, set[str]] = {}
+    items = ManifestWriter(scratch)
+    rejected, ignored = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
+    for key, _, size, place, problem, image in tree.rows:
+        if problem is None and not image:
+            ignored.add(LeftOut(key=key, reason="no image by its name"))
+            continue
+        label, split, reason = _meaning(key, prefix, splits, label_from)
+        problem = problem or size_problem(size)
+        if label is None or problem:
+            rejected.add(LeftOut(key=key, reason=problem or reason))
+            continue
+        if label not in labels:
+            labels[label] = label
+            if unfit := label_problem(label):
+                path = os.path.join(where, key)  # noqa: PTH118 - where may be a pattern
+                shown = f"'{printable(label)}'"
+                raise SourceError(f"a class's name {unfit}", path=path, found=shown)
+        label = labels[label]  # one text for all
+        items.add(Item(key=key, label=label, bytes=size, place=place, split=split))
+        classes.setdefault(split, set()).add(label)
+    check_masks(tree.folders, where)
+    if 3 * tree.masks >= tree.count:  # else they can't be half of the others
+        check_mask_names(tree.images, tree.count, where)
+    found = items.close()
+    if label_from is LabelFrom.FOLDER and (odd := _without_class(found, classes, tree, where)):
+        found, rejected = (), FirstOf[LeftOut]()
+        rejected.add(LeftOut(key=odd, reason="not in a class folder"))
+    if not found:
+        raise _nothing(tree, rejected, label_from, where)
     return Source(
-        items=tuple(items),
+        items=found,
         labels=tuple(sorted(labels)),
         reader=listing.reader,
-        splits=tuple(name for name in SPLIT_ORDER if name in found),
-        rejected=tuple(rejected),
-        ignored=tuple(ignored),
+        splits=tuple(name for name in SPLIT_ORDER if name in classes),
+        rejected=tuple(rejected.kept),
+        ignored=tuple(ignored.kept),
+        more_rejected=rejected.more,
+        more_ignored=ignored.more,
     )
 
 
-def _without_class(items: Sequence[Item], others: Sequence[str], where: str) -> str | None:
+class _Tree:
+    """The files of a listing, sorted by key; of the same key the first comes first.
+
+    A row has the file's key, a number, its size and place, a problem, and whether it is an image by
+    its name. What is said of folders is in memory.
+    """
+
+    def __init__(self, entries: Iterable[Entry], scratch: Path | None) -> None:
+        self.folders: set[str] = set()  # that images are in
+        self.others: set[str] = set()  # that hold files which are no images
+        self.count = self.masks = 0  # images, and those that are masks by their names
+        self.rows = ExternalSort(scratch, self._sorted_out(entries))
+        self.rows.settle()
+
+    def _sorted_out(
+        self, entries: Iterable[Entry]
+    ) -> Iterator[tuple[str, int, int, int, str | None, bool]]:
+        for number, (key, size, place, problem) in enumerate(entries):
+            image, folder = is_image_name(key), key.rpartition("/")[0]
+            if image:
+                self.count += 1
+                self.folders.add(folder)
+                self.masks += is_mask(key)
+            elif problem is None:
+                self.others.add(folder)
+            yield key, number, size, place, problem, image
+
+    def images(self) -> Iterator[str]:
+        """Yield the keys of the images."""
+        return (row[0] for row in self.rows if row[-1])
+
+
+def _without_class(
+    items: Iterable[Item], classes: Mapping[str | None, set[str]], tree: _Tree, where: str
+) -> str | None:
     """Return the key of an image in a split whose labels are no classes; None if all have some."""
-    classes: dict[str | None, set[str]] = {}
-    for split, label in {(item.split, item.label) for item in items}:
-        classes.setdefault(split, set()).add(label)
-    odd = {split for split, names in classes.items() if not check_classes(names, others, where)}
+    odd = {one for one, names in classes.items() if not check_classes(names, tree.others, where)}
     return next((item.key for item in items if item.split in odd), None) if odd else None
 
 
-def _layout(images: Sequence[str], label_from: LabelFrom) -> tuple[str, dict[str, str]]:
-    """Tell from the sorted keys of a tree's images which folder holds classes or splits, and these.
+def _layout(tree: _Tree, label_from: LabelFrom) -> tuple[str, dict[str, str]]:
+    """Tell from the images of a tree which folder holds classes or splits, and these.
 
     The folder comes with its slash.
     """
-    if label_from is LabelFrom.FOLDER:
-        # Images beside the uppermost folders belong to no class, and say nothing of these.
-        images = [key for key in images if "/" in key]
-    # What the first and the last of sorted texts start with, all between them start with.
-    start = os.path.commonprefix([images[0], images[-1]]) if images else ""  # noqa: RUF071
+    # Images beside the uppermost folders belong to no class, and say nothing of these.
+    named = label_from is LabelFrom.NAME
+    paths = {folder and f"{folder}/" for folder in tree.folders if folder or named}
+    start = os.path.commonprefix([*paths])  # noqa: RUF071
     prefix = start[: start.rfind("/") + 1]
-    tops = {key[len(prefix) :].partition("/")[0] for key in images if "/" in key[len(prefix) :]}
+    below = {path[len(prefix) :] for path in paths}
+    tops = {path.partition("/")[0] for path in below if path}
     splits = _as_splits(tops) if len(tops) > 1 else {}
-    if label_from is LabelFrom.NAME:
+    if named:
         return prefix, splits
-    if prefix and any("/" not in key[len(prefix) :] for key in images):
+    deep = any(path.count("/") > 1 for path in below)
+    if prefix and "" in below:
         # The images' folder is itself a class, not what holds the classes.
-        outer, slash, _ = prefix[:-1].rpartition("/")
-        prefix = outer + slash
-        tops = {images[0][len(prefix) :].partition("/")[0]}
-        splits = {}
-    if not splits and not any(key.count("/", len(prefix)) > 1 for key in images):
+        outer, slash, own = prefix[:-1].rpartition("/")
+        prefix, deep = outer + slash, len(below) > 1
+        tops, splits = {own}, {}
+    if not splits and not deep:
         splits = _as_splits(tops)  # no classes in them: nothing will have a label
     return prefix, splits
 
@@ -153,24 +190,23 @@ def _meaning(
 
 
 def _nothing(
-    images: Sequence[str],
-    rejected: Sequence[LeftOut],
-    others: Sequence[str],
+    tree: _Tree,
+    rejected: FirstOf[LeftOut],
     label_from: LabelFrom,
     where: str,
 ) -> SourceError:
     """Return the error for a tree without a labelled image."""
-    if not images:
+    if not tree.count:
         what, expected = "holds no images", "image files"
-        found = f"{len(rejected)} that can't be read" if rejected else None
+        found = f"{rejected.count} that can't be read" if rejected.count else None
         return SourceError(what, path=where, expected=expected, found=found)
-    found = f"{printable(rejected[0].key)}: {rejected[0].reason}"
+    found = f"{printable(rejected.kept[0].key)}: {rejected.kept[0].reason}"
     hint = None
     if label_from is LabelFrom.NAME:
         what, expected = "none of its images has a label in its name", "names such as cat.0.jpg"
     else:
-        folders = {folder for key in images for folder in key.split("/")[-3:-1]}
-        check_classes(folders, others, where)
+        folders = {name for folder in tree.folders for name in folder.split("/")[-2:] if name}
+        check_classes(folders, tree.others, where)
         what = "no images in class folders"
         expected = "folders such as cat/ and dog/ with images in them"
         hint = (

@@ -9,8 +9,9 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, os_reason
@@ -60,7 +61,7 @@ class Entry(NamedTuple):
 class Listing(NamedTuple):
     """All files of a tree but clutter, in no order; keys of those without a problem are unique."""
 
-    entries: list[Entry]
+    entries: Iterable[Entry]  # to be gone through once
     reader: ItemReader  # of those without a problem
 
 
@@ -129,9 +130,12 @@ def list_directory(root: str, prefix: str = "", pattern: _Pattern = ()) -> Listi
     """List all files below a directory that match a pattern, or lie in a folder which does.
 
     Keys start with the prefix. Depth is bounded by the longest path that the system takes, not by
-    Python's stack. A folder that can't be read is a SourceError.
+    Python's stack. A folder that can't be read is a SourceError, when its entries are asked for.
     """
-    entries: list[Entry] = []
+    return Listing(_walk(root, prefix, pattern), FolderReader(root))
+
+
+def _walk(root: str, prefix: str, pattern: _Pattern) -> Iterator[Entry]:
     visits: Counter[tuple[int, int]] = Counter()
     # A folder's path, what the keys in it start with, the places that it has come to in the
     # pattern, and the folders around it.
@@ -166,11 +170,10 @@ def list_directory(root: str, prefix: str = "", pattern: _Pattern = ()) -> Listi
                     elif whole or len(pattern) in below:
                         image = is_image_name(key) or not _is(entry.is_file)
                         # The size of other files is of no interest.
-                        entries.append(file_entry(entry.path, key) if image else Entry(key))
+                        yield file_entry(entry.path, key) if image else Entry(key)
         except OSError as error:
             reason = f"can't be read: {os_reason(error)}"
             raise SourceError(reason, path=error.filename or path) from error
-    return Listing(entries, FolderReader(root))
 
 
 def _is(test: Callable[[], bool]) -> bool:
@@ -238,9 +241,10 @@ def list_matches(pattern: str) -> Listing:
     if len(wanted) == 1 and None not in wanted:
         base, name = os.path.split(base)
         folder = f"{name}/" if name else ""
-    entries = list_directory(root, folder, wanted).entries
-    if not entries:
+    entries = _walk(root, folder, wanted)
+    first = next(entries, None)
+    if first is None:
         raise SourceError(
             "no file matches", path=pattern, expected="a pattern such as 'photos/*/*.jpg'"
         )
-    return Listing(entries=entries, reader=FolderReader(base))
+    return Listing(entries=chain((first,), entries), reader=FolderReader(base))

@@ -7,7 +7,6 @@ bad line.
 
 import csv
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -16,7 +15,7 @@ from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.tables.table_columns import check_columns, find_columns
 from tfrtool.storage.limits import MAX_ROW_BYTES
-from tfrtool.storage.opening import open_regular
+from tfrtool.storage.opening import open_regular, size_of_file
 
 PARQUET = b"PAR1"  # what a table in Parquet starts with
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -237,7 +236,7 @@ def _read_parquet(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
                     "strings, or integers as labels",
                 )
                 raise SourceError(what, path=table, expected=expected, found=kind)
-        size = os.fstat(file.fileno()).st_size
+        size = size_of_file(file)
         if metadata.num_rows > max(_FREE_ROWS, size):
             raise SourceError(f"{metadata.num_rows:,} rows in {size:,} bytes", path=table)
         # As dictionaries, texts that come again and again are in memory once.

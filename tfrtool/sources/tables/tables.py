@@ -6,17 +6,19 @@ import os
 import posixpath
 import re
 import stat
-import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from urllib.parse import unquote
 
 from tfrtool.errors import SourceError, UsageError, os_reason, printable
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER, FolderReader, size_problem
+from tfrtool.sources.folders.store_listing import StoreFiles
 from tfrtool.sources.items import Item, LeftOut, Source, label_problem
+from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
     number_notice,
@@ -25,7 +27,9 @@ from tfrtool.sources.tables.table_columns import (
     sort_labels,
 )
 from tfrtool.sources.tables.table_rows import read_rows
-from tfrtool.storage.limits import MAX_PATH_LENGTH
+from tfrtool.storage.limits import MAX_LISTED, MAX_PATH_LENGTH, FirstOf
+from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.scratch.external_sort import ExternalSort
 
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
 """What the system says of a path that may be wrong; anything else means that a disk fails."""
@@ -36,11 +40,15 @@ _MOST_FOLDERS = 32
 """Leading folders that are tried without; tables are moved with their images, not deep trees."""
 
 
+_Usable = tuple[str, int, str, int, str]
+"""A row with an image: its key, its number, its label, the bytes of the file, and its split."""
+
+
 class _RefusedRowError(Exception):
     """A row can't be an item; says why."""
 
 
-def read_table(table: Path, root: Path | None = None) -> Source:
+def read_table(table: Path, root: Path | None = None, scratch: Path | None = None) -> Source:
     """List the images of a table in CSV, JSON Lines or Parquet; SourceError if none can be used.
 
     The columns are found by their names. CSV of two or three columns needs no header if the first
@@ -50,13 +58,20 @@ def read_table(table: Path, root: Path | None = None) -> Source:
     one row's file is there, to ``root``; if not there either, to the table's folder
     without the folders that all paths start with, so that a table which was moved along with its
     images is read. Keys are the paths as they are written. All files lie below the table's folder
-    or below ``root``, wherever links lead. Either every row has a split or none.
+    or below ``root``, wherever links lead. Either every row has a split or none. Many rows are kept
+    in a scratch folder.
     """
-    folder = os.path.abspath(table.parent)  # noqa: PTH100 - links stay
-    other = None if root is None else os.path.abspath(root)  # noqa: PTH100
-    files = _Files(table, folder, other)
-    items: list[Item] = []
-    rejected: list[LeftOut] = []
+    if isinstance(table, RemotePath):
+        if root is not None:
+            raise UsageError("the files of a table in a store lie below its folder", path=table)
+        files: _Files | StoreFiles = StoreFiles(table)
+    else:
+        folder = os.path.abspath(table.parent)  # noqa: PTH100 - links stay
+        other = None if root is None else os.path.abspath(root)  # noqa: PTH100
+        files = _Files(table, folder, other)
+    rows = ExternalSort[_Usable](scratch)
+    refused = ExternalSort[tuple[str, int, int, str]](scratch)
+    firsts, splits, why = dict[str, int](), set[str](), ""
     columns: dict[str, None] = {}
     for row in read_rows(table):
         if len(columns) < _MOST_COLUMNS:
@@ -69,35 +84,43 @@ def read_table(table: Path, root: Path | None = None) -> Source:
             key, size = files.find(name, row.number)
             if problem := label_problem(row.label):
                 raise _RefusedRowError(f"its label {problem}" if row.label else "no label")
-            # One text for each label and split; the row's number for what is said of it.
-            label, split = sys.intern(row.label), sys.intern(_split_name(row.split)) or None
-        except _RefusedRowError as refused:
-            rejected.append(LeftOut(key=name, reason=f"row {row.number}: {refused}"))
+            split = _split_name(row.split)
+        except (_RefusedRowError, LookupError) as error:
+            reason = f"row {row.number}: {error}"
+            refused.add((name, 0, row.number, reason))
+            why = why or f"{printable(name)}: {reason}"
         else:
-            items.append(Item(key=key, label=label, bytes=size, place=row.number, split=split))
-    _check_labels(items, table)
-    twice = list(_take_repeated(items))
-    if not items:
-        first = next(iter(rejected), None)
+            firsts.setdefault(row.label, row.number)
+            splits.add(split)
+            rows.add((key, row.number, row.label, size, split))
+    _check_labels(firsts, table)
+    items, used = ManifestWriter(scratch), set[str]()
+    for item in _without_repeated(rows, refused, has_splits=any(splits)):
+        items.add(item)
+        used.add(item.label)
+    if not items.count:
         raise SourceError(
             "no row can be used",
             path=table,
             expected="rows with the path of an image and its label",
-            found=first and f"{printable(first.key)}: {first.reason}",
+            found=why or None,
         )
-    labels = sort_labels({item.label for item in items})
-    splits = {item.split for item in items if item.split is not None}
+    rejected = FirstOf[LeftOut](MAX_LISTED)
+    for key, _, _, reason in refused:
+        rejected.add(LeftOut(key=key, reason=reason))
+    labels = sort_labels(used)
     unused = [name for name in columns if name.strip()]
     notices = (
         number_notice(labels),
         f"columns that are not written: {quoted(unused)}" if unused else None,
     )
     return Source(
-        items=tuple(items),
+        items=items.close(),
         labels=labels,
         reader=files.reader,
-        splits=tuple(sorted(splits, key=_split_rank)),
-        rejected=tuple(sorted((*rejected, *twice), key=lambda entry: entry.key)),
+        splits=tuple(sorted(filter(None, splits), key=_split_rank)),
+        rejected=tuple(rejected.kept),
+        more_rejected=rejected.more,
         notices=tuple(filter(None, notices)),
     )
 
@@ -237,35 +260,37 @@ def _split_rank(split: str) -> tuple[int, str]:
     return SPLIT_ORDER.index(split) if split in SPLIT_ORDER else len(SPLIT_ORDER), split
 
 
-def _check_labels(items: Sequence[Item], table: Path) -> None:
-    refused = refused_label(dict.fromkeys(item.label for item in items))
+def _check_labels(firsts: Mapping[str, int], table: Path) -> None:
+    """Check labels, given with the first row of each."""
+    refused = refused_label(firsts)
     if refused is not None:
         label, what, hint = refused
-        row = next(item.place for item in items if item.label == label)
-        found = f"'{printable(label[:TEXT_SHOWN])}' in row {row}"
+        found = f"'{printable(label[:TEXT_SHOWN])}' in row {firsts[label]}"
         raise SourceError(what, path=table, found=found, hint=hint)
 
 
-def _take_repeated(items: list[Item]) -> Iterator[LeftOut]:
-    """Sort items by key, take those out that repeat or contradict others, and yield why."""
-    has_splits = any(item.split for item in items)
-    items.sort(key=lambda item: item.key)
-    kept = []
-    for key, group in groupby(items, key=lambda item: item.key):
+def _without_repeated(
+    rows: ExternalSort[_Usable],
+    refused: ExternalSort[tuple[str, int, int, str]],
+    *,
+    has_splits: bool,
+) -> Iterator[Item]:
+    """Yield items by key; those that repeat or contradict others are refused, and why."""
+    names = dict[str, str]()  # one text for each label and split
+    for key, group in groupby(rows, key=itemgetter(0)):
         first, *more = group
-        other = next((item for item in more if item.label != first.label), None)
+        _, place, label, size, split = first
+        other = next((one[1] for one in more if one[2] != label), None)
         if other is not None:
-            against = {True: other.place, False: first.place}
-            refused = [
-                (item, f"its label is contradicted by row {against[item.label == first.label]}")
-                for item in (first, *more)
+            reasons = [
+                (one[1], f"its label is contradicted by row {other if one[2] == label else place}")
+                for one in (first, *more)
             ]
+        elif has_splits and not split:
+            reasons = [(one[1], "no split, while others have one") for one in (first, *more)]
         else:
-            refused = [(item, f"listed before, in row {first.place}") for item in more]
-            if has_splits and first.split is None:
-                refused = [(item, "no split, while others have one") for item in (first, *more)]
-            else:
-                kept.append(first)
-        for item, why in refused:
-            yield LeftOut(key=key, reason=f"row {item.place}: {why}")
-    items[:] = kept
+            reasons = [(one[1], f"listed before, in row {place}") for one in more]
+            label, split = names.setdefault(label, label), names.setdefault(split, split)
+            yield Item(key=key, label=label, bytes=size, place=place, split=split or None)
+        for number, reason in reasons:
+            refused.add((key, 1, number, f"row {number}: {reason}"))

@@ -6,7 +6,9 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
@@ -17,8 +19,11 @@ from tfrtool.records.framing import CRC, HEADER, HEADER_SIZE, LENGTH, MAX_RECORD
 from tfrtool.records.reader import read_records
 from tfrtool.sources.folders.listing import size_problem
 from tfrtool.sources.items import Item, LeftOut, Source, Starting, label_problem
+from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.tfds.tfds_prepare import prepared_builder
+from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.scratch.external_sort import ExternalSort
 
 _NOTATION = re.compile(r"[a-zA-Z]\w*(/[\w.+-]+)?(:[0-9*]+\.[0-9*]+\.[0-9*]+)?", re.ASCII)
 
@@ -29,6 +34,11 @@ _SUFFIXES = {"jpeg": ".jpg", "tiff": ".tif"}
 """Where a format's usual suffix is not its name."""
 
 _ANEW = "prepare the dataset anew"
+
+
+_Record = tuple[str, int, int, int, int, str, str | None]
+"""A record: its key, its place among all, its label, the image's bytes, where it is, its split, and
+why it is left out."""
 
 
 class _TfdsShard(NamedTuple):
@@ -88,15 +98,17 @@ class TfdsReader:
         return self.shards[number], offset
 
 
-def read_tfds(notation: str, starting: Starting = nullcontext) -> Source:
+def read_tfds(
+    notation: str, starting: Starting = nullcontext, scratch: Path | None = None
+) -> Source:
     """List the images of a dataset of TFDS, which downloads and prepares it if need be.
 
     Every record is read once, and both of its CRCs are checked. Classes keep TFDS' numbers. Splits
     are kept where there are several. Keys are the names that TFDS keeps with the images, after the
     split's where they come in several; without usable names, split and number of the record.
 
-    What is no ``NAME[/CONFIG][:VERSION]`` is a UsageError; what TFDS can't prepare, has no images
-    with classes, or is damaged, a SourceError.
+    Many images are kept in a scratch folder. What is no ``NAME[/CONFIG][:VERSION]`` is a
+    UsageError; what TFDS can't prepare, has no images with classes, or is damaged, a SourceError.
     """
     if _NOTATION.fullmatch(notation) is None:
         raise UsageError(
@@ -106,22 +118,32 @@ def read_tfds(notation: str, starting: Starting = nullcontext) -> Source:
         )
     dataset = _describe(prepared_builder(notation, starting))
     ways = [(dataset.name, False), (dataset.name, True), (None, True)]
-    found = (_listed(dataset, name, with_split=split) for name, split in ways if name or split)
-    items, rejected = next(filter(None, found))
-    if not items:
+    found = (
+        _listed(dataset, name, scratch, with_split=split) for name, split in ways if name or split
+    )
+    rows = next(one for one in found if one is not None)
+    used = {split for *_, split, reason in rows if reason is None}
+    if not used:
         raise SourceError("holds no labelled images", path=dataset.directory)
-    used = {item.split for item in items}
-    if len(used) == 1:  # then it has none, and may be split in any way
-        items = [replace(item, split=None) for item in items]
-        used.clear()
+    items, rejected = ManifestWriter(scratch), FirstOf[LeftOut](MAX_LISTED)
+    for key, _, label, size, place, split, reason in rows:
+        if reason is not None:
+            rejected.add(LeftOut(key=key, reason=reason))
+            continue
+        # With a single split it has none, and may be split in any way.
+        own = split if len(used) > 1 else None
+        items.add(Item(key=key, label=dataset.classes[label], bytes=size, place=place, split=own))
     return Source(
-        items=tuple(sorted(items, key=lambda item: item.key)),
+        items=items.close(),
         labels=dataset.classes,
         reader=TfdsReader(
             shards=tuple(shard.path for shard in dataset.shards), image=dataset.image
         ),
-        splits=tuple(dict.fromkeys(one.split for one in dataset.shards if one.split in used)),
-        rejected=tuple(sorted(rejected, key=lambda entry: entry.key)),
+        splits=tuple(dict.fromkeys(one.split for one in dataset.shards if one.split in used))
+        if len(used) > 1
+        else (),
+        rejected=tuple(rejected.kept),
+        more_rejected=rejected.more,
     )
 
 
@@ -179,11 +201,10 @@ def _describe(builder: Any) -> _Dataset:
 
 
 def _listed(
-    dataset: _Dataset, name: str | None, *, with_split: bool
-) -> tuple[list[Item], list[LeftOut]] | None:
+    dataset: _Dataset, name: str | None, scratch: Path | None, *, with_split: bool
+) -> ExternalSort[_Record] | None:
     """Read every record of a dataset once; None where the names that a feature has are no keys."""
-    items: list[Item] = []
-    rejected: list[LeftOut] = []
+    rows = ExternalSort[_Record](scratch)
     width = max(6, *(len(str(shard.first + shard.records - 1)) for shard in dataset.shards))
     for number, shard in enumerate(dataset.shards):
         for index, offset, features in _examples(shard):
@@ -201,25 +222,20 @@ def _listed(
                     return None
             if with_split:
                 key = f"{shard.split}/{key}"
+            reason = None
             if not encoded:
-                rejected.append(LeftOut(key=key, reason="its record holds no image"))
+                reason = "its record holds no image"
             elif problem := size_problem(len(encoded)):
-                rejected.append(LeftOut(key=key, reason=problem))
+                reason = problem
             elif not isinstance(label, int) or not 0 <= label < len(dataset.classes):
                 reason = f"its label is {label}" if isinstance(label, int) else "no label"
-                rejected.append(LeftOut(key=key, reason=f"{reason}, which is no class"))
-            else:
-                items.append(
-                    Item(
-                        key=key,
-                        label=dataset.classes[label],
-                        bytes=len(encoded),
-                        place=offset * len(dataset.shards) + number,
-                        split=shard.split,
-                    )
-                )
-    keys = {entry.key for entries in (items, rejected) for entry in entries}
-    return (items, rejected) if len(keys) == len(items) + len(rejected) else None
+                reason += ", which is no class"
+            known = label if isinstance(label, int) and reason is None else 0
+            place = offset * len(dataset.shards) + number
+            rows.add((key, len(rows), known, len(encoded), place, shard.split, reason))
+    rows.settle()
+    keys = (key for key, *_ in rows)
+    return None if any(one == other for one, other in pairwise(keys)) else rows
 
 
 def _examples(shard: _TfdsShard) -> Iterator[tuple[int, int, Mapping[str, Feature]]]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfrtool.storage.limits import MAX_METADATA_BYTES, MAX_SHARDS
-from tfrtool.storage.stores import Store
+from tfrtool.storage.stores import Status, Store
 
 _INFO = "dataset_info.json"
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
 
-def named_files(store: Store, prefix: str) -> tuple[dict[str, int], list[str]]:
+def named_files(store: Store, prefix: str) -> tuple[dict[str, Status], list[str]]:
     """Return what `Store.list_folder` does, of a folder whose dataset_info.json names its shards.
 
     Sizes are not known. It is an `OSError` if there is no such file.
@@ -26,7 +26,7 @@ def named_files(store: Store, prefix: str) -> tuple[dict[str, int], list[str]]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         what = f"its {_INFO} names no shards"
         raise OSError(errno.EINVAL, what, store.url_of(prefix)) from None
-    files = dict.fromkeys([_INFO, *(name for name in names if "/" not in name)], -1)
+    files = dict.fromkeys([_INFO, *(name for name in names if "/" not in name)], Status(-1))
     return files, sorted({name.partition("/")[0] for name in names if "/" in name})
 
 

@@ -29,7 +29,8 @@ def library_for(scheme: str, place: str, query: str) -> Any:
     url = f"{scheme}://{place}" + (f"?{query}" if query else "")
     options: dict[str, Any] = {"timeout": "60s", "connect_timeout": "10s"}
     endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS.get(scheme, ()))), url)
-    if endpoint.startswith("http://"):
+    allowed = [os.environ.get(f"{name}_ALLOW_HTTP", "") for name in ("AWS", "GOOGLE", "AZURE")]
+    if endpoint.startswith("http://") or "true" in map(str.lower, allowed):
         options["allow_http"] = True
     given: Any = {"client_options": options, "retry_config": _RETRIES}
     return stores.AzureStore(place, **given) if scheme == "az" else stores.from_url(url, **given)

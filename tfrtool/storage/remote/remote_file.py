@@ -3,11 +3,15 @@
 import errno
 import io
 import os
+import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import RemotePath, remote_path
 from tfrtool.storage.stores import ChangedError, Status
 
 _LEAST = 64 * 1024
@@ -16,6 +20,27 @@ _STEADY = 3
 """Blocks that were read one after the other, from which on the next are fetched ahead."""
 
 _AHEAD = 2
+
+
+@lru_cache(maxsize=1)
+def _copied(url: str, _etag: str | None, _process: int) -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory(prefix=".tfrtool-")
+    path = remote_path(url)
+    if path.known().size > shutil.disk_usage(folder.name).free // 2:
+        raise OSError(errno.ENOSPC, "there is no room for a local copy of it", url)
+    with Path(folder.name, path.name).open("xb") as file:
+        file.writelines(path.store.stream(path.key, path.known().etag))
+    return folder
+
+
+def local_copy(path: Path) -> Path:
+    """Return a file that libraries can open: of an object a temporary copy, of a file itself.
+
+    One copy at a time is kept, until another is asked for or the process ends.
+    """
+    if not isinstance(path, RemotePath):
+        return path
+    return Path(_copied(str(path), path.known().etag, os.getpid()).name, path.name)
 
 
 class RemoteFile(io.BufferedReader):

@@ -1,0 +1,1 @@
+"""What is too much for memory, in a scratch folder."""
