@@ -170,7 +170,7 @@ def run(
             f"{told['microseconds']:6.2f} us of CPU each; peak memory {told['memory']} MiB, "
             f"anonymous {told['anonymous']} (before it began {told['base']}); "
             f"{told['disk'] / 1e6:,.0f} MB on the disk; {told['shards']:,} shards, "
-            f"{told['plan'][:8]}"
+            f"plan {told['plan'][:8]}"
         )
         yield "             of them: " + ", ".join(f"{k} {v}" for k, v in told["laps"].items())
     rise = found[-1]["microseconds"] / found[0]["microseconds"]

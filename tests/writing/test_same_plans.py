@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.storage.test_external_sort import keep_little_in_memory
 from tests.writing.test_plan import make_options
 from tfrtool.images.audit import ImageVerdict
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
@@ -147,8 +148,13 @@ def digests_of(name: str, folder: Path) -> dict[str, str]:
     return {"source": _listed(source), **plans}
 
 
+@pytest.mark.parametrize("held", [None, 16], ids=["in memory", "on the disk"])
 @pytest.mark.parametrize("name", SOURCES)
-def test_the_same_plans(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the source and the options are, a plan is what it was."""
+def test_the_same_plans(
+    name: str, held: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the source and the options, and wherever its items are, a plan is what it was."""
+    if held is not None:
+        keep_little_in_memory(monkeypatch)
     monkeypatch.chdir(tmp_path)
     assert digests_of(name, tmp_path) == WANTED[name]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 from tfrtool.sources.items import Item
-from tfrtool.storage.scratch.external_sort import forget, scratch_errors
+from tfrtool.storage.scratch.external_sort import close_with, forget, scratch_errors
 
 HELD = 2**17
 """Items that stay in memory, and those of a batch in the file: some 40 MB."""
@@ -79,6 +79,7 @@ class ManifestWriter:
         with scratch_errors(self._folder):
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+                close_with(self, self._file)
                 self._writer = pyarrow.ipc.new_file(self._file, batch.schema)
             self._writer.write_batch(batch)
         self._items = []
@@ -135,7 +136,7 @@ class Manifest(Sequence[Item]):
         self._accesses += 1
         if self._accesses % _ACCESSES == 0:
             forget(self._mapped)
-        batch, row = divmod(at if at >= 0 else at + self._count, HELD)
+        batch, row = divmod(range(self._count)[at], HELD)
         return self._batches[batch].item(row, self._names)
 
     def __iter__(self) -> Iterator[Item]:

@@ -111,7 +111,7 @@ def _warn_of(report: "WriteReport") -> None:
     for notice in report.notices:
         note(notice)
     if report.across_splits:
-        count = human_count(len(report.across_splits), "image")
+        count = human_count(report.count("across_splits"), "image")
         shown = shared_text(report.across_splits[0])
         warn(f"in more than one split: {count}, such as {shown}; --dedupe leaves copies out")
     for name, split in report.splits.items():

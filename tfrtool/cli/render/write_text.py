@@ -28,18 +28,18 @@ def write_page(report: "WriteReport") -> Page:
         tried = human_count(report.bytes_estimated_from, "image")
         lines.append(f"sizes and numbers of shards are estimated, from {tried}")
     if report.converted:
-        lines.append(f"converted: {len(report.converted):,}")
+        lines.append(f"converted: {report.count('converted'):,}")
         lines += _reasons((entry["key"], entry["reason"]) for entry in report.converted)
-    lines += _rejected(report)
+    lines += _rejected(report, report.count("rejected"))
     if report.duplicates:
         where = "" if report.across_splits else ", kept in the same split"
         lines.append(f"exact copies of others: {report.duplicates:,}{where}")
     if report.across_splits:
-        count = human_count(len(report.across_splits), "image")
+        count = human_count(report.count("across_splits"), "image")
         lines.append(Bad(f"in more than one split: {count}"))
         lines += shortened([f"  {shared_text(one)}" for one in report.across_splits], _KEYS_SHOWN)
     if report.ignored:
-        lines.append(f"no images by their names: {human_count(len(report.ignored), 'file')}")
+        lines.append(f"no images by their names: {human_count(report.count('ignored'), 'file')}")
     return lines
 
 
@@ -52,7 +52,7 @@ def job_page(report: "JobReport") -> Page:
             told += f" in, {report.digest_out} out"
     lines = [_head(report), told, *_splits(report, "file")]
     lines += [f"left out by {rule}: {count:,}" for rule, count in report.left_out.items()]
-    lines += _rejected(report)
+    lines += _rejected(report, len(report.rejected))
     if report.corrupt:
         lines.append(Bad(f"damaged, and left out: {report.corrupt:,}"))
         faults = [f"  {one}" for one in report.faults]
@@ -89,9 +89,9 @@ def _splits(report: "WriteReport | JobReport", noun: str, about: str = "") -> It
         yield f"resumed: {human_count(report.resumed, noun)} had been done before"
 
 
-def _rejected(report: "WriteReport | JobReport") -> list[str]:
+def _rejected(report: "WriteReport | JobReport", count: int) -> list[str]:
     entries = [(entry.key, entry.reason) for entry in report.rejected]
-    return [Bad(f"left out: {len(entries):,}"), *_reasons(entries)] if entries else []
+    return [Bad(f"left out: {count:,}"), *_reasons(entries)] if entries else []
 
 
 def _reasons(entries: Iterable[tuple[str, str]]) -> list[str]:

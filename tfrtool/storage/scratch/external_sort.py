@@ -4,6 +4,7 @@ The files there have no names, so that they vanish with the process, however it 
 stay in memory. A disk that is full is a `WriteError`.
 """
 
+import contextlib
 import errno
 import heapq
 import marshal
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import IO, Any, Generic, Literal, TypeVar
 
 from tfrtool.errors import WriteError, os_errors_as
 
@@ -46,6 +47,16 @@ def scratch_errors(folder: Path | None) -> AbstractContextManager[None]:
     return os_errors_as(WriteError, where, "can't hold the list of what is written meanwhile")
 
 
+def close_with(owner: object, file: IO[bytes]) -> None:
+    """Close a file when its owner goes; what then finds no room is not needed any more."""
+
+    def close() -> None:
+        with contextlib.suppress(OSError):
+            file.close()
+
+    weakref.finalize(owner, close)
+
+
 class ScratchFile:
     """Pieces of data, in memory while they are few; several threads may use it at once."""
 
@@ -54,7 +65,7 @@ class ScratchFile:
         self._folder = folder
         where = None if folder is None else os.fspath(folder)
         self._file = tempfile.SpooledTemporaryFile(_SMALL, dir=where)  # noqa: SIM115
-        weakref.finalize(self, self._file.close)
+        close_with(self, self._file)
         self._lock = threading.Lock()
 
     def append(self, data: bytes) -> int:
