@@ -42,12 +42,12 @@ class _Parts(Sequence[Part], Generic[Part]):
 
 def look_at_parts(audit: Audit, engine: Engine, on_progress: OnProgress) -> None:
     """Look at all images that nobody has looked at yet, as `Audit.look_at_all` does."""
-    unknown = [at for at, flag in enumerate(audit.unknown) if flag]
-    small = list(batches(audit.source.items[at].bytes for at in unknown))
-    cuts = [small[at].start for at in range(0, len(small), _BATCHES)] + [len(unknown)]
-    parts = [unknown[start:end] for start, end in pairwise(cuts)]
+    total, sizes = len(audit.unknown), (item.bytes for item in audit.source.items)
+    cuts = [some.start for number, some in enumerate(batches(sizes)) if number % _BATCHES == 0]
+    parts = [range(start, end) for start, end in pairwise([*cuts, total])]
+    parts = [part for part in parts if any(map(audit.unknown.__getitem__, part))]
     tasks = _Parts(len(parts), lambda at: audit.part(parts[at]))
-    done, total = len(audit.unknown) - len(unknown), len(audit.unknown)
+    done = total - sum(map(len, parts))
     for part, found in zip(parts, map_shards(_look, tasks, engine), strict=True):
         audit.adopt(part, found)
         done += len(part)
