@@ -109,7 +109,7 @@ class Store:
                 with self._errors(key):
                     options: dict[str, Any] = {"range": (start + held, start + size)}
                     if etag is not None and not etag.startswith("W/"):  # which matches nothing
-                        options["if_match"] = etag.partition("\n")[0]
+                        options["if_match"] = f'"{_bare(etag)}"'
                     answer = self._library.get(key, options=options)
                     status = self._status(answer.meta)
                     if _differ(etag, status.etag):
@@ -324,8 +324,12 @@ class Store:
 
 
 def _differ(before: str | None, now: str | None) -> bool:
-    # A listing may leave out the version.
-    return before is not None and before.partition("\n")[0] != (now or "").partition("\n")[0]
+    return before is not None and _bare(before) != _bare(now or "")
+
+
+def _bare(etag: str) -> str:
+    """Return an ETag without what listings leave out: Google's versions, quotes of Azure's."""
+    return etag.partition("\n")[0].strip('"')
 
 
 def keep_query(url: str, query: str) -> None:
