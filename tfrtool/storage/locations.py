@@ -35,6 +35,12 @@ def as_path(location: str | os.PathLike[str]) -> Path:
     return remote_path(text) if is_url(text) else Path(text)
 
 
+def as_text(location: str | os.PathLike[str]) -> str:
+    """Return a path as it is given, and a URL without what is secret in it."""
+    path = as_path(location)
+    return str(path) if isinstance(path, RemotePath) else os.fspath(location)
+
+
 def as_local_path(location: str | os.PathLike[str]) -> Path:
     """Return what a caller gave as a path to write to, which can't be a URL."""
     path = as_path(location)

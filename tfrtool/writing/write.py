@@ -19,7 +19,7 @@ from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Starting
 from tfrtool.sources.open_source import open_source
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.locations import as_path, as_text
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import as_member, as_size
 from tfrtool.writing.dataset_folder import (
@@ -129,7 +129,7 @@ def write(
     pool = workers_of(engine, engine_address, workers)
     cluster = pool if isinstance(pool, Engine) else None
     options = WriteOptions(
-        source=os.fspath(source),
+        source=as_text(source),
         dataset=path,
         name=name,
         version=version,

@@ -35,6 +35,7 @@ from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.json_files import reading_metadata, whole_number
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.locations import as_text
 from tfrtool.storage.words import as_size
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.record_sizes import record_sizes
@@ -118,7 +119,7 @@ def plan_new_images(
         raise DatasetError(f"no {LABELS} tells the numbers of its classes", path=root)
     options = _options_of_write(
         carried.written,
-        source=os.fspath(source),
+        source=as_text(source),
         dataset=settings.folder,
         name=settings.name,
         version=settings.version,
