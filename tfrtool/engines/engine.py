@@ -31,10 +31,12 @@ class Engine(abc.ABC):
         worth: int,
         size: int | None,
         in_order: bool,
+        reads: bool,
     ) -> Iterator[Result]:
         """Yield the results of tasks, in their order or as they are done; an error calls off all.
 
         A process has ``worth`` bytes to do, of ``size`` in all; else it is not worth its start.
+        ``reads`` says that tasks do nothing but read.
         """
 
 

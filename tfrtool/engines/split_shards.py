@@ -66,7 +66,8 @@ def map_folds(
         size += sum(part.work for part in parts)
         if not parts and isinstance(source, Path) and source.is_file():
             size += source.stat().st_size
-    results = map_shards(partial(_run, whole=whole, begin=begin), tasks, workers, worth, size)
+    run = partial(_run, whole=whole, begin=begin)
+    results = map_shards(run, tasks, workers, worth, size, reads=True)
     for parts in cut:
         if not parts:
             yield next(results)

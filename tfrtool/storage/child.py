@@ -55,15 +55,25 @@ class Child:
     """A process that calls functions, one after the other; a context manager that ends it."""
 
     def __init__(
-        self, stderr: IO[bytes] | None = None, environment: Mapping[str, str] | None = None
+        self,
+        stderr: IO[bytes] | None = None,
+        environment: Mapping[str, str] | None = None,
+        *,
+        forked: bool = False,
     ) -> None:
-        """Start a process; None is the standard error and the environment of this one."""
+        """Start a process; None is the standard error and the environment of this one.
+
+        A ``forked`` one is a copy of this process, which is there at once; see `may_fork`.
+        """
+        if forked:
+            self._fork()
+            return
         import subprocess  # the child needs none
 
         paths = [path for path in sys.path if isinstance(path, str) and os.path.isabs(path)]  # noqa: PTH117
         options = ["-I", "-X", f"utf8={sys.flags.utf8_mode}"]
         options += ["-B"] if sys.dont_write_bytecode else []
-        self._process = subprocess.Popen(
+        self._process: subprocess.Popen[bytes] | _Forked = subprocess.Popen(
             [
                 *(sys.executable, *options, "-c", _START),
                 json.dumps([str(Path(__file__).parents[2]), paths]),
@@ -76,6 +86,27 @@ class Child:
         )
         self._tasks = cast(IO[bytes], self._process.stdin)
         self._answers = cast(IO[bytes], self._process.stdout)
+
+    def _fork(self) -> None:
+        (tasks, ours), (answers, theirs) = os.pipe(), os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            # Nothing of what the caller is about to do may be done here.
+            try:
+                os.setsid()
+                os.dup2(tasks, 0)
+                os.dup2(theirs, 1)
+                for end in (tasks, ours, answers, theirs):
+                    os.close(end)
+                serve()
+            finally:
+                os._exit(0)
+        os.close(tasks)
+        os.close(theirs)
+        self._process = _Forked(pid)
+        self._tasks, self._answers = os.fdopen(ours, "wb"), os.fdopen(answers, "rb")
 
     def __enter__(self) -> "Child":
         return self
@@ -112,6 +143,47 @@ class Child:
         if error is not None:
             raise error from ChildError(trace)
         return cast(Result, result)
+
+
+class _Forked:
+    """A process that was forked; what a `Child` asks of it is called as Popen has it."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._code = pid, cast(int | None, None)
+        self._lock = threading.Lock()
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        with self._lock:
+            if self._code is None:
+                os.kill(self._pid, number)
+
+    def wait(self, timeout: float = float("inf")) -> int:
+        from subprocess import TimeoutExpired
+
+        end = time.monotonic() + timeout
+        while True:
+            with self._lock:
+                if self._code is None and (found := os.waitpid(self._pid, os.WNOHANG))[0]:
+                    self._code = os.waitstatus_to_exitcode(found[1])
+            if self._code is not None:
+                return self._code
+            if time.monotonic() > end:
+                raise TimeoutExpired("", timeout)
+            time.sleep(0.001)
+
+
+def may_fork() -> bool:
+    """Return whether a copy of this process would be sound: no thread is there to be cut off."""
+    try:
+        return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
+    except OSError:  # not on Linux
+        return False
 
 
 def serve() -> None:
