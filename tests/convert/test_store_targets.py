@@ -13,7 +13,7 @@ from tests.datasets import image_payload, write_foreign
 from tests.emulators import Bucket
 from tests.stored import PREFIX, current_digests, local_digests, steps, stored_digests
 from tfrtool.engines import processes
-from tfrtool.errors import DatasetError, ShardError
+from tfrtool.errors import DatasetError, ShardError, UsageError
 
 RECORDS, MORE = 30, 12
 """Of the dataset that is there first, and of the one in its place."""
@@ -129,3 +129,35 @@ def test_append_to_a_dataset_that_was_replaced(url: str, sources: tuple[Path, Pa
     assert str(report.dataset) == url.replace("1.0.0", "1.1.0")
     assert _seen(str(report.dataset)) == RECORDS + MORE
     assert _seen(url) == MORE
+
+
+def test_append_copies_in_the_store(
+    bucket: Bucket, url: str, sources: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Shards that stay don't come by here; the new version is what it would be on a disk."""
+    old = tmp_path / "cats" / "1.0.0"
+    for to in (old, url):
+        _reshard(sources[0], to)
+    _reshard(sources[0], url, existing="overwrite")  # it lies in a folder of its own
+    local = tfrtool.append(old, sources[1], split="train")
+    bucket.forget()
+    report = tfrtool.append(url, sources[1], split="train")
+    read = {entry["target"] for entry in bucket.log() if entry["down"] and entry["method"] == "GET"}
+    shards = {target[target.index("cats-") :] for target in read if ".tfrecord-" in target}
+    assert shards == {"cats-train.tfrecord-00000-of-00003"}  # its first records tell the features
+    assert stored_digests(bucket, "cats/1.1.0") == local_digests(old.with_name("1.1.0"))
+    assert (report.digest_out, report.records_out) == (local.digest_out, RECORDS + MORE)
+    assert str(report.dataset) == f"{bucket.url}/cats/1.1.0"
+
+
+def test_one_file_is_one_object(bucket: Bucket, sources: tuple[Path, Path], tmp_path: Path) -> None:
+    """A conversion to one file makes one object, and does not replace another unasked."""
+    tfrtool.convert(sources[0], tmp_path / "cats.parquet")
+    url = f"{bucket.url}/tables/cats.parquet"
+    tfrtool.convert(sources[0], url)
+    assert bucket.get("tables/cats.parquet") == (tmp_path / "cats.parquet").read_bytes()
+    assert bucket.names() == ["tables/cats.parquet"]
+    with pytest.raises(UsageError, match="is there already"):
+        tfrtool.convert(sources[0], url)
+    tfrtool.convert(sources[1], url, existing="overwrite")
+    assert bucket.get("tables/cats.parquet") != (tmp_path / "cats.parquet").read_bytes()

@@ -9,8 +9,9 @@ import pytest
 
 import tfrtool
 from tests.emulators import Bucket
-from tests.photos import write_class_folders
-from tests.stored import PREFIX, local_digests, stored_digests
+from tests.photos import image_bytes, write_class_folders
+from tests.stored import PREFIX, local_digests, steps, stored_digests
+from tfrtool.writing.store_folder import StoreStaging
 
 pytestmark = pytest.mark.tf
 
@@ -51,3 +52,55 @@ def test_a_dry_run_writes_nothing(bucket: Bucket, url: str, photos: Path) -> Non
     """Not even a claim."""
     assert tfrtool.write(photos, url, dry_run=True, **OPTIONS).dry_run
     assert bucket.names() == []
+
+
+def test_tfds_reads_a_copy_of_what_replaced_another(
+    bucket: Bucket, url: str, photos: Path, tmp_path: Path
+) -> None:
+    """The template of file names leads it to the folder, and class names lie where it looks."""
+    import tensorflow_datasets as tfds
+
+    tfrtool.write(photos, url, shards=1)
+    tfrtool.write(photos, url, existing="overwrite", **OPTIONS)
+    for key in bucket.names(f"{PREFIX}/"):
+        path = tmp_path / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bucket.get(key))
+    builder = tfds.builder_from_directory(tmp_path / PREFIX)
+    assert builder.info.features["label"].names == ["cat", "dog"]
+    read = {name: len(list(builder.as_dataset(split=name))) for name in ("train", "test")}
+    assert sum(read.values()) == 40
+    for place in (tmp_path / PREFIX, url):
+        assert sum(map(tfrtool.count, tfrtool.find_shards(place))) == 40
+    whole = tfds.builder_from_directory(next((tmp_path / PREFIX).glob("v-*")))
+    assert whole.info.splits["train"].num_examples == read["train"]
+
+
+def test_an_interrupted_write_is_resumed(
+    bucket: Bucket, url: str, photos: Path, whole: dict[str, str]
+) -> None:
+    """Shards that are whole are not made again, and the end is that of an unbroken write."""
+
+    def die(number: int, *_: str) -> None:
+        if number == 7:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, steps(die):
+        patch.setattr(StoreStaging, "end", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            tfrtool.write(photos, url, **OPTIONS)
+    report = tfrtool.write(photos, url, existing="resume", **OPTIONS)
+    assert report.resumed >= 1
+    assert stored_digests(bucket) == whole
+    assert tfrtool.write(photos, url, existing="resume", **OPTIONS).complete
+
+
+def test_shards_of_other_sizes_are_cut_anew(bucket: Bucket, url: str, tmp_path: Path) -> None:
+    """Sizes that were estimated wrongly are read back from the store, and no shard is left over."""
+    source = write_class_folders(tmp_path / "photos", count=30)
+    for number, path in enumerate(sorted(source.rglob("*.jpg"))):
+        path.write_bytes(image_bytes(size=(200 + 60 * (number % 9), 150)))
+    options: dict[str, Any] = {"encode": "png", "shard_size": 20_000, "version": "1.0.0"}
+    tfrtool.write(source, tmp_path / "cats" / "1.0.0", **options)
+    tfrtool.write(source, url, **options)
+    assert stored_digests(bucket) == local_digests(tmp_path / "cats" / "1.0.0")

@@ -61,8 +61,10 @@ from tfrtool.writing.write_report import ShardReport, json_text
 _AT_ONCE = 8
 """Requests."""
 
-_FLAT = "flat"
-"""Where notes are of shards that have no folder of their own."""
+_MOST_COPIED = 5 * 2**30
+"""Bytes that S3 copies by one request."""
+
+_FLAT = "flat"  # where notes are of shards without a folder of their own
 
 
 class StoreStaging(Staging):
@@ -174,6 +176,18 @@ class StoreStaging(Staging):
         """Give a folder of this machine, whichever that is."""
         with TemporaryDirectory(prefix=TEMPORARY) as folder:
             yield Path(folder)
+
+    def copy(self, source: Path, name: str) -> str | None:
+        """Have the store copy a shard, where it can; return the copy's ETag."""
+        if not isinstance(source, RemotePath) or source.store.url != self._root.store.url:
+            return None
+        goal = self.place / name
+        with os_errors_as(WriteError, goal, "can't be copied in the store"):
+            if source.known().size > _MOST_COPIED:
+                return None
+            self._check_claim()
+            goal.store.copy(source.key, goal.key)
+            return _etag(goal)
 
     def bring(self, path: Path) -> str | None:
         """Upload a shard, which is gone here then."""

@@ -3,6 +3,7 @@
 import os
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.roles import info_beside
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.compression import Compression, detect_compression, starts_record
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import VERSION, check_split_name, check_version, is_shard_name
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.sources.items import Starting
@@ -28,8 +31,12 @@ from tfrtool.storage.appearing import linked
 from tfrtool.storage.claims import VERSION_FOLDER
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.words import make_options
 from tfrtool.writing.write_options import dataset_identity
+
+_FIRST = 64
+"""Records of a split that are looked at, of a dataset in a store."""
 
 
 def append(
@@ -117,7 +124,13 @@ def append(
                 new_classes=new_classes,
                 starting=starting,
             )
-        _check_columns(come, fold_columns(shards, workers=settings.workers), source)
+        try:  # of shards in a store some records tell enough, if they have the same features
+            some = _fold_some(before) if isinstance(root, RemotePath) else None
+            _check_columns(come, some or fold_columns(shards, workers=settings.workers), source)
+        except SchemaError:
+            if some is None:
+                raise
+            _check_columns(come, fold_columns(shards, workers=settings.workers), source)
         tasks = numbered([*one_to_one(before), *added.tasks], settings.name)
         return replace(added, tasks=tasks, warnings=(*notes, *added.warnings))
 
@@ -171,6 +184,15 @@ def _new_records(
     ]
     plan = JobPlan(tasks=tasks, faults=faults, warnings=found.notes)
     return plan, fold_columns(found.paths, workers=settings.workers)
+
+
+def _fold_some(files: DatasetFiles) -> ColumnsFold:
+    """Fold the first records of each split."""
+    fold = ColumnsFold()
+    for some in files.splits.values():
+        items = islice(read_shard(next(iter(some.shards))), _FIRST)
+        fold.add([item.payload for item in items if isinstance(item, Record)])
+    return fold
 
 
 def _check_columns(come: ColumnsFold, held: ColumnsFold, source: str | os.PathLike[str]) -> None:

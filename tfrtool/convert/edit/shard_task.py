@@ -1,7 +1,8 @@
 """Shards that come from shards, one from one: with changes to their records, or as they are."""
 
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as
 from tfrtool.examples.dataset_files import DatasetFiles
+from tfrtool.examples.tfds_metadata import REPORT
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.compression import detect_compression
@@ -23,6 +25,8 @@ from tfrtool.records.reader import read_shard
 from tfrtool.storage.appearing import linked
 from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.opening import open_regular, stamp_of
+from tfrtool.storage.remote_path import RemotePath
+from tfrtool.writing.dataset_folder import listed_shards, read_object
 
 _FORMAT = 1
 """To be counted up when the same changes are to give other bytes than before."""
@@ -41,10 +45,12 @@ class ShardTask(FileTask):
         changes: what becomes of each record; None gives the file a further name.
         skip_bad: whether records that can't be changed are left out and listed.
         stop: whether damage ends the work.
+        known: what is noted of a shard of a store that is copied there, unread.
     """
 
     source: Path
     stamp: tuple[int, int]
+    known: Mapping[str, Any] | None = None
     changes: Changes | None = None
     skip_bad: bool = False
     stop: bool = True
@@ -53,6 +59,14 @@ class ShardTask(FileTask):
     def fingerprint(self) -> str:
         """All that the shard's bytes depend on."""
         return repr((_FORMAT, str(self.source), self.stamp, self.changes, self.skip_bad))
+
+    def as_it_is(self) -> tuple[Path, dict[str, Any]] | None:
+        """Return the shard that this is a copy of, if it need not be read."""
+        if self.known is None or self.changes is not None:
+            return None
+        if _stamp(self.source) != self.stamp:
+            raise changed(self.source)
+        return self.source, dict(self.known)
 
     def write(self, path: Path) -> Written:
         """Write the shard, or link it: then it is read nevertheless, and damage is an error."""
@@ -115,18 +129,33 @@ class ShardTask(FileTask):
 
 def one_to_one(files: DatasetFiles, **more: Any) -> list[FileTask]:
     """Return a `ShardTask` for each shard of datasets."""
-    return [
-        ShardTask(
-            split=split,
-            source=path,
-            stamp=_stamp(path),
-            size=path.stat().st_size,
-            records=count_shard(path).records,
-            **more,
-        )
-        for split, some in files.splits.items()
-        for path in some.shards
-    ]
+    report = read_object(files.folders[0] / REPORT)
+    listed, told = listed_shards(report), str(report.get("digest_out"))
+    # What is known of all of them together is counted with the first.
+    digest = int(told, 16) if re.fullmatch("[0-9a-f]{16}", told) else None
+    tasks: list[FileTask] = []
+    for split, some in files.splits.items():
+        for path, expected in some.shards.items():
+            said, known, records, size = listed.get(path.name), None, expected, path.stat().st_size
+            if isinstance(path, RemotePath) and said and said.get("bytes") == size:
+                facts = {key: said.get(key) for key in ("payload_bytes", "sha256", "crc32c")}
+                words = 0 if tasks and digest is not None else digest
+                counts = {"records": records, "read": records, "bytes": size}
+                known = {**facts, **counts, "digest": words, "read_digest": words}
+            if known is None or records is None:
+                records, known, digest = count_shard(path).records, None, None
+            tasks.append(
+                ShardTask(
+                    split=split,
+                    source=path,
+                    stamp=_stamp(path),
+                    size=size,
+                    records=records,
+                    known=known,
+                    **more,
+                )
+            )
+    return tasks
 
 
 def _stamp(path: Path) -> tuple[int, int]:

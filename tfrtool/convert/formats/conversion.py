@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 from tfrtool.convert.formats.convert_task import ConvertTask, Prove
@@ -36,9 +37,10 @@ from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.records.framing import LocatedFault
-from tfrtool.storage.appearing import move, temporary_name
+from tfrtool.storage.appearing import TEMPORARY, move, temporary_name
 from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.plain import plain
+from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.words import as_member, make_options
 from tfrtool.writing.write_options import Existing
 
@@ -238,17 +240,25 @@ def _run(
     path = settings.folder
     if settings.existing is Existing.RESUME:
         raise UsageError("one file is not resumed", path=path, hint="--overwrite replaces it")
-    if settings.existing is Existing.REFUSE and os.path.lexists(path):
+    if settings.existing is Existing.REFUSE and (path.exists() or path.is_symlink()):
         raise UsageError("is there already", path=path, hint="--overwrite replaces it")
-    folder = temporary_name(path)
+    remote = isinstance(path, RemotePath)
+    folder = Path(mkdtemp(prefix=TEMPORARY), "one") if remote else temporary_name(path)
     try:
         inside = replace(settings, folder=folder)
         job = run_job(inside, "convert", facts, lambda _: plan, metadata)
         if not job.dry_run:
             with os_errors_as(WriteError, path, "can't be written"):
                 if SCHEMA in job.metadata:
-                    move(folder / SCHEMA, path.with_name(f"{path.stem}.{SCHEMA}"))
-                move(folder / path.name, path)
+                    _appear(folder / SCHEMA, path.with_name(f"{path.stem}.{SCHEMA}"))
+                _appear(folder / path.name, path)
     finally:
-        rmtree(folder, ignore_errors=True)
+        rmtree(folder.parent if remote else folder, ignore_errors=True)
     return replace(job, dataset=path)
+
+
+def _appear(made: Path, path: Path) -> None:
+    if isinstance(path, RemotePath):
+        path.store.upload(path.key, made)
+    else:
+        move(made, path)

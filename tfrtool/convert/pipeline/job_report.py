@@ -75,8 +75,9 @@ class JobReport:
         splits: its splits, by name.
         records_in: how many whole records were read.
         records_out: how many were written.
-        digest_in: of the multiset of their payloads (`Tally`), 16 hexadecimal digits.
-        digest_out: of those that were written.
+        digest_in: of the multiset of their payloads (`Tally`), 16 hexadecimal digits; None where
+            shards were copied unread, and no report tells theirs.
+        digest_out: likewise of those that were written.
         left_out: how many whole records were left out, by the rule.
         corrupt: how many faults were found in the sources.
         resumed: how many files an earlier run had done.
@@ -97,8 +98,8 @@ class JobReport:
     splits: Mapping[str, SplitReport]
     records_in: int
     records_out: int
-    digest_in: str
-    digest_out: str
+    digest_in: str | None
+    digest_out: str | None
     left_out: Mapping[str, int]
     corrupt: int
     resumed: int = 0
