@@ -58,12 +58,8 @@ from tfrtool.writing.dataset_folder import (
 from tfrtool.writing.write_options import Existing
 from tfrtool.writing.write_report import ShardReport, json_text
 
-_AT_ONCE = 8
-"""Requests."""
-
-_MOST_COPIED = 5 * 2**30
-"""Bytes that S3 copies by one request."""
-
+_AT_ONCE = 8  # requests
+_MOST_COPIED = 5 * 2**30  # bytes, by one request of S3's
 _FLAT = "flat"  # where notes are of shards without a folder of their own
 
 
