@@ -1,7 +1,7 @@
 """How time, memory, requests and bytes grow with images, shards and workers.
 
-``python -m tests.bench.costs [images] [shards] [workers]``. Each is a whole command in a process of
-its own; what an item costs is the slope between the smallest and the largest number of them.
+``python -m tests.bench.costs [images] [shards] [workers] [latency]``. Each is a whole command in a
+process of its own; what an item costs is the slope between the smallest and the largest number.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from pathlib import Path
 
 from tests.bench.photographs import make_photographs
 from tests.bench.shards import write_shard
-from tests.emulators import Bucket, Emulators
+from tests.emulators import Bucket, Emulators, Misbehaviour
 
 __all__ = ["run"]
 
-IMAGES = (500, 1000, 2000)
-SHARDS = (1, 10, 100, 400)
+IMAGES = (250, 500, 1000)
+SHARDS = (1, 10, 100)
 WORKERS = (1, 2)
+DELAY = 0.05
+"""Seconds: about what stores of this kind take to begin to answer."""
 
 
 @dataclass(frozen=True)
@@ -188,11 +190,41 @@ def of_workers(directory: Path, bucket: Bucket | None) -> Iterator[str]:
     yield from _table(f"Workers, {number:,} images, on {where}", "workers", rows)
 
 
+def of_latency(directory: Path, bucket: Bucket | None) -> Iterator[str]:
+    """Measure what a store costs that takes its time for each answer."""
+    if bucket is None:
+        return
+    number = 200
+    photographs = directory / f"photos{number}"
+    make_photographs(photographs, number)
+    bucket.put_folder(photographs, f"photos{number}/")
+    home = directory / "home-of-latency"
+    yield f"\nA store that waits {1000 * DELAY:.0f} ms before each answer, {number} images\n"
+    yield "| command | requests | s at once | s with waiting | waits one after the other |"
+    yield "|---|--:|--:|--:|--:|"
+    texts = dict(list(_OF_IMAGES.items())[:-1])
+    for name, text in texts.items():
+        costs = []
+        for delay in (0.0, DELAY):
+            bucket.misbehave(Misbehaviour(delay=delay))
+            home.mkdir()
+            words = _words(text, bucket.url, number)
+            writes = name in ("write", "reshard")
+            costs.append(measure([*words, *(["--overwrite"] if writes else [])], home, bucket))
+            shutil.rmtree(home)
+        bucket.misbehave()
+        first, last = costs
+        yield (
+            f"| {name} | {last.requests} | {first.wall:.2f} | {last.wall:.2f} "
+            f"| {max(0, last.wall - first.wall) / DELAY:.0f} |"
+        )
+
+
 def run(directory: Path, parts: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield the tables, of a local disk and of a bucket of moto's."""
     emulators = Emulators()
     try:
-        for part in (of_images, of_shards, of_workers):
+        for part in (of_images, of_shards, of_workers, of_latency):
             if not parts or part.__name__.removeprefix("of_") in parts:
                 yield from part(directory, None)
                 if "local" not in parts:
