@@ -12,12 +12,14 @@ import threading
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from tests.emulators import REPOSITORY, Bucket, Misbehaviour
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError
 from tfrtool.storage.locations import as_path
+from tfrtool.storage.remote import shard_cache
 from tfrtool.storage.remote.shard_cache import NoRoomError, ShardCache
 from tfrtool.storage.remote_path import RemotePath
 
@@ -104,6 +106,26 @@ def test_threads_fetch_a_shard_once(bucket: Bucket, shards: list[RemotePath], fo
     assert set(found) == {_bytes(0)}
     assert bucket.down() == SIZE
     assert sum(len(cache.fetched) for cache in caches) == 1
+
+
+def test_process_that_ends_between_two_looks(
+    bucket: Bucket, shards: list[RemotePath], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another one made just after it was not there is not fetched again."""
+    cache, other = ShardCache(folder), ShardCache(folder)
+    real, looks = shard_cache._locked, []
+
+    def locked(path: Path, **how: bool) -> BinaryIO | None:
+        looks.append(path)
+        found = real(path, **how)
+        if len(looks) == 1:
+            other.fetch(shards[0]).close()
+        return found
+
+    monkeypatch.setattr(shard_cache, "_locked", locked)
+    assert _read(cache, shards[0]) == _bytes(0)
+    assert bucket.down() == SIZE
+    assert not [*folder.glob("*.part")]
 
 
 _FETCH = """

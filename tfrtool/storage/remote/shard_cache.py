@@ -109,20 +109,24 @@ class ShardCache:
             status = look_at(shard)
             facts = repr((str(shard), *status, self.sha256.get(shard.name)))
             whole = self.folder / f"{hashlib.sha256(facts.encode()).hexdigest()[:40]}.shard"
+            part = whole.with_suffix(".part")
             while not stopped():
                 if (file := _locked(whole)) is not None:
                     os.utime(file.fileno())
                     return file
-                if (file := _locked(whole.with_suffix(".part"), make=True)) is not None:
+                if (file := _locked(part, make=True)) is not None:
                     try:
+                        if whole.exists():  # another process ended between the two looks
+                            part.unlink()
+                            continue
                         self._receive(shard, status, file, stopped)
                         fcntl.flock(file, fcntl.LOCK_SH)
-                        move(Path(file.name), whole)
+                        move(part, whole)
                         if (kept := _locked(whole)) is not None:
                             return kept
                     except BaseException:
                         with contextlib.suppress(OSError):
-                            os.unlink(file.name)  # noqa: PTH108 - it is text
+                            part.unlink()
                         raise
                     finally:
                         file.close()
