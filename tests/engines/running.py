@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +36,12 @@ class Nodes:
         self.told.write(f"{line}\n")
         self.told.flush()
         assert self.answers.readline().split() == line.split()[:1]
+
+    def kill_one(self) -> None:
+        """Kill a process as soon as there is one that does a task."""
+        while not (found := self.workers):
+            time.sleep(0.001)
+        os.kill(found[0], signal.SIGKILL)
 
     @property
     def workers(self) -> list[int]:

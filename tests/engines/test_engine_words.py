@@ -12,7 +12,10 @@ import pytest
 import tfrtool
 from tests.conftest import MakeShard
 from tests.examples.strategies import int64
+from tfrtool.engines.ray_cluster import _pickled
 from tfrtool.examples.example import encode_example
+from tfrtool.storage.remote_path import RemotePath
+from tfrtool.writing.store_folder import StoreStaging
 
 pytest.importorskip("ray")
 
@@ -87,3 +90,12 @@ def test_jobs_without_engines_say_so(shard: Path, tmp_path: Path) -> None:
     """What only this machine does takes no engine."""
     with pytest.raises(tfrtool.UsageError, match="no such option 'engine'"):
         tfrtool.edit(shard, tmp_path / "out", rename={"a": "b"}, engine="ray")
+
+
+def test_a_write_to_a_store_needs_no_folder_of_this_machine(tmp_path: Path) -> None:
+    """What nodes get of it names no local folder, which they would be asked for."""
+    staging = StoreStaging(RemotePath("s3://bucket/pets"), "pets", tmp_path)
+    assert _pickled(tmp_path, Path.exists)[1] == [str(tmp_path)]
+    data, asked = _pickled(staging, Path.exists)
+    assert asked == []
+    assert str(tmp_path).encode() not in data

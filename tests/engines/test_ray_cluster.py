@@ -139,7 +139,7 @@ def test_a_worker_that_dies_costs_what_it_was_about_to_do(
         found.append(number)
         assert size == 300_000
         if number == 3:
-            os.kill(nodes.workers[0], signal.SIGKILL)
+            nodes.kill_one()
     assert found == list(range(12))
     assert len(list(tmp_path.iterdir())) in (12, 13)  # it may have died between two tasks
 
@@ -302,7 +302,7 @@ def begun(large: Path, target: Path, nodes: Nodes) -> subprocess.Popen[str]:
 def test_what_dies_is_not_printed(large: Path, nodes: Nodes, tmp_path: Path) -> None:
     """A worker that dies leaves no word of Ray's on standard output or error."""
     process = begun(large, tmp_path / "made", nodes)
-    os.kill(nodes.workers[0], signal.SIGKILL)
+    nodes.kill_one()
     out, told = process.communicate(timeout=60)
     assert (process.returncode, told) == (0, "")
     assert json.loads(out)["records_out"] == 120

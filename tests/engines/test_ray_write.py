@@ -44,7 +44,6 @@ WRITES: dict[str, dict[str, Any]] = {
         "shard_size": "32KB",
         "dedupe": True,
     },
-    "encoded anew": {"shard_size": "16KB", "encode": "png", "resize": 20},
 }
 
 
