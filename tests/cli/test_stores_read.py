@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shlex
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
+import tfrtool
 from tests.datasets import image_payload, write_pets
 from tests.emulators import SECRET, Bucket, Misbehaviour
 from tfrtool.cli import main
@@ -230,3 +233,24 @@ def test_urls_that_lead_nowhere(
     error = capsys.readouterr().err
     assert said in error
     assert "unexpected" not in error
+
+
+@pytest.mark.parametrize("command", ["verify", "inspect dataset"])
+def test_bytes_are_transferred_once(
+    bucket: Bucket, tmp_path: Path, capsys: Capture, command: str
+) -> None:
+    """The SHA-256 that a report holds is compared with that of the bytes on their way."""
+    for number in range(8):
+        (folder := tmp_path / "photos" / str(number % 2)).mkdir(parents=True, exist_ok=True)
+        noise = Image.frombytes("RGB", (200, 200), random.Random(number).randbytes(120_000))
+        noise.save(folder / f"{number}.jpg", quality=100)
+    tfrtool.write(tmp_path / "photos", tmp_path / "pets", shards=2)
+    bucket.put_folder(tmp_path / "pets", "pets/")
+    size = sum(len(bucket.get(name)) for name in bucket.names("pets") if "tfrecord-" in name)
+    bucket.forget()
+    assert main([*command.split(), f"{bucket.url}/pets"]) == 0
+    assert size < bucket.down() < 1.8 * size  # a look at the first records is a request of its own
+    shard = next(name for name in bucket.names("pets") if "tfrecord-" in name)
+    bucket.put(shard, bucket.get(shard) + frame(b""))
+    assert main([*command.split(), f"{bucket.url}/pets"]) == 3
+    assert "SHA-256" in capsys.readouterr().out

@@ -1,10 +1,12 @@
 """Opening files to read: regular files only, and no more of them than is asked for."""
 
+import contextlib
 import errno
 import hashlib
 import os
 import stat
-from typing import BinaryIO
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.remote_path import RemotePath, is_url, remote_path
@@ -95,6 +97,21 @@ def read_bounded(
             if size > limit:
                 raise OSError(errno.EFBIG, f"has more than {limit:,} bytes", os.fspath(path))
     return b"".join(parts)
+
+
+@contextlib.contextmanager
+def hashed_while_read(file: BinaryIO, wanted: bool) -> Iterator[list[str]]:
+    """Give a list that has the SHA-256 of a file in the end, if the body reads all of it.
+
+    It is empty where that is not ``wanted``, or takes no second transfer: of a local file.
+    """
+    found: list[str] = []
+    remote: Any = file if wanted and hasattr(file, "hash_what_is_read") else None
+    if remote is not None:
+        remote.hash_what_is_read()
+    yield found
+    if remote is not None and remote.sha256 is not None:
+        found.append(remote.sha256)
 
 
 def file_sha256(path: str | os.PathLike[str], *, follow: bool = True) -> str:

@@ -17,9 +17,11 @@ from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.inspection.verify.verify_shard import ShardVerdict, digest_of
 from tfrtool.records.framing import Fault
-from tfrtool.records.reader import read_shard
+from tfrtool.records.reader import read_records, read_shard
 from tfrtool.records.shards import Shard
+from tfrtool.records.stream import open_shard
 from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.opening import hashed_while_read
 
 Label = int | bytes
 
@@ -103,24 +105,25 @@ def read_labels(path: Path, label: str | None, hashed: Collection[Path] = ()) ->
     faults = FirstOf[Fault](FAULTS_KEPT)
     records = size = lost = unlabelled = 0
     shard = Shard.at(path)
-    for item in read_shard(path):
-        if isinstance(item, Fault):
-            faults.add(item)
-            lost += item.record is not None
-            continue
-        records += 1
-        size += len(item.payload)
-        if key is None:
-            continue
-        value = None
-        try:
-            value = _label(item.payload, key)
-        except DecodeError:
-            faults.add(unparseable(item))
-        if value is None:
-            unlabelled += 1
-        elif len(known) <= MAX_LABELS:
-            codes.append(known.setdefault(value, len(known)))
+    with open_shard(path) as file, hashed_while_read(file, path in hashed) as sha256:
+        for item in read_records(file):
+            if isinstance(item, Fault):
+                faults.add(item)
+                lost += item.record is not None
+                continue
+            records += 1
+            size += len(item.payload)
+            if key is None:
+                continue
+            value = None
+            try:
+                value = _label(item.payload, key)
+            except DecodeError:
+                faults.add(unparseable(item))
+            if value is None:
+                unlabelled += 1
+            elif len(known) <= MAX_LABELS:
+                codes.append(known.setdefault(value, len(known)))
     overflowed = len(known) > MAX_LABELS
     verdict = ShardVerdict(
         path=path,
@@ -130,7 +133,9 @@ def read_labels(path: Path, label: str | None, hashed: Collection[Path] = ()) ->
         payload_bytes=size,
         faults=tuple(faults.kept),
         n_faults=faults.count,
-        sha256=digest_of(path) if path in hashed and not faults.count else None,
+        sha256=(sha256[0] if sha256 else digest_of(path))
+        if path in hashed and not faults.count
+        else None,
     )
     return ShardLabels(
         shard=shard,

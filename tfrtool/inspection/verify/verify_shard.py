@@ -31,7 +31,7 @@ from tfrtool.records.stream import (
     size_of,
 )
 from tfrtool.storage.limits import MAX_FAULTS, FirstOf
-from tfrtool.storage.opening import file_sha256
+from tfrtool.storage.opening import file_sha256, hashed_while_read
 from tfrtool.storage.plain import plain
 
 _CRCS_HELD = 16 * 1024
@@ -156,7 +156,13 @@ class VerifyFold:
         self._digested(other._crcs)
         return True
 
-    def verdict(self, source: Path | Stream, found: Shard, hashed: Iterable[Path]) -> ShardVerdict:
+    def verdict(
+        self,
+        source: Path | Stream,
+        found: Shard,
+        hashed: Iterable[Path],
+        sha256: Sequence[str] = (),
+    ) -> ShardVerdict:
         """Return what was found in a shard."""
         path = path_of(source)
         digest = self._digest or hashlib.blake2b(digest_size=16)
@@ -179,7 +185,7 @@ class VerifyFold:
             payload=self.payloads.kind,
             payload_bytes=self.size,
             digest=digest.digest(),
-            sha256=digest_of(path) if whole else None,
+            sha256=(sha256[0] if sha256 else digest_of(path)) if whole else None,
             faults=tuple(
                 replace(fault, cause=fault.cause or causes.of(fault))
                 for fault in sorted(faults, key=lambda fault: fault.offset)[:MAX_FAULTS]
@@ -200,9 +206,9 @@ def verify_shard(
     """
     source = as_source(shard, keep=True)
     path = path_of(source)
-    fold, found = VerifyFold(source, images=images), None
+    fold, found, sha256 = VerifyFold(source, images=images), None, list[str]()
     try:
-        with open_shard(source) as file:
+        with open_shard(source) as file, hashed_while_read(file, path in hashed) as sha256:
             compression = detect_compression(file)
             bytes_known = size_of(source, file) if source is path else 0
             found = Shard(path=path, bytes=bytes_known, compression=compression)
@@ -212,7 +218,7 @@ def verify_shard(
         fold.error = caught.what
     if found is None:
         return ShardVerdict(path=path, error=fold.error)
-    return fold.verdict(source, found, hashed)
+    return fold.verdict(source, found, hashed, sha256)
 
 
 def verify_shards(

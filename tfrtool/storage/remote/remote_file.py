@@ -1,6 +1,7 @@
 """An object of a store as a file to read."""
 
 import errno
+import hashlib
 import io
 import os
 import shutil
@@ -65,6 +66,16 @@ class RemoteFile(io.BufferedReader):
         """What the store says of it."""
         return self._blocks.status
 
+    def hash_what_is_read(self) -> None:
+        """Take the SHA-256 of all bytes on their way, so that they need not come twice."""
+        self._blocks.digest = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str | None:
+        """That, once all have been read."""
+        digest = self._blocks.digest
+        return digest.hexdigest() if digest and self._blocks.hashed == self.size else None
+
     def read_at(self, size: int, offset: int) -> bytes:
         """Read a range by a request of its own, and leave the position alone."""
         return self._blocks.fetch(offset, size)
@@ -83,6 +94,8 @@ class _Blocks(io.RawIOBase):
         self.store, self.key, self.name = path.store, path.key, str(path)
         self._position = self._start = self._steady = 0
         self._held = b""
+        self.digest: hashlib._Hash | None = None
+        self.hashed = 0
         self._length = _LEAST  # of the block that is fetched next
         self._ahead: deque[tuple[int, int, Future[bytes]]] = deque()
         known = path.status
@@ -118,6 +131,9 @@ class _Blocks(io.RawIOBase):
         at = self._position - self._start
         part = memoryview(self._held)[at : at + len(view)]
         view[: len(part)] = part
+        if self.digest is not None and 0 <= (known := self.hashed - self._position) < len(part):
+            self.digest.update(part[known:])
+            self.hashed = self._position + len(part)
         self._position += len(part)
         return len(part)
 
