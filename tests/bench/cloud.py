@@ -67,7 +67,8 @@ STEPS = (
     Step("count", "count {B}/pets"),
     Step("verify", "verify {B}/pets"),
     Step("verify --images", "verify {B}/pets --images"),
-    Step("inspect shard", "inspect shard {B}/" + _SHARD),
+    # Of a shard in a store it does not read all, and says so.
+    Step("inspect shard", "inspect shard {B}/" + _SHARD, compare=False),
     Step("inspect schema", "inspect schema {B}/pets"),
     Step("inspect schema --sample", "inspect schema {B}/pets --sample 10"),
     Step("inspect dataset", "inspect dataset {B}/pets"),

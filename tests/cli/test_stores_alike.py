@@ -60,8 +60,9 @@ def _same(run: Run, here: str, there: str) -> None:
 
 @pytest.mark.tf
 def test_write_and_read(any_bucket: Controlled, folder: Path, run: Run) -> None:
-    """Photographs become the same dataset in a store, of which commands say the same."""
-    source, target = folder / "photos", f"{any_bucket.url}/a folder/pets"
+    """Photographs of a store become the same dataset in it, of which commands say the same."""
+    any_bucket.put_folder(folder / "photos", "a folder/photos/")
+    source, target = (f"{any_bucket.url}/a folder/{name}" for name in ("photos", "pets"))
     code, _, err = run("write", source, target, "--shards", "2")
     assert (code, err) == (0, "")
     here = {path.name: path.read_bytes() for path in (folder / "pets").iterdir()}

@@ -88,8 +88,9 @@ def test_what_can_be_survived_is(
 
 @pytest.mark.tf
 def test_photographs_too(bucket: Bucket, run: Run, tmp_path: Path) -> None:
-    """What `write` puts survives what `reshard` survives, all of it at once."""
+    """What `write` reads of a store and puts there survives all of it at once."""
     photos = write_class_folders(tmp_path / "photos")
+    bucket.put_folder(photos, "photos/")
     assert run("write", photos, tmp_path / "pets", "--shards", "2")[0] == 0
     bucket.misbehave(
         Misbehaviour(every=4, status=503, code="SlowDown"),
@@ -97,7 +98,7 @@ def test_photographs_too(bucket: Bucket, run: Run, tmp_path: Path) -> None:
         Misbehaviour(methods=("PUT",), every=3, lose_answer=True),
         Misbehaviour(hide_for=60),
     )
-    code, _, err = run("write", photos, f"{bucket.url}/pets", "--shards", "2")
+    code, _, err = run("write", f"{bucket.url}/photos", f"{bucket.url}/pets", "--shards", "2")
     assert (code, err) == (0, "")
     here = {path.name: path.read_bytes() for path in (tmp_path / "pets").glob("*.tfrecord-*")}
     assert _made_there(bucket) == here
