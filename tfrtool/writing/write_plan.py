@@ -20,6 +20,7 @@ from typing import Any
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardName
+from tfrtool.storage.limits import MAX_SHARDS
 from tfrtool.storage.scratch.external_sort import ExternalSort, column, forget, forgetting
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.write_options import WriteOptions
@@ -120,6 +121,12 @@ def plan_shards(
                     audit=audit,
                 )
             )
+    if len(planned) + len(splits) > MAX_SHARDS:
+        raise UsageError(
+            "the dataset would have more shards than its metadata may name",
+            expected=f"at most {MAX_SHARDS:,}, which a larger shard size makes of it",
+            found=f"{len(planned):,}",
+        )
     return planned
 
 
