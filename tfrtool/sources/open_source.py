@@ -11,7 +11,13 @@ from tfrtool.records.compression import describe_content, is_text
 from tfrtool.sources.archives.tar_archive import is_tar, list_tar
 from tfrtool.sources.archives.zip_archive import list_zip
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
-from tfrtool.sources.folders.listing import Listing, is_pattern, list_directory, list_matches
+from tfrtool.sources.folders.listing import (
+    Listing,
+    Spread,
+    is_pattern,
+    list_directory,
+    list_matches,
+)
 from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.items import Source, Starting
 from tfrtool.storage.locations import as_path
@@ -38,18 +44,19 @@ def open_source(
     scratch: Path,
     root: Path | None = None,
     starting: Starting = nullcontext,
+    spread: Spread | None = None,
 ) -> Source:
     """List the items of a source; what a file is, its content tells, not its name.
 
     ``scratch`` is a folder for what must be kept while items are read; the caller removes it.
-    ``starting`` gives the context in which TensorFlow is loaded where TFDS prepares a dataset. What
-    can't be used is a SourceError; a name that TFDS can't have, or a root without a table, a
-    UsageError.
+    ``starting`` gives the context in which TensorFlow is loaded where TFDS prepares a dataset, and
+    ``spread`` lists the folders of a tree elsewhere. What can't be used is a SourceError; a name
+    that TFDS can't have, or a root without a table, a UsageError.
     """
     tfds = argument.startswith(_TFDS)
     if is_url(argument):
         argument = str(remote_path(argument))  # without what is secret in it
-    listing = None if tfds else _list(argument, scratch)
+    listing = None if tfds else _list(argument, scratch, spread)
     if listing is None and label_from is not LabelFrom.FOLDER:
         raise UsageError("says labels itself, and they can't be taken from names", path=argument)
     if listing is None and not tfds:
@@ -65,7 +72,7 @@ def open_source(
     return arrange(listing, label_from, argument, scratch)
 
 
-def _list(argument: str, scratch: Path) -> Listing | None:
+def _list(argument: str, scratch: Path, spread: Spread | None) -> Listing | None:
     """List a tree of files; None for what may be a table."""
     if is_url(argument):
         found = list_store(argument)
@@ -79,7 +86,7 @@ def _list(argument: str, scratch: Path) -> Listing | None:
         reason = os_reason(error) if isinstance(error, OSError) else str(error)
         raise SourceError(f"can't be read: {reason}", path=argument, expected=_EXPECTED) from error
     if stat.S_ISDIR(mode):
-        return list_directory(path)
+        return list_directory(path, spread=spread)
     if not stat.S_ISREG(mode):
         raise SourceError("neither a file nor a folder", path=argument, expected=_EXPECTED)
     return _list_file(argument, path, scratch)

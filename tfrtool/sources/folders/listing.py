@@ -11,8 +11,9 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import NamedTuple
+from functools import partial
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, os_reason
 from tfrtool.sources.items import Item, ItemReader
@@ -47,6 +48,16 @@ _ANY_DEPTH = "**"
 
 _Pattern = Sequence[re.Pattern[str] | None]
 """The parts of a pattern; None for any number of folders."""
+
+_Folder = tuple[str, str, set[int], frozenset[tuple[int, int]]]
+"""Its path, what the keys in it start with, the places that it has come to in the pattern, and the
+folders around it."""
+
+_SENT = 500_000
+"""Entries that a task sends back at most, some hundred MB; a larger folder is listed here."""
+
+Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
+"""Yields the results of a function for tasks, in any order."""
 
 
 class Entry(NamedTuple):
@@ -126,22 +137,38 @@ def size_problem(size: int) -> str | None:
     return f"it has {size:,} bytes, and an image at most {MAX_IMAGE_BYTES:,}"
 
 
-def list_directory(root: str, prefix: str = "", pattern: _Pattern = ()) -> Listing:
+def list_directory(
+    root: str, prefix: str = "", pattern: _Pattern = (), spread: Spread | None = None
+) -> Listing:
     """List all files below a directory that match a pattern, or lie in a folder which does.
 
     Keys start with the prefix. Depth is bounded by the longest path that the system takes, not by
     Python's stack. A folder that can't be read is a SourceError, when its entries are asked for.
+    With ``spread``, the folders in it are listed elsewhere, each by a task.
     """
-    return Listing(_walk(root, prefix, pattern), FolderReader(root))
+    top: _Folder = (root, prefix, _with_none({0}, pattern), frozenset())
+    entries = _walk([top], pattern) if spread is None else _walk_spread(top, pattern, spread)
+    return Listing(entries, FolderReader(root))
 
 
-def _walk(root: str, prefix: str, pattern: _Pattern) -> Iterator[Entry]:
+def _walk_spread(top: _Folder, pattern: _Pattern, spread: Spread) -> Iterator[Entry]:
+    folders: list[_Folder] = []
+    yield from _walk([top], pattern, folders)
+    for folder, entries in spread(partial(_walked, pattern=pattern), folders):
+        yield from _walk([folder], pattern) if entries is None else entries
+
+
+def _walked(folder: _Folder, pattern: _Pattern) -> tuple[_Folder, list[Entry] | None]:
+    """Return a folder and all that is in it; None if that is more than is sent at once."""
+    entries = [*islice(_walk([folder], pattern), _SENT + 1)]
+    return folder, entries if len(entries) <= _SENT else None
+
+
+def _walk(
+    pending: list[_Folder], pattern: _Pattern, below_them: list[_Folder] | None = None
+) -> Iterator[Entry]:
+    """Yield what is in folders; the folders in them are put into a list, if there is one."""
     visits: Counter[tuple[int, int]] = Counter()
-    # A folder's path, what the keys in it start with, the places that it has come to in the
-    # pattern, and the folders around it.
-    pending: list[tuple[str, str, set[int], frozenset[tuple[int, int]]]] = [
-        (root, prefix, _with_none({0}, pattern), frozenset())
-    ]
     while pending:
         path, start, places, above = pending.pop()
         whole = len(pattern) in places
@@ -166,7 +193,8 @@ def _walk(root: str, prefix: str, pattern: _Pattern) -> Iterator[Entry]:
                     if not below:
                         continue
                     if _is(entry.is_dir):
-                        pending.append((entry.path, f"{key}/", below, above | {identity}))
+                        folders = pending if below_them is None else below_them
+                        folders.append((entry.path, f"{key}/", below, above | {identity}))
                     elif whole or len(pattern) in below:
                         image = is_image_name(key) or not _is(entry.is_file)
                         # The size of other files is of no interest.
@@ -241,7 +269,7 @@ def list_matches(pattern: str) -> Listing:
     if len(wanted) == 1 and None not in wanted:
         base, name = os.path.split(base)
         folder = f"{name}/" if name else ""
-    entries = _walk(root, folder, wanted)
+    entries = iter(list_directory(root, folder, wanted).entries)
     first = next(entries, None)
     if first is None:
         raise SourceError(
