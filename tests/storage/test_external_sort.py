@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,14 @@ from tfrtool.sources import manifest
 from tfrtool.sources.items import Item
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.storage.scratch import external_sort
-from tfrtool.storage.scratch.external_sort import ExternalSort, ScratchFile, column, forgetting
+from tfrtool.storage.scratch.external_sort import (
+    ExternalSort,
+    ScratchFile,
+    column,
+    forgetting,
+    pieces,
+    rising,
+)
 
 __all__ = ["keep_little_in_memory"]
 
@@ -49,6 +57,18 @@ def test_rows_come_sorted(
         rows.settle()
     assert [*rows] == [*rows] == sorted([*given, *added])
     assert len(rows) == len(given) + len(added)
+
+
+@given(st.lists(st.lists(st.integers(0, 2**63), max_size=20), max_size=12))
+def test_positions_are_looked_up_rising(groups: list[list[int]]) -> None:
+    """Each position comes once, with its place among all; those taken together rise."""
+    pairs, taken = [*rising(groups)], [*pieces(groups)]
+    together = [[*chain.from_iterable(some)] for some in taken]
+    assert all(0 < len(some) <= external_sort.RUN for some in together)
+    assert [at for at, _ in sorted(pairs)] == [*range(len(pairs))]
+    assert [position for _, position in sorted(pairs)] == [*chain.from_iterable(groups)]
+    rest = iter(position for _, position in pairs)
+    assert [[*islice(rest, len(some))] for some in together] == [*map(sorted, together)]
 
 
 def test_no_file_is_left(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Item, Source
+from tfrtool.storage.scratch import external_sort
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.write_options import Existing, WriteOptions
-from tfrtool.writing.write_plan import PlannedShard, plan_shards
+from tfrtool.writing.write_plan import PlannedShard, plan_digest, plan_shards
 
 HALVES = {"train": 0.5, "test": 0.5}
 
@@ -192,3 +193,14 @@ def test_a_task_knows_what_its_bytes_depend_on() -> None:
     prints = {other.fingerprint for (other,) in others}
     assert len(prints) == len(others)
     assert task.fingerprint not in prints
+
+
+def test_shards_are_told_together_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A digest of all shards leaves each the fingerprint that it has by itself."""
+    options = make_options(shards=5, splits=HALVES)
+    alone = [task.fingerprint for task in _plan(_items(97), options)]
+    tasks = _plan(_items(97), options)
+    monkeypatch.setattr(external_sort, "RUN", 16)
+    plan_digest(tasks, "1.0.0")
+    assert [vars(task)["fingerprint"] for task in tasks] == alone
+    assert len({*alone}) == 10

@@ -72,7 +72,9 @@ def record_sizes(audit: Audit, workers: int) -> RecordSizes:
     kinds, tried, estimates = sizes, 0, [lambda _: math.prod(sides)]
     if not known:
         kinds, tried, estimates = _estimates(audit, workers)
-    for position, (item, kind) in enumerate(forgetting(zip(items, kinds, strict=True), sizes)):
+    for position, (item, kind) in enumerate(
+        forgetting(zip(items, kinds, strict=True), sizes, kinds)
+    ):
         image = estimates[kind](item.bytes)
         sizes[position] = _record_size(image, item.key, audit.numbers[item.label], sides)
     return RecordSizes(records=sizes, tried=tried, exact=known or not recipe.always)

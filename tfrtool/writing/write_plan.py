@@ -14,19 +14,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.limits import MAX_SHARDS
-from tfrtool.storage.scratch.external_sort import ExternalSort, column, forget, forgetting
+from tfrtool.storage.scratch.external_sort import ExternalSort, column, forgetting, pieces, rising
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.write_options import WriteOptions
-
-_FORGETTING = 8
-"""Shards, some ten thousand images, after which mapped memory is let go."""
 
 _FORMAT = 1
 """To be counted up when the same plan is to give other bytes than before."""
@@ -44,16 +41,7 @@ class PlannedShard:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of all that the shard's bytes depend on, once its images are known."""
-        audit, digest = self.audit, hashlib.blake2b(digest_size=16)
-        facts = (_FORMAT, self.compression.value, audit.recipe, audit.source.labels)
-        digest.update(repr(facts).encode("utf-8", "surrogateescape"))
-        for position in self.positions:
-            item = audit.source.items[position]
-            about = (item.key, item.label, audit.digests[position], position in audit.notable)
-            digest.update(repr(about).encode("utf-8", "surrogateescape"))
-        if self.name.index % _FORGETTING == 0:
-            forget(audit.digests, audit.notable.codes, self.positions)
-        return digest.hexdigest()
+        return next(_fingerprints([self]))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.part().__dict__ if isinstance(self.positions, memoryview) else self.__dict__
@@ -68,8 +56,36 @@ class PlannedShard:
         return replace(self, positions=range(len(self.positions)), audit=audit)
 
 
-def plan_digest(shards: Iterable[PlannedShard], version: str) -> str:
+def _fingerprints(shards: Sequence[PlannedShard]) -> Iterator[str]:
+    """Yield those of shards of one audit."""
+    abouts = _abouts(shards[0].audit, (shard.positions for shard in shards))
+    for shard in shards:
+        digest = hashlib.blake2b(digest_size=16)
+        facts = (_FORMAT, shard.compression.value, shard.audit.recipe, shard.audit.source.labels)
+        digest.update(repr(facts).encode("utf-8", "surrogateescape"))
+        for about in islice(abouts, len(shard.positions)):
+            digest.update(about)
+        yield digest.hexdigest()
+
+
+def _abouts(audit: Audit, groups: Iterable[Sequence[int]]) -> Iterator[bytes]:
+    """Yield what a fingerprint depends on of each of these images, in order."""
+    items, digests, notable = audit.source.items, audit.digests, audit.notable
+    for some in pieces(groups):
+        abouts = [b""] * sum(map(len, some))
+        for at, position in rising(some, digests, notable.codes):
+            item = items[position]
+            about = (item.key, item.label, digests[position], position in notable)
+            abouts[at] = repr(about).encode("utf-8", "surrogateescape")
+        yield from abouts
+
+
+def plan_digest(shards: Sequence[PlannedShard], version: str) -> str:
     """Return a digest of all that the files of a dataset of some version depend on."""
+    # Each shard is told its own, for the images of many are looked up faster than those of one.
+    unknown = [shard for shard in shards if "fingerprint" not in vars(shard)]
+    for shard, known in zip(unknown, _fingerprints(unknown) if unknown else (), strict=True):
+        vars(shard)["fingerprint"] = known
     facts = (version, sorted((str(shard.name), shard.fingerprint) for shard in shards))
     return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
 
@@ -107,7 +123,7 @@ def plan_shards(
             bounds = [round(len(chosen) * index / count) for index in range(count + 1)]
         else:
             ordered = column("Q", len(chosen), audit.scratch)
-            for at, position in enumerate(forgetting(chosen, chosen, ordered, sizes)):
+            for at, position in rising([chosen], ordered, sizes):
                 ordered[at] = sizes[position]
             bounds = cut_by_size(ordered, options.shard_bytes)
         for index, (first, last) in enumerate(pairwise(bounds)):
@@ -193,7 +209,7 @@ def cut_by_size(sizes: Sequence[int], shard_bytes: int) -> list[int]:
 
     A shard may have one record more, since none is cut.
     """
-    whole = sum(sizes)
+    whole = sum(forgetting(sizes, sizes))
     count = -(-whole // shard_bytes)
     starts, end, last = [0], 0, 0
     for at, size in enumerate(forgetting(sizes, sizes)):

@@ -22,7 +22,7 @@ from tfrtool.images.recipe import Encode
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.plain import plain
-from tfrtool.storage.scratch.external_sort import column, forgetting
+from tfrtool.storage.scratch.external_sort import column, forgetting, rising
 from tfrtool.writing.image_audit import Audit, Shared
 from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import PlannedShard
@@ -160,9 +160,9 @@ def report_on(
     tallies = [Counter[str](), *counts.values()]
     numbers = {split: number for number, split in enumerate(counts, 1)}
     where = column("H", len(items), audit.scratch)  # the split of each image, and 0 for none
-    for plan in planned:
-        number = numbers[plan.name.split]
-        for position in forgetting(plan.positions, plan.positions, where):
+    for split, number in numbers.items():
+        groups = (plan.positions for plan in planned if plan.name.split == split)
+        for _, position in rising(groups, where):
             where[position] = number
     for item, number in zip(items, forgetting(where, where), strict=True):
         tallies[number][item.label] += 1

@@ -166,6 +166,38 @@ def forgetting(rows: Iterable[Piece], *columns: object) -> Iterator[Piece]:
         yield row
 
 
+def pieces(groups: Iterable[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
+    """Yield groups of numbers together: some that have `RUN` at most, or a part of a large one."""
+    some, count = list[Sequence[int]](), 0
+    for group in groups:
+        for start in range(0, len(group), RUN):
+            piece = group[start : start + RUN]
+            if count + len(piece) > RUN:
+                yield some
+                some, count = [], 0
+            some.append(piece)
+            count += len(piece)
+    if some:
+        yield some
+
+
+def rising(groups: Iterable[Sequence[int]], *columns: object) -> Iterator[tuple[int, int]]:
+    """Yield positions in columns, and before each its place among them, `RUN` at a time rising.
+
+    Positions that are near each other are then looked up one after another: those in no order
+    would bring in memory for each. The columns are let go of now and then.
+    """
+    import numpy
+
+    start = 0
+    for some in pieces(groups):
+        positions = numpy.concatenate([numpy.asarray(group, "Q") for group in some])
+        order = positions.argsort()
+        pairs = zip((order + start).tolist(), positions[order].tolist(), strict=True)
+        yield from forgetting(pairs, *columns, some[0])
+        start += len(positions)
+
+
 def forget(*columns: object) -> None:
     """Let go of the memory that mapped columns take; what they hold stays on the disk."""
     for one in columns:
