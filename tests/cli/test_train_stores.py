@@ -116,7 +116,7 @@ def test_store_that_is_out_of_order(
     url: str, bucket: Bucket, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A store that refuses a shard in the middle of training is told as that."""
-    rule = Misbehaviour(matching="train.tfrecord-00002", status=403, code="AccessDenied", after=1)
+    rule = Misbehaviour(matching="train.tfrecord-00002", status=403, code="AccessDenied")
     bucket.misbehave(rule)
     assert main(["train", url, *SMALL]) == 1
     error = capfd.readouterr().err

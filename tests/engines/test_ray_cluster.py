@@ -291,7 +291,7 @@ def begun(large: Path, target: Path, nodes: Nodes) -> subprocess.Popen[str]:
     words = ("--shards", 24, "--compression", "gzip", "--json")
     where = ("--engine", "ray", "--engine-address", nodes.address)
     process = tool("reshard", large, target, *words, *where)
-    while not list(target.glob(".tfrtool-incomplete/*.done.json")):
+    while not list(target.glob(".tfrtool-incomplete/[!.]*.done.json")):
         assert process.poll() is None
         time.sleep(0.005)
     return process

@@ -68,8 +68,9 @@ def inspect_group() -> None:
 def run(argv: Sequence[str], signals: Signals | None = None) -> int:
     """Run the command line on the words after ``tfrtool``, and return the exit code."""
     debug = DEBUG in argv
-    if debug:
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "info")  # it shows what Ray logs
+    shown = debug and "RAY_BACKEND_LOG_LEVEL" not in os.environ
+    if shown:
+        os.environ["RAY_BACKEND_LOG_LEVEL"] = "info"  # it shows what Ray logs
     try:
         result = cli.main(args=argv, prog_name="tfrtool", standalone_mode=False, obj=signals)
     except BaseException as error:  # noqa: BLE001 - the one place that all of them end in
@@ -79,6 +80,9 @@ def run(argv: Sequence[str], signals: Signals | None = None) -> int:
                 traceback.print_exc()
             return report_interrupt(signals.number)
         return _report_error(error, debug)
+    finally:
+        if shown:
+            del os.environ["RAY_BACKEND_LOG_LEVEL"]
     return int(result) if isinstance(result, int) else int(Outcome.FINE)
 
 
