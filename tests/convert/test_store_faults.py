@@ -87,8 +87,8 @@ def _stopped(at: int, run: Do, error: BaseException, *, dead: bool = False) -> b
 
 
 def _clear(bucket: Bucket) -> None:
-    for key in [*bucket.names()]:
-        bucket.client.delete_object(Bucket=bucket.name, Key=key)
+    if keys := [{"Key": key} for key in bucket.names()]:
+        bucket.client.delete_objects(Bucket=bucket.name, Delete={"Objects": keys})
 
 
 @pytest.mark.slow
