@@ -16,7 +16,10 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 Result = TypeVar("Result")
 
@@ -63,7 +66,8 @@ class Child:
     ) -> None:
         """Start a process; None is the standard error and the environment of this one.
 
-        A ``forked`` one is a copy of this process, which is there at once; see `may_fork`.
+        A ``forked`` one is a copy of this process, which is there at once, and is killed at the
+        end: it is for work that only reads; see `may_fork`.
         """
         if forked:
             self._fork()
@@ -73,7 +77,7 @@ class Child:
         paths = [path for path in sys.path if isinstance(path, str) and os.path.isabs(path)]  # noqa: PTH117
         options = ["-I", "-X", f"utf8={sys.flags.utf8_mode}"]
         options += ["-B"] if sys.dont_write_bytecode else []
-        self._process: subprocess.Popen[bytes] | _Forked = subprocess.Popen(
+        self._process: Popen[bytes] | _Forked = subprocess.Popen(
             [
                 *(sys.executable, *options, "-c", _START),
                 json.dumps([str(Path(__file__).parents[2]), paths]),
@@ -113,19 +117,24 @@ class Child:
 
     def __exit__(self, *error: object) -> None:
         """End the process, in the midst of its work if need be."""
-        from subprocess import TimeoutExpired
-
-        for _ in range(round(_LAST_SECONDS / _AGAIN_SECONDS)):
-            self._process.terminate()
-            with contextlib.suppress(TimeoutExpired):
-                self._process.wait(_AGAIN_SECONDS)
-                break
-        else:
+        if isinstance(self._process, _Forked) or not self._ends(self._process):
             self._process.kill()
             self._process.wait()
         for pipe in (self._tasks, self._answers):
             with contextlib.suppress(OSError):  # of what it didn't read any more
                 pipe.close()
+
+    @staticmethod
+    def _ends(process: "Popen[bytes]") -> bool:
+        """Tell a process to end; return whether it does so in time."""
+        from subprocess import TimeoutExpired
+
+        for _ in range(round(_LAST_SECONDS / _AGAIN_SECONDS)):
+            process.terminate()
+            with contextlib.suppress(TimeoutExpired):
+                process.wait(_AGAIN_SECONDS)
+                return True
+        return False
 
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Return what a function returns there; it, its arguments and its result are pickled.
@@ -146,36 +155,25 @@ class Child:
 
 
 class _Forked:
-    """A process that was forked; what a `Child` asks of it is called as Popen has it."""
+    """A process that was forked, and has nothing to lose; `wait` is what Popen has."""
 
     def __init__(self, pid: int) -> None:
         self._pid, self._code = pid, cast(int | None, None)
         self._lock = threading.Lock()
 
-    def terminate(self) -> None:
-        self._signal(signal.SIGTERM)
-
     def kill(self) -> None:
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: int) -> None:
         with self._lock:
             if self._code is None:
-                os.kill(self._pid, number)
+                os.kill(self._pid, signal.SIGKILL)
 
-    def wait(self, timeout: float = float("inf")) -> int:
-        from subprocess import TimeoutExpired
-
-        end = time.monotonic() + timeout
+    def wait(self) -> int:
         while True:
             with self._lock:
                 if self._code is None and (found := os.waitpid(self._pid, os.WNOHANG))[0]:
                     self._code = os.waitstatus_to_exitcode(found[1])
             if self._code is not None:
                 return self._code
-            if time.monotonic() > end:
-                raise TimeoutExpired("", timeout)
-            time.sleep(0.001)
+            time.sleep(0.0005)
 
 
 def may_fork() -> bool:
