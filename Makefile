@@ -16,7 +16,7 @@ READY_FOR_DOCS := $(VENV)/.ready-for-docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format bench docs pictures fuzz fixtures clean
+.PHONY: help demo test run-tests test-fast check format bench docs pictures fuzz fixtures clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -34,7 +34,11 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/demo.sh
 
-test: check
+test: $(READY)
+	@# Tests wait for servers and clusters now and then, which leaves room for the checks.
+	@$(MAKE) --no-print-directory --jobs 2 check run-tests
+
+run-tests: $(READY)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 test-fast: $(READY)

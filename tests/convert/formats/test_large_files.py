@@ -43,7 +43,7 @@ def _scanned(path: Path) -> Any:
 
 
 @given(data=shards(), size=st.integers(1, 2000), batch=st.integers(1, 500))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_scan(path: Path, data: bytes, size: int, batch: int) -> None:
     """Rows, marks, columns and faults are those of one pass, wherever the shard is cut."""
     path.write_bytes(data)

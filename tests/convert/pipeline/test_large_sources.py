@@ -41,7 +41,7 @@ def scanned(path: Path, scratch: Path, workers: int = 1) -> Any:
 @given(data=shards(), size=st.integers(1, 2000))
 @example(data=shard_of(ROWS * 3), size=100)
 @example(data=shard_of([shard_of(ROWS)] * 3), size=500)
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 def test_scan(folder: Path, data: bytes, size: int) -> None:
     """The index, and what is copied of damaged shards, are the same wherever the shard is cut."""
     path = folder / "a.tfrecord"
