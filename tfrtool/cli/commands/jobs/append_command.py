@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.job_options import RUN_OPTIONS, run_job
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, command
+from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 from tfrtool.cli.process import starting_tensorflow
 
 
@@ -23,6 +23,7 @@ from tfrtool.cli.process import starting_tensorflow
         "--dedupe": "Leave out and list images that are there already (exit code 3).",
         **RUN_OPTIONS,
     },
+    kinds={"--out": OUTPUT_OR_URL},
 )
 @click.argument("dataset", type=INPUT)
 @click.argument("source", metavar="SRC", type=INPUT)
