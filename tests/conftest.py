@@ -184,3 +184,16 @@ def _ready(make: Callable[[], AnyStore], monkeypatch: pytest.MonkeyPatch) -> Any
         pytest.skip(str(error))
     set_environment(store.environment, monkeypatch)
     return store
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that runs a command, and returns its exit code, output and errors."""
+    from tfrtool.cli import main
+
+    def run_it(*words: str | Path) -> tuple[int, str, str]:
+        code = main([str(word) for word in words])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run_it

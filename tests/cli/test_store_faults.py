@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.emulators import SECRET, Bucket, Misbehaviour
-from tfrtool.cli import main
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.records.framing import frame
 
@@ -49,18 +48,6 @@ def _shard(count: int, size: int, seed: int = 0) -> bytes:
         label = Feature(dtype=DType.INT64, values=(number % 3,))
         records.append(frame(encode_example({"image": image, "label": label})))
     return b"".join(records)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs a command, and returns its exit code, output and errors."""
-
-    def run_it(*words: str | Path) -> tuple[int, str, str]:
-        code = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run_it
 
 
 @pytest.fixture

@@ -38,18 +38,6 @@ FAULTS = {
 }
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs a command, and returns its exit code, output and errors."""
-
-    def run_it(*words: str | Path) -> tuple[int, str, str]:
-        code = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run_it
-
-
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of three shards, two of which are sent in parts."""

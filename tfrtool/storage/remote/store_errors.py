@@ -95,7 +95,7 @@ def a_store_error(error: Exception, url: str) -> OSError:
     if said.startswith("416"):
         return BehindEndError(errno.EINVAL, "no such range", url)
     if _BAD_KEY.search(text):
-        what = "an object's key has empty parts or dots between its slashes"
+        what = "an object's key has control characters, or empty parts or dots between its slashes"
         return OSError(errno.EINVAL, what, url)
     if kind == "NotSupportedError" or "non-partial" in text:
         return OSError(errno.ENOTSUP, "the server gives no ranges of bytes", url)
