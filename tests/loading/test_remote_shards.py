@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import os
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +103,12 @@ def test_cache_smaller_than_the_dataset(pets: Path, url: str, tmp_path: Path, sh
     most, done = [0], threading.Event()
 
     def watch() -> None:
-        while not done.is_set():
-            sizes = []
-            for path in folder.iterdir():
-                try:
-                    sizes.append(path.stat().st_size)
-                except FileNotFoundError:
-                    sizes.append(0)
-            most[0] = max(most[0], sum(sizes))
+        while not done.wait(0.001):
+            # Copies only grow under the lock: without it, one that is gone and the one that came
+            # in its place could both be counted.
+            with (folder / "lock").open("ab") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                most[0] = max(most[0], sum(_sizes(folder)))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -121,6 +121,13 @@ def test_cache_smaller_than_the_dataset(pets: Path, url: str, tmp_path: Path, sh
     assert 0 < most[0] <= bound
     assert len(remote.shard_cache.fetched) <= 3 * SHARDS  # type: ignore[union-attr]
     assert _open_copies() == []
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    """Yield the sizes of what is in a folder from which files may go meanwhile."""
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            yield path.stat().st_size
 
 
 def _open_copies() -> list[str]:
