@@ -47,7 +47,8 @@ def test_steps_are_those_of_keras() -> None:
         metrics=["accuracy"],
     )
     for inputs, labels in _batches():
-        loss, accuracy = ours.train(inputs, labels).numpy()
+        loss, accuracy, images = ours.train(inputs, labels).numpy()
+        assert images == len(labels)
         theirs.reset_metrics()
         logs = theirs.train_on_batch(inputs, labels, return_dict=True)
         assert loss == pytest.approx(float(logs["loss"]), rel=1e-5)

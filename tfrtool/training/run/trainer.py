@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError
+from tfrtool.loading.pipeline.python_calls import plain
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.training.run.train_report import EpochReport
 
@@ -70,46 +71,81 @@ class Trainer:
         model: the compiled ``keras.Model`` that callbacks see; it shares the core's layers, and
             the core that is saved has no optimizer in it.
         optimizer: Adam.
-        train: takes a step, and returns mean loss and accuracy before it, float32 [2].
-        evaluate: returns mean loss and accuracy, float32 [2], and changes nothing.
+        train: takes a step, and returns mean loss and accuracy before it, and of how many
+            images they are the means, float32 [3].
+        evaluate: returns the same, and changes nothing.
     """
 
     def __init__(self, core: Any, rate: float, head: Any = None) -> None:
-        """Get ready to train a core, or on features its last layer alone, the head."""
+        """Get ready to train a core, or on features its last layer alone, the head.
+
+        The strategy is that in whose scope this is called; the core is of the same.
+        """
+        self._strategy = tf.distribute.get_strategy()
         self.optimizer = keras.optimizers.Adam(rate)
         self.optimizer.build(core.trainable_variables)
-        self._loss = keras.losses.SparseCategoricalCrossentropy()
         self.model = keras.Model(core.inputs, core.outputs, name=core.name)
-        self.model.compile(self.optimizer, self._loss, metrics=["accuracy"])
+        whole = keras.losses.SparseCategoricalCrossentropy()
+        self.model.compile(self.optimizer, whole, metrics=["accuracy"])
+        self._loss = keras.losses.SparseCategoricalCrossentropy(reduction=None)
         self._trained = core if head is None else head
         shape = (core.inputs[0] if head is None else head.input).shape[1:]
+        specs = tf.TensorSpec([None, *shape], tf.float32), tf.TensorSpec([None], tf.int64)
+        empty = tf.data.Dataset.from_generator(lambda: iter(()), output_signature=specs)
+        batches = self._strategy.distribute_datasets_from_function(lambda _: empty)
         # Any number of images: the last batch of an epoch, which is smaller, needs no new graph.
         # And functions of this trainer alone: of one that several share, TensorFlow would say that
         # it is traced too often.
         self.train, self.evaluate = (
             tf.function(
                 partial(self._step, training=training),
-                input_signature=[
-                    tf.TensorSpec([None, *shape], tf.float32),
-                    tf.TensorSpec([None], tf.int64),
-                ],
+                input_signature=batches.element_spec,
                 autograph=False,
             )
             for training in (True, False)
         )
 
     def _step(self, inputs: Tensor, labels: Tensor, *, training: bool) -> Tensor:
+        """Take a step on all replicas; each has the same figures, which are those of all."""
+        step = plain(partial(self._replica_step, training=training))
+        figures = self._strategy.run(step, (inputs, labels))
+        return self._strategy.experimental_local_results(figures)[0]
+
+    def _replica_step(self, inputs: Tensor, labels: Tensor, *, training: bool) -> Tensor:
+        """Take one replica's part in a step.
+
+        The loss is the sum over its images by the number of all replicas' images, so that the sum
+        of their gradients is the gradient of the mean, however many images each of them has.
+        """
+        replicas, own = self._strategy.num_replicas_in_sync, tf.shape(labels)[0]
+        if replicas > 1:
+            # Layers make NaN of no image at all. What is added counts for nothing.
+            inputs, labels = (_at_least_one(one) for one in (inputs, labels))
         with tf.GradientTape() if training else nullcontext() as tape:
             probabilities = self._trained(inputs, training=training)
+            if replicas > 1:
+                labels, probabilities = labels[:own], probabilities[:own]
+            hits = tf.equal(tf.argmax(probabilities, axis=-1, output_type=tf.int64), labels)
+            sums = [
+                tf.reduce_sum(self._loss(labels, probabilities)),
+                tf.reduce_sum(tf.cast(hits, tf.float32)),
+                tf.cast(own, tf.float32),
+            ]
+            loss, images = sums[0], sums[2]
+            if replicas > 1:
+                context = tf.distribute.get_replica_context()
+                # One message for all of them: it takes as long as one for one.
+                sums = context.all_reduce(tf.distribute.ReduceOp.SUM, tf.stack(sums))
+                images = sums[2]
             # The layers' own losses are what regularizes their weights.
-            loss = tf.add_n([self._loss(labels, probabilities), *self._trained.losses])
+            added = self._trained.losses
+            loss = tf.add_n([loss / images, *(one / replicas for one in added)])
         if tape is not None:
             variables = self._trained.trainable_variables
             gradients = tape.gradient(loss, [variable.value for variable in variables])
             self.optimizer.apply(gradients, variables)
-        hits = tf.equal(tf.argmax(probabilities, axis=-1, output_type=tf.int64), labels)
         # One tensor, which is fetched at once.
-        return tf.stack([loss, tf.reduce_mean(tf.cast(hits, tf.float32))])
+        return tf.stack([tf.add_n([sums[0] / images, *added]), sums[1] / images, images])
 
     def run_epoch(
         self,
@@ -147,13 +183,19 @@ class Trainer:
         return report
 
 
+def _at_least_one(values: Tensor) -> Tensor:
+    """Return the same, or zeros for one image where there is none."""
+    missing = tf.maximum(1 - tf.shape(values)[:1], 0)
+    more = tf.zeros(tf.concat([missing, values.shape[1:]], 0), values.dtype)
+    return tf.concat([values, more], 0)
+
+
 def _run(step: Any, batches: EpochIterator, on_begin: Any, on_end: Any) -> Mapping[str, float]:
     """Take a step with each batch; return the means over all images, whatever the batches."""
-    images, sums, means = 0, [0.0, 0.0], {"loss": 0.0, "accuracy": 0.0}
+    images, sums, means = 0.0, [0.0, 0.0], {"loss": 0.0, "accuracy": 0.0}
     for number, (inputs, labels) in enumerate(batches.epoch(on_begin)):
-        count = int(labels.shape[0])
+        *figures, count = step(inputs, labels).numpy().tolist()
         images += count
-        figures = step(inputs, labels).numpy().tolist()
         sums = [total + figure * count for total, figure in zip(sums, figures, strict=True)]
         means = {"loss": sums[0] / images, "accuracy": sums[1] / images}
         on_end(number, means)
