@@ -6,11 +6,15 @@ long value is not copied for that: a short one stands in its place.
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError, EncodeError
 
 from tfrtool.examples.long_values import varint
-from tfrtool.examples.proto import whole_pb2 as pb
+from tfrtool.examples.proto import example_pb2
 
 SHORT = 2048
 """Payloads up to this size, in bytes, are taken as they are; longer values are left out."""
@@ -27,6 +31,19 @@ _FIRST, _SECOND = 0x0A, 0x12
 _STAND_IN = b"\x12\x04\x0a\x02\x0a\x00"
 """A feature of one string without a byte, with the tag before it in an entry."""
 
+_MESSAGES = {
+    "Entry": (Field.LABEL_REQUIRED, "", ".tfrtool.proto.Feature"),
+    "Features": (Field.LABEL_REPEATED, "Entry"),
+    "ListEntry": (Field.LABEL_REQUIRED, "", ".tfrtool.proto.FeatureList"),
+    "FeatureLists": (Field.LABEL_REPEATED, "ListEntry"),
+    "Example": (Field.LABEL_OPTIONAL, "Features"),
+    "SequenceExample": (Field.LABEL_OPTIONAL, "Features", "FeatureLists"),
+    "ExampleBatch": (Field.LABEL_REPEATED, "Example"),
+    "SequenceBatch": (Field.LABEL_REPEATED, "SequenceExample"),
+}
+"""The messages of example.proto in which each feature has a key and a value, and many of them: what
+is not so can't be serialized. The types of their fields, where "" is bytes, by number from 1 on."""
+
 _UNSET, _UNSET_INSIDE = b"\x12\x00", b"\x12\x00\n"
 """The value of a map entry whose feature has no kind; of a key that comes twice, it hides one."""
 
@@ -41,7 +58,24 @@ class _Prefixes(dict[int, bytes]):
         return prefix
 
 
+def _batches() -> tuple[Any, Any]:
+    """Return the messages of many Examples, and of many SequenceExamples."""
+    file = FileDescriptorProto(name="tfrtool/whole", package="tfrtool.whole")
+    file.dependency.append(example_pb2.DESCRIPTOR.name)
+    for name, (label, *kinds) in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, kind in enumerate(kinds, 1):
+            content = {"type_name": kind} if kind else {"type": Field.TYPE_BYTES}
+            message.field.add(name=f"field_{number}", number=number, label=label, **content)
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(file.SerializeToString())
+    found = [pool.FindMessageTypeByName(f"{file.package}.{name}") for name in [*_MESSAGES][-2:]]
+    examples, sequences = map(message_factory.GetMessageClass, found)
+    return examples, sequences
+
+
 _prefixes = _Prefixes()
+_Examples, _Sequences = _batches()
 
 
 def all_whole(payloads: Sequence[bytes], *, sequences: bool) -> bool:
@@ -54,7 +88,7 @@ def all_whole(payloads: Sequence[bytes], *, sequences: bool) -> bool:
     prefixes = map(_prefixes.__getitem__, map(len, payloads))
     joined = b"".join(chain.from_iterable(zip(prefixes, payloads, strict=True)))
     try:
-        batch = (pb.SequenceBatch if sequences else pb.ExampleBatch).FromString(joined)
+        batch = (_Sequences if sequences else _Examples).FromString(joined)
         batch.DiscardUnknownFields()
         return bool(batch.SerializeToString() == joined)
     except (DecodeError, EncodeError):  # or a required field is missing
