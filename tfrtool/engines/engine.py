@@ -1,7 +1,7 @@
 """Where tasks run: on this machine, or on a cluster."""
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -26,7 +26,7 @@ class Engine(abc.ABC):
     def map(
         self,
         function: Callable[[Task], Result],
-        tasks: Sequence[Task],
+        tasks: Iterable[Task],
         *,
         worth: int,
         size: int | None,

@@ -3,7 +3,7 @@
 import os
 import queue
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
@@ -55,7 +55,7 @@ def workers_of(engine: str, address: str | None, workers: Workers) -> Workers:
 
 def map_shards(
     function: Callable[[Source], Result],
-    paths: Sequence[Source],
+    paths: Iterable[Source],
     workers: Workers = 1,
     worth: int = WORTH_A_PROCESS,
     size: int | None = None,
@@ -73,7 +73,7 @@ def map_shards(
     paths. ``workers`` of None takes the cores. `ShardError` if a process died.
     """
     engine = workers if isinstance(workers, Engine) else Processes(workers)
-    if any(isinstance(path, Stream) for path in paths[:1]):
+    if isinstance(paths, Sequence) and any(isinstance(path, Stream) for path in paths[:1]):
         engine = Processes(1)  # it is open here
     yield from engine.map(function, paths, worth=worth, size=size, in_order=in_order, reads=reads)
 
@@ -90,7 +90,7 @@ class Processes(Engine):
     def map(
         self,
         function: Callable[[Source], Result],
-        tasks: Sequence[Source],
+        tasks: Iterable[Source],
         *,
         worth: int,
         size: int | None,
@@ -98,6 +98,7 @@ class Processes(Engine):
         reads: bool,
     ) -> Iterator[Result]:
         """Yield the results of tasks; of paths, the size is asked of the files."""
+        tasks = [*tasks]
         if size is None:
             size = sum(p.stat().st_size for p in tasks if isinstance(p, Path) and p.is_file())
         workers = min(self._workers, len(tasks), 1 + size // max(worth, 1))

@@ -8,10 +8,10 @@ import signal
 import socket
 import sys
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -91,7 +91,7 @@ class RayCluster(Engine):
     def map(
         self,
         function: Callable[[Task], Result],
-        tasks: Sequence[Task],
+        tasks: Iterable[Task],
         *,
         in_order: bool,
         **_: object,
@@ -112,7 +112,7 @@ class RayCluster(Engine):
                     given += 1
 
     def _run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task]
+        self, function: Callable[[Task], Result], tasks: Iterable[Task]
     ) -> Iterator[tuple[int, Result]]:
         """Yield results with their places as they are done."""
         ray = self._ray
@@ -122,26 +122,28 @@ class RayCluster(Engine):
         # Ray's own retries of what needs too much memory have no bound.
         options = {"num_cpus": 1, "max_retries": 0, "scheduling_strategy": "SPREAD"}
         run, here = ray.remote(**options)(_task()), str(Path.cwd())
-        waiting, running = deque(range(len(tasks))), dict[Any, int]()
+        waiting: Iterator[tuple[int, Task]] = enumerate(tasks)
+        running: dict[Any, tuple[int, Task]] = {}
         attempts = Counter[int]()
         try:
-            while waiting or running:
+            while True:
                 room = self._workers or 2 * int(ray.cluster_resources().get("CPU", 0)) or 1
-                while waiting and len(running) < room:
-                    index = waiting.popleft()
-                    body, paths = _pickled((tasks[index],), Path.exists)
+                for index, task in islice(waiting, max(0, room - len(running))):
+                    body, paths = _pickled((task,), Path.exists)
                     call = run.remote(_VERSION, here, [*folders, *paths], shared, body)
-                    running[call] = index
+                    running[call] = index, task
+                if not running:
+                    return
                 done, _ = ray.wait([*running], timeout=_SECONDS)
                 for call in done:
-                    index = running.pop(call)
+                    index, task = running.pop(call)
                     try:
                         said = ray.get(call)
                     except lost as error:
                         attempts[index] += 1
                         if attempts[index] == _ATTEMPTS:
-                            raise _given_up(tasks[index], error) from error
-                        waiting.appendleft(index)
+                            raise _given_up(task, error) from error
+                        waiting = chain([(index, task)], waiting)
                     except ray.exceptions.RayError as error:
                         what = "the cluster can't run a task"
                         raise ClusterError(what, found=reason_of(error)) from error

@@ -4,7 +4,7 @@ import mmap
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 from tfrtool.sources.items import Item
 from tfrtool.storage.scratch.external_sort import close_with, forget, scratch_errors
@@ -16,11 +16,6 @@ _ACCESSES = 2048
 """Items that are looked up before mapped memory is let go: each may bring in some 300 kB."""
 
 _CODING = "utf-8", "surrogatepass"  # sorts as texts do, and takes what is no UTF-8
-
-_NEW: Any = object.__new__
-_SET_KEY, _SET_LABEL, _SET_BYTES, _SET_PLACE, _SET_SPLIT = (
-    Item.__dict__[name].__set__ for name in ("key", "label", "bytes", "place", "split")
-)
 
 
 class ManifestWriter:
@@ -34,9 +29,7 @@ class ManifestWriter:
         """Start without items."""
         self._folder = folder
         self._items: list[Item] = []
-        self._names: dict[
-            str | None, int
-        ] = {}  # of labels and splits, with their numbers in the file
+        self._names: dict[str | None, int] = {}  # numbers of labels and splits in the file
         self._file: Any = None
         self._writer: Any = None
         self.count = 0
@@ -85,43 +78,20 @@ class ManifestWriter:
         self._items = []
 
 
-class _Batch(NamedTuple):
-    """The columns of some items; of texts where each begins, and all of them together."""
-
-    key_at: memoryview
-    keys: memoryview
-    labels: memoryview
-    sizes: memoryview
-    place_at: memoryview
-    places: memoryview
-    splits: memoryview  # of one where all items have the same
-
-    def item(self, row: int, names: Sequence[str | None]) -> Item:
-        """Return an item."""
-        item: Item = _NEW(Item)  # a tenth of what its own checks take, which it has passed
-        _SET_KEY(item, str(self.keys[self.key_at[row] : self.key_at[row + 1]], *_CODING))
-        _SET_LABEL(item, names[self.labels[row]])
-        _SET_BYTES(item, self.sizes[row])
-        places = self.places
-        place = places and places[self.place_at[row] : self.place_at[row + 1]]
-        _SET_PLACE(item, int.from_bytes(place, "little") if place else 0)
-        _SET_SPLIT(item, names[self.splits[row if len(self.splits) > 1 else 0]])
-        return item
-
-
 class Manifest(Sequence[Item]):
     """Items in a mapped file; each is made when it is asked for.
 
     Several threads may read it at once. It can't be pickled.
     """
 
-    def __init__(self, mapped: mmap.mmap, names: Sequence[str | None], count: int) -> None:
+    def __init__(self, mapped: mmap.mmap, names: Sequence[Any], count: int) -> None:
         """Read the file that a `ManifestWriter` has made, with so many items."""
         import pyarrow
 
         self._mapped, self._names, self._count, self._accesses = mapped, names, count, 0
         reader = pyarrow.ipc.open_file(pyarrow.py_buffer(mapped))
-        self._batches = [_columns(reader.get_batch(at)) for at in range(reader.num_record_batches)]
+        batches = map(reader.get_batch, range(reader.num_record_batches))
+        self._batches = [[_view(column) for column in batch.columns] for batch in batches]
 
     def __len__(self) -> int:
         return self._count
@@ -137,27 +107,30 @@ class Manifest(Sequence[Item]):
         if self._accesses % _ACCESSES == 0:
             forget(self._mapped)
         batch, row = divmod(range(self._count)[at], HELD)
-        return self._batches[batch].item(row, self._names)
+        return self._item(row, self._batches[batch])
 
     def __iter__(self) -> Iterator[Item]:
-        for batch in self._batches:
-            for row in range(len(batch.labels)):
-                yield batch.item(row, self._names)
+        for number, batch in enumerate(self._batches):
+            for row in range(min(HELD, self._count - number * HELD)):
+                yield self._item(row, batch)
             forget(self._mapped)
 
+    def _item(self, row: int, batch: Sequence[Any]) -> Item:
+        (key_at, key), labels, sizes, (place_at, place), splits = batch
+        return Item(
+            key=str(key[key_at[row] : key_at[row + 1]], *_CODING),
+            label=self._names[labels[row]],
+            bytes=sizes[row],
+            place=int.from_bytes(place[place_at[row] : place_at[row + 1]], "little"),
+            split=self._names[splits[row]],
+        )
 
-def _columns(batch: Any) -> _Batch:
-    batch.validate(full=True)
-    views = []
-    for column in batch.columns:
-        _, *buffers = column.buffers()
-        start = memoryview(buffers[0]).cast("B")
-        views.append(start.cast("q") if column.type == "int64" else start.cast("i"))
-        views += [memoryview(data or b"").cast("B") for data in buffers[1:]]
-    key_at, keys, labels, sizes, place_at, places, splits = views
-    if len(batch.column("split").unique()) == 1:
-        splits = splits[:1]
-    return _Batch(key_at, keys, labels[: batch.num_rows], sizes, place_at, places, splits)
+
+def _view(column: Any) -> Any:
+    """Return the numbers of a column; of texts, where each begins, and all of them together."""
+    _, first, *texts = column.buffers()
+    numbers = memoryview(first).cast("B").cast("q" if column.type == "int64" else "i")
+    return (numbers, memoryview(texts[0] or b"")) if texts else numbers
 
 
 def _packed(place: int) -> bytes:

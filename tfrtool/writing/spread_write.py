@@ -1,11 +1,10 @@
 """A write on a cluster: parts of the images are looked at, and shards written, on its nodes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Generic, TypeVar, overload
 
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.processes import map_shards
@@ -15,29 +14,8 @@ from tfrtool.writing.image_audit import Audit, BadImage, Finding, batches
 from tfrtool.writing.write_plan import PlannedShard
 from tfrtool.writing.write_report import ShardReport
 
-Part = TypeVar("Part")
-
 _BATCHES = 16
 """Batches of images that are looked at in a task: some seconds."""
-
-
-class _Parts(Sequence[Part], Generic[Part]):
-    """Tasks that are made when they are asked for: each holds items of the source."""
-
-    def __init__(self, count: int, make: Callable[[int], Part]) -> None:
-        self._count, self._make = count, make
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> Part: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Part]: ...
-    def __getitem__(self, index: int | slice) -> Part | Sequence[Part]:
-        if isinstance(index, slice):
-            return [self._make(at) for at in range(*index.indices(self._count))]
-        return self._make(index)
 
 
 def look_at_parts(audit: Audit, engine: Engine, on_progress: OnProgress) -> None:
@@ -46,7 +24,7 @@ def look_at_parts(audit: Audit, engine: Engine, on_progress: OnProgress) -> None
     cuts = [some.start for number, some in enumerate(batches(sizes)) if number % _BATCHES == 0]
     parts = [range(start, end) for start, end in pairwise([*cuts, total])]
     parts = [part for part in parts if any(map(audit.unknown.__getitem__, part))]
-    tasks = _Parts(len(parts), lambda at: audit.part(parts[at]))
+    tasks = map(audit.part, parts)  # as they are asked for: each holds items of the source
     done = total - sum(map(len, parts))
     for part, found in zip(parts, map_shards(_look, tasks, engine), strict=True):
         audit.adopt(part, found)
@@ -63,7 +41,7 @@ def write_spread(
     shards: Sequence[PlannedShard], staging: Staging, engine: Engine
 ) -> Iterator[tuple[PlannedShard, ShardReport]]:
     """Yield shards as nodes have written them, and noted that; `BadImage` as `write_shards`."""
-    tasks = _Parts(len(shards), lambda at: (at, shards[at].part()))
+    tasks = ((at, shard.part()) for at, shard in enumerate(shards))
     write = partial(_write, staging=staging)
     for at, report, found in map_shards(write, tasks, engine, in_order=False):
         shards[at].audit.adopt(shards[at].positions, found)
