@@ -34,7 +34,7 @@ class RemotePath(type(Path())):  # type: ignore[misc]
         return str(PurePath(*parts))  # what `relative_to` makes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (str(self), self.status)
+        return type(self), self.parts, {"status": self.status}
 
     @property
     def store(self) -> Store:
@@ -52,12 +52,7 @@ class RemotePath(type(Path())):  # type: ignore[misc]
     @property
     def parent(self) -> "RemotePath":
         """The folder that it is in; a bucket is in itself."""
-        return self if len(self.parts) <= 2 else _made(*self.parts[:-1])
-
-    @property
-    def parents(self) -> Any:
-        """The folders that it is in, from the nearest on."""
-        return tuple(_made(*self.parts[:end]) for end in range(len(self.parts) - 1, 1, -1))
+        return self if len(self.parts) <= 2 else RemotePath(*self.parts[:-1])
 
     def known(self) -> Status:
         """Return what it is; asked for once. `FileNotFoundError` if there is no such object."""
@@ -78,10 +73,6 @@ class RemotePath(type(Path())):  # type: ignore[misc]
         row = (mode, 0, 0, 1, 0, 0, known.size, seconds, seconds, seconds)
         return os.stat_result(row, named)
 
-    def lstat(self) -> os.stat_result:
-        """Do what `stat` does: there are no links."""
-        return self.stat()
-
     def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
         """Return whether there is an object, or a folder with objects."""
         return self.is_file() or self.is_dir()
@@ -95,11 +86,9 @@ class RemotePath(type(Path())):  # type: ignore[misc]
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
         """Return whether there are objects below it; what is an object itself is no folder."""
-        if self.status is not None:
-            return False
-        if self.store.lists:
-            return not self.is_file() and self.store.is_folder(self.key)
-        return self.store.is_folder(self.key)  # many a server answers for folders, too
+        # Many a web server answers for folders, too.
+        unlike = self.status is None and not (self.store.lists and self.is_file())
+        return unlike and self.store.is_folder(self.key)
 
     def is_symlink(self) -> bool:
         """Return False."""
@@ -108,10 +97,6 @@ class RemotePath(type(Path())):  # type: ignore[misc]
     def samefile(self, other: Any) -> bool:
         """Return whether another path is this one."""
         return isinstance(other, RemotePath) and self == other
-
-    def is_absolute(self) -> bool:
-        """Return True."""
-        return True
 
     def resolve(self, strict: bool = False) -> "RemotePath":  # noqa: ARG002
         """Return itself."""
@@ -155,7 +140,7 @@ class RemotePath(type(Path())):  # type: ignore[misc]
     def fixed(self) -> "RemotePath":
         """Return the folder that it names before the first wild card of a pattern."""
         places = (n for n, part in enumerate(self.parts) if MAGIC.search(part))
-        return _made(*self.parts[: next(places, len(self.parts))])
+        return RemotePath(*self.parts[: next(places, len(self.parts))])
 
     def matching(self, *, below: bool = False) -> "list[RemotePath]":
         """Return the objects that it matches as a pattern; ``**`` stands for any folders.
@@ -168,7 +153,7 @@ class RemotePath(type(Path())):  # type: ignore[misc]
         found: list[RemotePath] = []
         if not deep:
             return [path for path in base.entries()[0] if _matches((path.name,), wanted)]
-        for number, (key, status) in enumerate(base.store.statuses(base.key)):
+        for number, (key, status) in enumerate(base.store.list(base.key)):
             if number == MAX_OBJECTS:
                 what = f"more than {MAX_OBJECTS:,} objects are below it"
                 raise OSError(errno.EFBIG, what, str(base))
@@ -198,30 +183,15 @@ def _sound(name: str) -> bool:
     return bool(name) and "\0" not in name and not {"", ".", ".."} & {*name.split("/")}
 
 
-def _refuse(name: str) -> Any:
-    def refused(self: RemotePath, *_: Any, **__: Any) -> NoReturn:
-        what = f"a URL is no local file, and has no {name}"
-        raise OSError(errno.ENOTSUP, what, str(self))
-
-    return refused
+def _refused(self: RemotePath, *_: Any, **__: Any) -> NoReturn:
+    raise OSError(errno.ENOTSUP, "a URL is no local file", str(self))
 
 
 for _name in (
     *("open", "write_bytes", "write_text", "touch", "rename", "replace", "rmdir", "glob", "rglob"),
-    *("walk", "chmod", "lchmod", "symlink_to", "hardlink_to", "readlink", "owner"),
-    *("group", "is_mount", "link_to"),
+    *("walk", "chmod", "symlink_to", "hardlink_to", "readlink"),
 ):
-    setattr(RemotePath, _name, _refuse(_name))
-
-
-def _made(*parts: str) -> RemotePath:
-    return RemotePath(*parts)
-
-
-def _again(url: str, status: Status | None) -> RemotePath:
-    path = remote_path(url)
-    path.status = status
-    return path
+    setattr(RemotePath, _name, _refused)
 
 
 def is_url(text: str) -> bool:
@@ -251,7 +221,7 @@ def remote_path(url: str) -> RemotePath:
         raise UsageError(what, path=shown)
     if any(part in ("", ".", "..") for part in key.rstrip("/").split("/")) and key.strip("/"):
         raise UsageError("a URL with empty parts or dots between its slashes", path=shown)
-    path = _made(f"{scheme}:", *filter(None, rest.split("/")))
+    path = RemotePath(f"{scheme}:", *filter(None, rest.split("/")))
     if query:
         keep_query(str(path), query)
     return path

@@ -5,6 +5,7 @@ usual ways; nothing that they say is shown as it is, for it may hold some.
 """
 
 import contextlib
+import errno
 import importlib
 import json
 import os
@@ -23,8 +24,6 @@ from tfrtool.storage.remote.store_errors import (
     ChangedError,
     CutShortError,
     a_store_error,
-    says,
-    too_large,
 )
 
 __all__ = ["ChangedError", "Status", "Store", "keep_query", "store_of"]
@@ -79,20 +78,11 @@ class Store:
         """Stand for ``url``, with a store of obstore's, or what is like one."""
         self.url, self.lists = url, lists
         self._library, self._writes = library, writes
-        self._pool: ThreadPoolExecutor | None = None
+        # Threads that wait for answers; none is started before it is needed.
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tfrtool-store")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return store_of, (self.url,)  # credentials stay where they are
-
-    def __repr__(self) -> str:
-        return f"<Store {self.url}>"
-
-    @property
-    def pool(self) -> ThreadPoolExecutor:
-        """Threads that wait for answers."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tfrtool-store")
-        return self._pool
 
     def head(self, key: str) -> Status:
         """Ask what an object is; `FileNotFoundError` if it isn't there."""
@@ -101,33 +91,27 @@ class Store:
 
     def get(self, key: str, start: int, size: int, etag: str | None = None) -> tuple[bytes, Status]:
         """Read a range and say what the object is; else it is `read_range`."""
-        parts: list[bytes] = []
-        held, tries = 0, 0
-        while True:
-            before = held
-            try:
-                with self._errors(key):
-                    options: dict[str, Any] = {"range": (start + held, start + size)}
-                    if etag is not None and not etag.startswith("W/"):  # which matches nothing
-                        options["if_match"] = f'"{_bare(etag)}"'
-                    answer = self._library.get(key, options=options)
-                    status = self._status(answer.meta)
-                    if _differ(etag, status.etag):
-                        raise ChangedError(self.url_of(key))
-                    etag = status.etag
-                    for part in answer.stream(_CHUNK):
-                        parts.append(bytes(part))
-                        held += len(part)
-                if held >= min(size, status.size - start):
-                    return b"".join(parts), status
-            except CutShortError:
-                pass
-            except BehindEndError:
-                status = self.head(key)
-                if _differ(etag, status.etag) or start + held < status.size:
-                    raise ChangedError(self.url_of(key)) from None
-                return b"".join(parts), status
-            tries = self._wait(key, 0 if held > before else tries)
+        options: dict[str, Any] = {"range": (start, start + size)}
+        if etag is not None and not etag.startswith("W/"):  # which matches nothing
+            options["if_match"] = f'"{_bare(etag)}"'
+
+        def ask() -> tuple[bytes, Status]:
+            answer = self._library.get(key, options=options)
+            status = self._status(answer.meta)
+            if _differ(etag, status.etag):
+                raise ChangedError(self.url_of(key))
+            data = b"".join(map(bytes, answer.stream(_CHUNK)))
+            if len(data) < min(size, status.size - start):
+                raise CutShortError(self.url_of(key))
+            return data, status
+
+        try:
+            return self._answer(key, ask)
+        except BehindEndError:
+            status = self.head(key)
+            if _differ(etag, status.etag) or start < status.size:
+                raise ChangedError(self.url_of(key)) from None
+            return b"", status
 
     def read_range(self, key: str, start: int, size: int, etag: str | None = None) -> bytes:
         """Read ``size`` bytes from ``start`` on, fewer only where the object ends before.
@@ -174,7 +158,7 @@ class Store:
         waiting: deque[Future[Result]] = deque()
         try:
             for item in items:
-                waiting.append(self.pool.submit(call, item))
+                waiting.append(self._pool.submit(call, item))
                 if len(waiting) >= most:
                     yield waiting.popleft().result()
             while waiting:
@@ -183,53 +167,45 @@ class Store:
             for future in waiting:
                 future.cancel()
 
-    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """Yield the keys and sizes of all objects in a folder and in those below it."""
-        return ((key, status.size) for key, status in self.statuses(prefix))
-
-    def statuses(self, prefix: str) -> Iterator[tuple[str, Status]]:
-        """Do what `list` does, and say more of the objects."""
+    def list(self, prefix: str) -> Iterator[tuple[str, Status]]:
+        """Yield the keys of all objects in a folder and in those below it, and what they are."""
         if not self.lists:
             files, _ = self.list_folder(prefix)
             yield from ((f"{prefix}/{name}".lstrip("/"), one) for name, one in files.items())
             return
         after: dict[str, str] = {}
-        tries = 0
-        while True:
-            try:
-                with self._errors(prefix):
-                    for page in self._library.list(prefix or None, chunk_size=1000, **after):
-                        yield from ((one["path"], self._status(one)) for one in page)
-                        after, tries = {"offset": page[-1]["path"]}, 0
-                return
-            except CutShortError:
-                tries = self._wait(prefix, tries)
+        pages: Iterator[Any] | None = None
+
+        def turn() -> Any:
+            nonlocal pages
+            now = pages or iter(self._library.list(prefix or None, chunk_size=1000, **after))
+            pages = None  # if this fails, the next try begins behind what was given
+            page = next(now, None)
+            pages = now
+            return page
+
+        while page := self._answer(prefix, turn):
+            yield from ((one["path"], self._status(one)) for one in page)
+            after = {"offset": page[-1]["path"]}
 
     def list_folder(self, prefix: str) -> tuple[dict[str, Status], Sequence[str]]:
         """Return the names of a folder's files and what they are, and the names of its folders.
 
         A size is -1 where the store doesn't say it.
         """
-        with self._errors(prefix):
-            if not self.lists:
-                from tfrtool.storage.remote.http_folder import named_files
+        if not self.lists:
+            from tfrtool.storage.remote.http_folder import named_files
 
-                return named_files(self, prefix)
-            found, tries = None, 0
-            while found is None:
-                try:
-                    with self._errors(prefix):
-                        found = self._library.list_with_delimiter(prefix or None)
-                except CutShortError:
-                    tries = self._wait(prefix, tries)
-            files, folders = found["objects"], found["common_prefixes"]
-            if len(files) + len(folders) > MAX_OBJECTS:
-                raise too_large(self.url_of(prefix), f"{MAX_OBJECTS:,} objects")
-            start = len(prefix) + 1 if prefix else 0
-            return (
-                {one["path"][start:]: self._status(one) for one in files if one["path"] != prefix},
-                [one[start:] for one in folders],
+            return named_files(self, prefix)
+        found = self._answer(prefix, lambda: self._library.list_with_delimiter(prefix or None))
+        files, folders = found["objects"], found["common_prefixes"]
+        if len(files) + len(folders) > MAX_OBJECTS:
+            raise OSError(
+                errno.EFBIG, f"has more than {MAX_OBJECTS:,} objects", self.url_of(prefix)
             )
+        start = len(prefix) + 1 if prefix else 0
+        sizes = {one["path"][start:]: self._status(one) for one in files if one["path"] != prefix}
+        return sizes, [one[start:] for one in folders]
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there are objects below a prefix."""
@@ -273,16 +249,15 @@ class Store:
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; those that aren't there are no error."""
-        names = [*keys]
-        for first in range(0, len(names), 1000):
-            some = names[first : first + 1000]
-            try:
-                with self._changes(some[0]):
-                    self._library.delete(some)
-            except FileNotFoundError:
-                for name in some:
-                    with contextlib.suppress(FileNotFoundError), self._changes(name):
-                        self._library.delete(name)
+        if not (names := [*keys]):
+            return
+        try:
+            with self._changes(names[0]):
+                self._library.delete(names)
+        except FileNotFoundError:
+            for name in names:
+                with contextlib.suppress(FileNotFoundError), self._changes(name):
+                    self._library.delete(name)
 
     def url_of(self, key: str) -> str:
         """Return how an object is called in messages."""
@@ -296,18 +271,21 @@ class Store:
     def _status(self, meta: Any) -> Status:
         return Status(int(meta["size"]), self._etag(meta), meta["last_modified"].timestamp())
 
-    def _wait(self, key: str, tries: int) -> int:
-        """Wait before an answer that was cut is asked for again; too often is an error."""
-        if tries >= _TRIES:
-            raise CutShortError(self.url_of(key))
-        time.sleep(_PAUSE * 2 ** (tries + 1))
-        return tries + 1
+    def _answer(self, key: str, ask: Callable[[], Result]) -> Result:
+        """Ask, and ask again where an answer was cut: obstore does so for bodies with an ETag."""
+        for tries in range(1, _TRIES + 1):
+            with contextlib.suppress(CutShortError), self._errors(key):
+                return ask()
+            time.sleep(_PAUSE * 2**tries)
+        with self._errors(key):
+            return ask()
 
     @contextlib.contextmanager
     def _changes(self, key: str) -> Iterator[None]:
         with self._errors(key):
             if not self._writes:
-                raise says(PermissionError, "this kind of URL can only be read", self.url_of(key))
+                what = "this kind of URL can only be read"
+                raise OSError(errno.EACCES, what, self.url_of(key))
             yield
 
     @contextlib.contextmanager

@@ -63,7 +63,7 @@ def _entries(found: Iterator[tuple[str, int]], url: str) -> Iterator[Entry]:
 
 def _below(path: RemotePath) -> Iterator[tuple[str, int]]:
     start = len(path.key) + 1 if path.key else 0
-    return ((key[start:], size) for key, size in path.store.list(path.key) if key[start:])
+    return ((key[start:], one.size) for key, one in path.store.list(path.key) if key[start:])
 
 
 class StoreFiles:

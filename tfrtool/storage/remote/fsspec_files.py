@@ -44,7 +44,8 @@ class FsspecFiles:
     def list(self, prefix: str | None, chunk_size: int) -> Iterator[list[dict[str, Any]]]:  # noqa: ARG002
         """Yield what is below a folder, by folder."""
         for _, _, files in self._files.walk(prefix or "", detail=True):
-            yield [_meta(one) for one in files.values()]
+            if files:
+                yield [_meta(one) for one in files.values()]
 
     def list_with_delimiter(self, prefix: str | None) -> dict[str, Any]:
         """Return what is in a folder."""

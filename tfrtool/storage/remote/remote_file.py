@@ -5,9 +5,7 @@ import hashlib
 import io
 import os
 import shutil
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -97,7 +95,7 @@ class _Blocks(io.RawIOBase):
         self.digest: hashlib._Hash | None = None
         self.hashed = 0
         self._length = _LEAST  # of the block that is fetched next
-        self._ahead: deque[tuple[int, int, Future[bytes]]] = deque()
+        self._ahead: Iterator[tuple[int, bytes]] | None = None
         known = path.status
         if known is None or known.size < 0 or known.etag is None:
             # One request finds it and brings its beginning.
@@ -148,33 +146,25 @@ class _Blocks(io.RawIOBase):
             self._steady += 1
             self._length = min(2 * self._length, _MOST)
         else:
-            self._steady, self._length = 0, _LEAST
-            self._drop()
-        while self._ahead:
-            start, end, future = self._ahead.popleft()
-            if start <= self._position < end:
-                self._fill(end)
-                return start, future.result()
-            future.cancel()
-        size = max(self._length, min(wanted, _MOST))
-        if self._steady >= _STEADY:
-            self._fill(self._position + size)
-        return self._position, self.fetch(self._position, size)
+            self._steady, self._length, self._ahead = 0, _LEAST, None
+        if self._steady < _STEADY:
+            size = max(self._length, min(wanted, _MOST))
+            return self._position, self.fetch(self._position, size)
+        places = self._places(self._position)
+        blocks = self._ahead or self.store.ahead(self._block, places, _AHEAD + 1)
+        self._ahead = None  # after an error they begin anew
+        found = next(one for one in blocks if self._position < one[0] + len(one[1]))
+        self._ahead = blocks
+        return found
 
-    def _fill(self, start: int) -> None:
-        """Have the blocks from an offset on fetched, if they are not yet."""
-        start = max([start, *(end for _, end, _ in self._ahead)])
-        while len(self._ahead) < _AHEAD and start < self.status.size:
-            end = start + self._length
-            future = self.store.pool.submit(self.fetch, start, self._length)
-            self._ahead.append((start, end, future))
-            start = end
+    def _block(self, place: tuple[int, int]) -> tuple[int, bytes]:
+        return place[0], self.fetch(*place)
 
-    def _drop(self) -> None:
-        for _, _, future in self._ahead:
-            future.cancel()
-        self._ahead.clear()
+    def _places(self, start: int) -> Iterator[tuple[int, int]]:
+        while start < self.status.size:
+            yield start, (length := self._length)
+            start += length
 
     def close(self) -> None:
-        self._drop()
+        self._ahead = None
         super().close()

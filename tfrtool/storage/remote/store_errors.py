@@ -14,13 +14,6 @@ _HINTS = {
     "hold credentials, AZURE_SKIP_SIGNATURE=true does without",
     "hf": "HF_TOKEN holds a token",
 }
-_NUMBERS: dict[type[OSError], int] = {
-    FileNotFoundError: errno.ENOENT,
-    FileExistsError: errno.EEXIST,
-    PermissionError: errno.EACCES,
-    TimeoutError: errno.ETIMEDOUT,
-    ConnectionError: errno.ECONNREFUSED,
-}
 _STATUS = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z-]*){0,5})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 _REFUSED = re.compile(
@@ -30,81 +23,70 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(r"illegal character|empty path segment|parsing Path")
+_NO_RANGES = "the server gives no ranges of bytes"
+_DENIED = ("PermissionDeniedError", "UnauthenticatedError")
 _UNREACHED = ("ConnectError", "ConnectTimeout")  # of httpx
 _LATE = re.compile(r"timed out|TimedOut", re.IGNORECASE)
 
 
-class ChangedError(OSError):
+class _ObjectError(OSError):
+    number, what = errno.EIO, ""
+
+    def __init__(self, url: str) -> None:
+        """Say so; ``url`` is the object's."""
+        super().__init__(self.number, self.what, url)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.filename,)
+
+
+class ChangedError(_ObjectError):
     """An object is not any more what it was when it was first looked at."""
 
-    def __init__(self, url: str) -> None:
-        """Say so; ``url`` is the object's."""
-        super().__init__(errno.ESTALE, "was changed while it was read", url)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.filename,)
+    number, what = errno.ESTALE, "was changed while it was read"
 
 
-class CutShortError(OSError):
+class CutShortError(_ObjectError):
     """An answer ended before its end."""
 
-    def __init__(self, url: str) -> None:
-        """Say so; ``url`` is the object's."""
-        super().__init__(errno.EIO, "the store's answers end before their end", url)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.filename,)
+    what = "the store's answers end before their end"
 
 
-class BehindEndError(OSError):
+class BehindEndError(_ObjectError):
     """A range begins where an object has no byte any more."""
 
-
-def says(kind: type[OSError], what: str, url: str) -> OSError:
-    """Return an error with a text of ours."""
-    return kind(_NUMBERS.get(kind, errno.EIO), what, url)
-
-
-def too_large(url: str, most: str) -> OSError:
-    """Return the error of what is more than is taken."""
-    return OSError(errno.EFBIG, f"has more than {most}", url)
+    number, what = errno.EINVAL, "no such range"
 
 
 def a_store_error(error: Exception, url: str) -> OSError:
     """Return an error of obstore or fsspec as one whose text holds nothing of theirs."""
     text, kind, scheme = str(error), type(error).__name__, url.partition(":")[0]
-    number = getattr(getattr(error, "response", None), "status_code", None)  # of fsspec's
-    if isinstance(number, int):
-        text = f"status code: {number}"
-    status, code = _STATUS.search(text), _CODE.search(text)
-    said = " ".join(found[1] for found in (status, code) if found is not None)
-    if isinstance(error, FileNotFoundError) or said.startswith("404"):
-        what = "no such bucket" if "NoSuchBucket" in said else os.strerror(errno.ENOENT)
-        return says(FileNotFoundError, what, url)
-    if kind == "AlreadyExistsError":
-        return says(FileExistsError, os.strerror(errno.EEXIST), url)
-    if kind == "PreconditionError":
-        return ChangedError(url)
-    denied = kind in ("PermissionDeniedError", "UnauthenticatedError")
+    status = getattr(getattr(error, "response", None), "status_code", None)  # of fsspec's
+    if isinstance(status, int):
+        text = f"status code: {status}"
+    said = " ".join(found[1] for found in (_STATUS.search(text), _CODE.search(text)) if found)
+    missing = isinstance(error, FileNotFoundError) or said.startswith("404")
+    nothing = "no such bucket" if "NoSuchBucket" in said else os.strerror(errno.ENOENT)
+    denied = isinstance(error, PermissionError) or bool(_REFUSED.search(text))
     # An answer to HEAD has no body that could say that credentials have expired.
-    denied |= said.startswith("400") and "performing HEAD" in text
-    if denied or isinstance(error, PermissionError) or _REFUSED.search(text):
-        hint = f": {_HINTS[scheme]}" if scheme in _HINTS else ""
-        what = f"the store refused this ({said or 'without credentials'}){hint}"
-        return says(PermissionError, what, url)
-    if said.startswith("416"):
-        return BehindEndError(errno.EINVAL, "no such range", url)
-    if _BAD_KEY.search(text):
-        what = "an object's key has control characters, or empty parts or dots between its slashes"
-        return OSError(errno.EINVAL, what, url)
-    if kind == "NotSupportedError" or "non-partial" in text:
-        return OSError(errno.ENOTSUP, "the server gives no ranges of bytes", url)
-    if said:
-        return says(OSError, f"the store answered {said}", url)
-    if _LATE.search(text):
-        return says(TimeoutError, "the store did not answer in time", url)
-    if "Error performing" in text or isinstance(error, ConnectionError) or kind in _UNREACHED:
-        return says(ConnectionError, "the store can't be reached", url)
-    if kind == "GenericError":
-        return CutShortError(url)
-    return says(OSError, f"failed with {kind}", url)
+    denied = denied or (said.startswith("400") and "performing HEAD" in text)
+    refused = f"the store refused this ({said or 'without credentials'})"
+    refused += f": {_HINTS[scheme]}" if scheme in _HINTS else ""
+    bad_key = "an object's key has control characters, or empty parts or dots between its slashes"
+    unreached = "Error performing" in text or isinstance(error, ConnectionError)
+    said_so: tuple[tuple[Any, int | type[_ObjectError], str], ...] = (
+        (missing, errno.ENOENT, nothing),
+        (kind == "AlreadyExistsError", errno.EEXIST, os.strerror(errno.EEXIST)),
+        (kind == "PreconditionError", ChangedError, ""),
+        (denied or kind in _DENIED, errno.EACCES, refused),
+        (said.startswith("416"), BehindEndError, ""),
+        (_BAD_KEY.search(text), errno.EINVAL, bad_key),
+        (kind == "NotSupportedError" or "non-partial" in text, errno.ENOTSUP, _NO_RANGES),
+        (said, errno.EIO, f"the store answered {said}"),
+        (_LATE.search(text), errno.ETIMEDOUT, "the store did not answer in time"),
+        (unreached or kind in _UNREACHED, errno.ECONNREFUSED, "the store can't be reached"),
+        (kind == "GenericError", CutShortError, ""),
+        (True, errno.EIO, f"failed with {kind}"),
+    )
+    number, what = next((number, what) for holds, number, what in said_so if holds)
+    return OSError(number, what, url) if isinstance(number, int) else number(url)
