@@ -163,6 +163,7 @@ CALLS: dict[str, Call] = {
     "dataset.drop_corrupt": _drop,
     "contact_sheet": _sheet,
     "count": lambda w, f: tfrtool.count(f(w.shard)),
+    "evaluate": lambda w, f: tfrtool.evaluate(f(w.model), f(w.pets), out=f(w.out)).most_wrong,
     "extract": _extract,
     "find_shards": lambda w, f: [tfrtool.find_shards(one) for one in (f(w.pets), [f(w.pets)])],
     "infer_schema": lambda w, f: [tfrtool.infer_schema(one) for one in (f(w.pets), [f(w.shard)])],

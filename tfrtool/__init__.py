@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tfrtool.records.random_access import Records
     from tfrtool.records.repair import repair_shard as repair
     from tfrtool.records.shards import Shard, find_shards
+    from tfrtool.training.evaluate.evaluate import evaluate
     from tfrtool.training.models.saved_model import load_model
     from tfrtool.training.predict.predict import predict
     from tfrtool.training.run.train import train
@@ -82,6 +83,7 @@ _HOMES = {
     "tfrtool.records.random_access": "Records",
     "tfrtool.records.repair": "repair",
     "tfrtool.records.shards": "Shard find_shards",
+    "tfrtool.training.evaluate.evaluate": "evaluate",
     "tfrtool.training.models.saved_model": "load_model",
     "tfrtool.training.predict.predict": "predict",
     "tfrtool.training.run.train": "train",
@@ -102,10 +104,10 @@ __all__ = [
     "ClusterError", "CorruptShardError", "Dataset", "DatasetError", "Fault", "FeatureSpec",
     "Record", "Records", "Schema", "SchemaError", "Shard", "ShardError", "SourceError", "Split",
     "TfrtoolError", "UsageError", "WeightsError", "WriteError", "append", "bench", "contact_sheet",
-    "convert", "count", "croissant", "dataset", "diff", "edit", "encode_example", "extract",
-    "filter", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard", "load_model",
-    "open", "parse_example", "predict", "read", "repair", "reshard", "stats", "train", "verify",
-    "write",
+    "convert", "count", "croissant", "dataset", "diff", "edit", "encode_example", "evaluate",
+    "extract", "filter", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard",
+    "load_model", "open", "parse_example", "predict", "read", "repair", "reshard", "stats", "train",
+    "verify", "write",
 ]  # fmt: skip
 
 

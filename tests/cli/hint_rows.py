@@ -33,6 +33,10 @@ inspect images a.tfrecord --out s.png --limit 99999999 | 2
 inspect images a.tfrecord --out sheet.png | 2
   ? --overwrite replaces it
   > tfrtool inspect images a.tfrecord --out sheet.png --overwrite
+$ tfrtool write photos halves --split a=0.5 --split b=0.5
+evaluate run halves | 2
+  ? --split names it
+  > tfrtool evaluate run halves --split b
 inspect dataset numbers --label nosuch | 2
   ? it may be one of these: kind, sort
   > tfrtool inspect dataset numbers --label sort

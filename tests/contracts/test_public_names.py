@@ -16,9 +16,9 @@ from tfrtool.records.framing import frame
 
 VERBS = {
     "append", "bench", "contact_sheet", "convert", "count", "croissant", "dataset", "diff", "edit",
-    "encode_example", "extract", "filter", "find_shards", "infer_schema", "inspect_dataset",
-    "inspect_shard", "load_model", "open", "parse_example", "predict", "read", "repair",
-    "reshard", "stats", "train", "verify", "write",
+    "encode_example", "evaluate", "extract", "filter", "find_shards", "infer_schema",
+    "inspect_dataset", "inspect_shard", "load_model", "open", "parse_example", "predict", "read",
+    "repair", "reshard", "stats", "train", "verify", "write",
 }  # fmt: skip
 TYPES = {"Dataset", "Fault", "FeatureSpec", "Record", "Records", "Schema", "Shard", "Split"}
 ERRORS = {

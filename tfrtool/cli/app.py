@@ -43,7 +43,8 @@ class _Commands(UserDict[str, Any]):
         "write_command rows.cat_command rows.query_command jobs.reshard_command "
         "jobs.filter_command jobs.diff_command count_command repair_command extract_command "
         "convert_command index_command jobs.edit_command jobs.append_command verify_command "
-        "train_command predict_command bench_command"
+        "models.train_command models.evaluate_command models.predict_command "
+        "models.bench_command"
     ),
 )
 @click.version_option(__version__, prog_name="tfrtool")

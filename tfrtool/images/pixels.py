@@ -68,14 +68,14 @@ def decode_picture(data: bytes, box: int, sides: Sides | None = None) -> Picture
         is_text = all(32 <= value < 127 for value in data[:256])
         found = _base64(data, box, sides) if is_text else None
         if found is None and (shape := raw_shape(len(data), sides)) is not None:
-            return _raw(data, shape, box)
+            return draw_pixels(data, shape, box)
         found = found or encoded or _tensor(data, box, sides)
         if found is not None:
             return found
         if is_text:
             return Picture(problem="text, not an image")
         if (square := _square(len(data))) is not None:
-            return _raw(data, square, box, guessed=True)
+            return draw_pixels(data, square, box, guessed=True)
         said = "" if sides is None else f", nor {sides[0]} x {sides[1]} pixels"
         return Picture(problem=f"not an image in a known format{said}")
 
@@ -86,7 +86,7 @@ def decode_numbers(values: Sequence[float], box: int, sides: Sides | None = None
     shape = said or _square(len(values))
     if shape is None:
         return Picture(problem=f"{len(values):,} numbers make no image of a known size")
-    return _raw(_as_bytes(values), shape, box, guessed=said is None)
+    return draw_pixels(_as_bytes(values), shape, box, guessed=said is None)
 
 
 def raw_shape(length: int, sides: Sides | None) -> tuple[int, int, int] | None:
@@ -141,7 +141,10 @@ def _small(image: Image.Image, box: int) -> Image.Image:
     return opaque(image).convert("RGB")
 
 
-def _raw(data: bytes, shape: tuple[int, int, int], box: int, *, guessed: bool = False) -> Picture:
+def draw_pixels(
+    data: bytes, shape: tuple[int, int, int], box: int, *, guessed: bool = False
+) -> Picture:
+    """Draw pixels of a height, width and channels, row by row, at most ``box`` wide and high."""
     height, width, channels = shape
     image = Image.frombytes(_MODES[channels], (width, height), data)
     return Picture(_small(image, box), width, height, guessed)
@@ -155,7 +158,7 @@ def _base64(data: bytes, box: int, sides: Sides | None) -> Picture | None:
     except (binascii.Error, ValueError):
         return None
     shape = raw_shape(len(decoded), sides)
-    return _encoded(decoded, box) if shape is None else _raw(decoded, shape, box)
+    return _encoded(decoded, box) if shape is None else draw_pixels(decoded, shape, box)
 
 
 def _tensor(data: bytes, box: int, sides: Sides | None) -> Picture | None:
@@ -168,7 +171,7 @@ def _tensor(data: bytes, box: int, sides: Sides | None) -> Picture | None:
     found = raw_shape(len(values), (inner[0], inner[1]) if len(inner) > 1 else sides)
     if found is None:
         return Picture(problem=f"a tensor of shape {list(shape)}")
-    return _raw(values if isinstance(values, bytes) else _as_bytes(values), found, box)
+    return draw_pixels(values if isinstance(values, bytes) else _as_bytes(values), found, box)
 
 
 def read_tensor(data: bytes) -> tuple[tuple[int, ...], Sequence[float]] | None:

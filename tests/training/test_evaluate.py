@@ -1,0 +1,235 @@
+"""What a saved model gets wrong, held against scikit-learn's figures."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tfrtool
+from tests.datasets import flip_bit, image_payload, write_foreign
+from tests.images.colours import colours_of
+from tests.training.conftest import Told
+from tfrtool.cli import main
+from tfrtool.images.confusion_chart import draw_confusion
+from tfrtool.training.evaluate.evaluation import EvaluationReport
+from tfrtool.training.models.models import rescale_for
+from tfrtool.training.models.saved_model import (
+    CORE,
+    ModelFacts,
+    SavedModel,
+    load_model,
+    save_model,
+)
+
+pytestmark = pytest.mark.tf
+
+SIZE = 32
+NAMES = ("ant", "bee", "cat", "dog", "elk")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedModel:
+    """Return a model of five classes that goes by an image's mean colour."""
+    import keras
+
+    path = tmp_path_factory.mktemp("saved") / "model.keras"
+    keras.utils.set_random_seed(3)
+    head = keras.layers.Dense(
+        len(NAMES), activation="softmax", kernel_initializer=keras.initializers.RandomNormal(0, 5)
+    )
+    layers = [keras.Input((SIZE, SIZE, 3)), keras.layers.GlobalAveragePooling2D(), head]
+    core = keras.Sequential(layers, name=CORE)
+    facts = ModelFacts(model="cnn", image_size=SIZE, class_names=NAMES)
+    save_model(path, core, rescale_for("cnn"), facts)
+    return load_model(path)
+
+
+@pytest.fixture(scope="module")
+def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return three shards of noisy images of four of the classes, whose order is another."""
+    random = np.random.default_rng(5)
+    directory = tmp_path_factory.mktemp("noise")
+    shards = []
+    for _ in range(3):
+        payloads = []
+        for _ in range(31):
+            pixels = random.integers(0, random.integers(2, 256, 3), (SIZE, SIZE, 3), np.uint8)
+            file = io.BytesIO()
+            Image.fromarray(pixels).save(file, "PNG")
+            payloads.append(image_payload(int(random.integers(4)), data=file.getvalue()))
+        shards.append(payloads)
+    write_foreign(directory, shards)
+    (directory / "label.labels.txt").write_text("dog\nant\ncat\nbee\n")
+    return directory
+
+
+def _expected(saved: SavedModel, directory: Path) -> tuple[Any, Any]:
+    """Return the true classes and the probabilities, record by record, by other means."""
+    import tensorflow as tf
+
+    truths, pixels = [], []
+    names = (directory / "label.labels.txt").read_text().split()
+    for shard in sorted(directory.glob("part-*")):
+        for record in tf.data.TFRecordDataset(str(shard)):
+            example = tf.train.Example.FromString(record.numpy()).features.feature
+            truths.append(NAMES.index(names[example["label"].int64_list.value[0]]))
+            pixels.append(tf.io.decode_png(example["image"].bytes_list.value[0]).numpy())
+    return np.array(truths), saved.whole(np.array(pixels, np.float32), training=False).numpy()
+
+
+def _lines(out: Path) -> list[Any]:
+    return [json.loads(line) for line in (out / "predictions.jsonl").read_text().splitlines()]
+
+
+def test_figures_are_those_of_scikit_learn(saved: SavedModel, noise: Path, tmp_path: Path) -> None:
+    """Accuracy, loss, each class's figures, the matrix, and each image's line are right."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    report = tfrtool.evaluate(saved, noise, batch_size=7, out=tmp_path / "out")
+    truths, scores = _expected(saved, noise)
+    guesses = scores.argmax(axis=1)
+    assert len({*guesses.tolist()}) > 1  # the model has an opinion
+    assert report.accuracy == pytest.approx(metrics.accuracy_score(truths, guesses))
+    bounded = np.clip(scores.astype(np.float64), 1e-7, 1 - 1e-7)
+    loss = metrics.log_loss(truths, bounded / bounded.sum(1, keepdims=True), labels=range(5))
+    assert report.loss == pytest.approx(loss, abs=1e-4)
+    each = metrics.precision_recall_fscore_support(
+        truths, guesses, labels=range(5), zero_division=0
+    )
+    found = [(c.precision or 0, c.recall or 0, c.f1 or 0, c.images) for c in report.classes]
+    np.testing.assert_allclose(np.array(found).T, np.array(each))
+    means = metrics.precision_recall_fscore_support(
+        truths, guesses, average="macro", zero_division=0
+    )
+    assert [report.mean(name) for name in ("precision", "recall", "f1")] == pytest.approx(means[:3])
+    data = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert data["confusion"] == metrics.confusion_matrix(truths, guesses, labels=range(5)).tolist()
+    assert data["split"] == "train"
+    lines = _lines(tmp_path / "out")
+    assert [(Path(x["shard"]).name[:10], x["record"]) for x in lines] == [
+        (f"part-0000{number // 31}", number % 31) for number in range(93)
+    ]
+    assert [x["label"] for x in lines] == [NAMES[truth] for truth in truths]
+    assert [x["predicted"] for x in lines] == [NAMES[guess] for guess in guesses]
+    chosen = scores[range(93), truths]
+    assert [x["label_probability"] for x in lines] == pytest.approx(chosen.tolist(), abs=1e-5)
+    wrong = [n for n in np.argsort(chosen, kind="stable").tolist() if truths[n] != guesses[n]]
+    worst = [(Path(x.shard).name[:10], x.record) for x in report.most_wrong]
+    assert worst == [(f"part-0000{n // 31}", n % 31) for n in wrong[:36]]
+    with Image.open(tmp_path / "out" / "most_wrong.png") as sheet:
+        assert min(sheet.size) > 500
+
+
+def test_they_are_what_training_said(finished: Told) -> None:
+    """A model's validation figures are those of its last epoch; the split is found."""
+    report = tfrtool.evaluate(finished.out, finished.options["dataset"])
+    last = finished.report.epochs[-1]
+    assert (report.split, report.images) == ("validation", 44)
+    assert report.accuracy == pytest.approx(last.val_accuracy)
+    assert report.loss == pytest.approx(last.val_loss, abs=1e-4)
+
+
+def test_few_of_the_worst_are_kept(saved: SavedModel, noise: Path) -> None:
+    """The most that may be kept are, and they are the first of those that a larger number has."""
+    many = tfrtool.evaluate(saved, noise).most_wrong
+    assert tfrtool.evaluate(saved, noise, worst=3).most_wrong == many[:3]
+    assert tfrtool.evaluate(saved, noise, worst=0).most_wrong == ()
+    assert [one.loss for one in many] == sorted((one.loss for one in many), reverse=True)
+
+
+def test_command(
+    saved: SavedModel, noise: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """People see figures and the matrix; --json is one object; files are not replaced unasked."""
+    words = ["evaluate", str(saved.path), str(noise), "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    text = capfd.readouterr().out
+    report = tfrtool.evaluate(saved, noise)
+    assert f"accuracy   {report.accuracy:.4f}" in text
+    for one in report.classes:
+        assert f"{one.label}  " in text
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "confusion.png", "evaluation.json", "most_wrong.png", "predictions.jsonl"
+    ]  # fmt: skip
+    assert main([*words, "--json"]) == 2
+    assert "--overwrite" in capfd.readouterr().err
+    assert main([*words, "--json", "--overwrite"]) == 0
+    (line,) = capfd.readouterr().out.splitlines()
+    data = json.loads(line)
+    on_disk = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert data.pop("seconds") >= 0
+    assert on_disk.pop("seconds") >= 0
+    assert data == on_disk
+
+
+def test_damage(
+    saved: SavedModel, noise: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A damaged record is named, and nothing left behind; or it is left out, and the code is 3."""
+    for path in noise.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    shard = tmp_path / "part-00001-of-00003.tfrecord"
+    flip_bit(shard, shard.stat().st_size // 2)
+    words = ["evaluate", str(saved.path), str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main(words) == 1
+    assert f"{shard}, record 15" in capfd.readouterr().err
+    assert list((tmp_path / "out").iterdir()) == []
+    assert main([*words, "--on-corrupt", "skip", "--json"]) == 3
+    output = capfd.readouterr()
+    data = json.loads(output.out)
+    assert (data["images"], data["left_out"]) == (92, 1)
+    assert f"left out: {shard}, record 15" in output.err
+    lines = _lines(tmp_path / "out")
+    assert [x["record"] for x in lines] == [*range(31), *[None] * 30, *range(31)]
+    assert {x["shard"] for x in lines} == {str(path) for path in tmp_path.glob("part-*")}
+
+
+def test_what_does_not_fit(saved: SavedModel, noise: Path, tmp_path: Path, few: Path) -> None:
+    """Other classes, no clear split, a model that answers NaN: each is told in one line."""
+    shards = [[image_payload(0), image_payload(1)]]
+    write_foreign(tmp_path / "other", shards)
+    with pytest.raises(tfrtool.UsageError, match=r"classes that the model does not know.*0, 1"):
+        tfrtool.evaluate(saved, tmp_path / "other")
+    with pytest.raises(tfrtool.UsageError, match="no split 'nope'"):
+        tfrtool.evaluate(saved, noise, split="nope")
+    nan = replace(saved, whole=lambda pixels, **_: saved.whole(pixels) * float("nan"))
+    with pytest.raises(tfrtool.WeightsError, match="not finite"):
+        tfrtool.evaluate(nan, noise)
+    with pytest.raises(tfrtool.WeightsError, match="no such file"):
+        tfrtool.evaluate(tmp_path / "none.keras", few)
+
+
+def test_chart_reads_well_for_any_number_of_classes() -> None:
+    """Mistakes are orange and hits blue; a thousand classes still are one picture."""
+    right, wrong = (0x1F, 0x6F, 0xB4), (0xD9, 0x5F, 0x02)
+    two = colours_of(draw_confusion({(0, 0): 5, (1, 0): 7}, ["cat", "dog"], "two"))
+    assert {right, wrong} <= two
+    assert wrong not in colours_of(draw_confusion({(0, 0): 5, (1, 1): 7}, ["a", "b"], "two"))
+    for count in (1, 30, 1000):
+        names = [f"class \u202e number {number}" * (number % 9) for number in range(count)]
+        data = draw_confusion({(n, n // 2): n for n in range(count)}, names, "many")
+        with Image.open(io.BytesIO(data)) as image:
+            assert max(image.size) < 4000
+    with pytest.raises(tfrtool.UsageError, match="at most 1,000 classes"):
+        draw_confusion({}, ["x"] * 1001, "too many")
+
+
+def test_classes_that_nobody_met() -> None:
+    """What can't be told is None, and the mean is over the classes that were met."""
+    report = EvaluationReport(
+        model=Path("m"), dataset=Path("d"), split="s", images=4, loss=1.0,
+        names=("a", "b", "c"), confusion={(0, 0): 3, (0, 1): 1}, most_wrong=(), left_out=(),
+        n_left_out=0, seconds=1.0,
+    )  # fmt: skip
+    a, b, c = report.classes
+    assert (a.precision, a.recall) == (1.0, 0.75)
+    assert (b.precision, b.recall, b.f1) == (0.0, None, 0.0)
+    assert (c.precision, c.recall, c.f1) == (None, None, None)
+    assert report.mean("recall") == 0.375
+    assert report.most_confused(5) == [("a", "b", 1)]

@@ -1,0 +1,1 @@
+"""The commands of models: what needs TensorFlow."""

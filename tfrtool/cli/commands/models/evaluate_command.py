@@ -1,0 +1,69 @@
+"""``tfrtool evaluate``."""
+
+from typing import Any
+
+import click
+
+from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, SHARD_CACHE, command, dataset_of
+from tfrtool.cli.process import starting_tensorflow
+from tfrtool.cli.render.page import shortened
+
+_LEFT_OUT_SHOWN = 10
+
+
+@command(
+    "tfrtool evaluate run shards --split test",
+    "tfrtool evaluate run/model.keras shards --out evaluation",
+    options={
+        "--split NAME": "The split to evaluate on. The default is test, validation, or the only "
+        "one.",
+        "--batch-size N=32": "Images in a batch.",
+        "--out DIR": "Write predictions.jsonl, confusion.png, most_wrong.png and evaluation.json "
+        "here.",
+        "--worst N=36": "Mistaken images to keep and draw at most: those with the highest loss.",
+        "--overwrite": "Replace the files of an earlier evaluation.",
+        "--on-corrupt stop|skip=stop": "What to do at a damaged record: stop and name it, or skip "
+        "what is damaged and end with exit code 3.",
+        **SHARD_CACHE,
+    },
+)
+@click.argument("model", type=LOCAL_INPUT)
+@click.argument("dataset", type=INPUT)
+def evaluate_command(
+    model: str,
+    dataset: str,
+    *,
+    as_json: bool,
+    shard_cache: str | None,
+    shard_cache_size: str | None,
+    **given: Any,
+) -> Outcome:
+    """Tell how good a saved model is on a dataset, and what it gets wrong.
+
+    MODEL: a model.keras, or the directory that train --out made. DATASET: a directory of shards
+    whose classes the model knows. Exit code 3 means that damaged records were left out.
+    """
+    path = dataset_of(dataset)
+    with starting_tensorflow():
+        from tfrtool.loading.pipeline.tensors import start_devices
+        from tfrtool.training.evaluate.evaluate import evaluate
+
+        start_devices()
+    from tfrtool.cli.bars import Bars
+    from tfrtool.cli.render.evaluation_text import evaluation_page
+    from tfrtool.loading.dataset.open_dataset import open_dataset
+
+    opened = open_dataset(
+        path,
+        given["on_corrupt"],
+        shard_cache=shard_cache,
+        shard_cache_size=shard_cache_size,
+    )
+    with Bars() as bars:
+        report = evaluate(model, opened, **given, on_progress=bars)
+    lists = "tfrtool verify lists all damage"
+    for line in shortened(report.left_out, _LEFT_OUT_SHOWN, hint=lists):
+        warn(f"left out: {line}")
+    emit(report.to_json() if as_json else evaluation_page(report, given["out"]))
+    return Outcome.DAMAGE if report.n_left_out else Outcome.FINE

@@ -1,0 +1,126 @@
+"""A confusion matrix as a picture: what was right in blue, what was mistaken in orange."""
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+
+from PIL import Image, ImageDraw, ImageFont
+
+from tfrtool.errors import UsageError, printable
+
+MOST_CHARTED = 1000
+"""Classes of the largest chart, which has 3 pixels for each."""
+
+_SIDE = 1400
+"""About how wide a matrix of many classes is, in pixels; with few, cells have 96 at most."""
+
+_WIDEST_CELL, _NARROWEST_CELL = 96, 3
+_COUNTED = 26
+"""Pixels of a cell that has room for a number of three digits."""
+
+_LONGEST = 24
+"""Letters of a class name that are shown."""
+
+_MARGIN, _GAP, _LETTER = 16, 8, 12
+_RIGHT, _WRONG, _PAPER, _INK, _LINE = (31, 111, 180), (217, 95, 2), (255, 255, 255), "#222", "#ddd"
+
+Confusion = Mapping[tuple[int, int], int]
+"""How many images of a class (the first number) were taken for a class (the second)."""
+
+
+def draw_confusion(confusion: Confusion, names: Sequence[str], title: str) -> bytes:
+    """Draw a confusion matrix as a PNG: a row a class, a column a prediction.
+
+    The darker a cell, the larger its share of the row: the square root of the share is drawn, so
+    that one image of a hundred can be seen. Cells that have room show the count, and names are
+    left out where letters would overlap.
+
+    Raises:
+        UsageError: there are more than `MOST_CHARTED` classes.
+    """
+    count = len(names)
+    if count > MOST_CHARTED:
+        raise UsageError(f"a chart shows at most {MOST_CHARTED:,} classes", found=f"{count:,}")
+    cell = max(min(_SIDE // count, _WIDEST_CELL), _NARROWEST_CELL)
+    letters = max(min(cell - 2, 16), _LETTER)
+    font, large = ImageFont.load_default(letters), ImageFont.load_default(18)
+    labels = [_shown(name) for name in names]
+    every = math.ceil((letters + 2) / cell)
+    room = math.ceil(max(map(font.getlength, labels))) + 2 * _GAP
+    left, top = _MARGIN + letters + _GAP + room, _MARGIN + 40 + letters + _GAP + room
+    side = cell * count
+    width = max(left + side, math.ceil(_MARGIN + large.getlength(title))) + _MARGIN
+    canvas = Image.new("RGB", (width, top + side + _MARGIN), _PAPER)
+    draw = ImageDraw.Draw(canvas)
+    draw.text((_MARGIN, _MARGIN), title, _INK, large)
+    totals = [0] * count
+    for (truth, _), images in confusion.items():
+        totals[truth] += images
+    if cell > 2 * _NARROWEST_CELL:
+        for number in range(count + 1):
+            at = number * cell
+            draw.line([(left, top + at), (left + side, top + at)], _LINE)
+            draw.line([(left + at, top), (left + at, top + side)], _LINE)
+    for (truth, guess), images in confusion.items():
+        if images:
+            share = images / totals[truth]
+            corner = left + guess * cell, top + truth * cell
+            _draw_cell(draw, corner, cell, images, share, truth == guess)
+    for number in range(0, count, every):
+        middle = number * cell + cell // 2
+        draw.text((left - _GAP, top + middle), labels[number], _INK, font, anchor="rm")
+        _turned(canvas, (left + middle, top - _GAP), labels[number], font)
+    draw.text((left + side // 2, top - room - _GAP), "predicted", _INK, font, anchor="mb")
+    _turned(canvas, (left - room - letters // 2, top + side // 2), "label", font, middle=True)
+    output = io.BytesIO()
+    canvas.save(output, "PNG")
+    return output.getvalue()
+
+
+def _draw_cell(
+    draw: ImageDraw.ImageDraw,
+    corner: tuple[int, int],
+    cell: int,
+    images: int,
+    share: float,
+    right: bool,
+) -> None:
+    depth, (left, top) = math.sqrt(share), corner
+    strong = _RIGHT if right else _WRONG
+    colour = tuple(
+        round(paper + (ink - paper) * depth) for paper, ink in zip(_PAPER, strong, strict=True)
+    )
+    gap = cell > 2 * _NARROWEST_CELL
+    draw.rectangle((left + gap, top + gap, left + cell - 1, top + cell - 1), colour)
+    if cell < _COUNTED:
+        return
+    ink, middle = ("white" if depth > 0.6 else _INK), (left + cell // 2, top + cell // 2)
+    font = ImageFont.load_default(max(min(cell // 4, 18), 10))
+    text = f"{images:,}"
+    if font.getlength(text) > cell - 4:
+        text = f"{images / 1000:.0f}k"
+    lines = f"{text}\n{share:.1%}" if cell >= 2 * _COUNTED else text
+    draw.multiline_text(middle, lines, ink, font, anchor="mm", align="center")
+
+
+def _turned(
+    canvas: Image.Image,
+    foot: tuple[int, int],
+    text: str,
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    *,
+    middle: bool = False,
+) -> None:
+    """Write a text upwards from a point, or around it."""
+    box = font.getbbox(text)
+    width, height = math.ceil(box[2]) + 2, math.ceil(box[3]) + 2
+    line = Image.new("RGB", (width, height), _PAPER)
+    ImageDraw.Draw(line).text((0, 0), text, _INK, font)
+    line = line.transpose(Image.Transpose.ROTATE_90)
+    left, bottom = foot[0] - height // 2, foot[1] + (width // 2 if middle else 0)
+    canvas.paste(line, (left, bottom - width))
+
+
+def _shown(name: str) -> str:
+    text = printable(name)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -1,0 +1,1 @@
+"""From a saved model and a dataset to what it gets wrong."""

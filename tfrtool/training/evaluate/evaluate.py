@@ -1,0 +1,219 @@
+"""The verb: a saved model meets a split of a dataset."""
+
+import contextlib
+import heapq
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrtool.errors import DatasetError, UsageError, WeightsError, WriteError, os_errors_as, some_of
+from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
+from tfrtool.loading.dataset.drop_corrupt import naming_damage
+from tfrtool.loading.dataset.open_dataset import open_dataset
+from tfrtool.storage.locations import as_local_path
+from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.words import as_member, check_least
+from tfrtool.training.evaluate.evaluation import EvaluationReport, ImageResult
+from tfrtool.training.evaluate.evaluation_files import EvaluationFiles, Mistake
+from tfrtool.training.models.saved_model import SavedModel, load_model
+
+_USUAL = ("test", "validation")
+"""The splits that are evaluated where none is named: the first that is there."""
+
+_NAMED = 5
+
+
+def evaluate(
+    model: SavedModel | str | os.PathLike[str],
+    dataset: str | os.PathLike[str] | Dataset,
+    *,
+    split: str | None = None,
+    batch_size: int = 32,
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    worst: int = 36,
+    on_corrupt: str | OnCorrupt = "stop",
+    on_progress: OnProgress = silent,
+) -> EvaluationReport:
+    """Find out what a model gets wrong: ``tfrtool.evaluate("run", "shards", out="evaluation")``.
+
+    Images are read in the order of their records, once, and decoded as for training. Memory is
+    bounded by a few batches, the images that are most wrong, and how many pairs of classes are
+    confused.
+
+    Args:
+        model: what `load_model` returned, or the model's file, or the directory of its run.
+        dataset: the directory of shards, or the opened dataset; its classes are matched with the
+            model's by name.
+        split: what to evaluate on; "test" or "validation" where there is one, or the only one.
+        batch_size: images that go through the model at a time.
+        out: a directory for predictions.jsonl, confusion.png, most_wrong.png and evaluation.json,
+            which is written last.
+        overwrite: whether files of these names that are there are replaced.
+        worst: how many of the mistaken images are kept and drawn at most.
+        on_corrupt: "skip" leaves out what is damaged.
+        on_progress: called after each batch.
+
+    Raises:
+        UsageError: there is no such split; the dataset has classes that the model doesn't know; or
+            something is in the way of what is written.
+        DatasetError: the dataset can't be used.
+        CorruptShardError: a shard is damaged; names the record.
+        WeightsError: the model can't be loaded.
+        WriteError: a file can't be written.
+    """
+    start = time.perf_counter()
+    check_least({"batch_size": batch_size, "worst": worst}, {"batch_size": 1, "worst": 0})
+    files = None
+    if out is not None:
+        files = EvaluationFiles(as_local_path(out), overwrite=overwrite)
+    saved = model if isinstance(model, SavedModel) else load_model(model)
+    skip = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.SKIP
+    original = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, on_corrupt)
+    name = _chosen_split(original, split)
+    run = _Evaluation(saved, original, batch_size, worst)
+    with contextlib.ExitStack() as stack:
+        clean, dropped = original, None
+        if skip:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-"))
+            clean, dropped = original.drop_corrupt(scratch, splits=[name], on_progress=on_progress)
+        if files is not None:
+            stack.enter_context(os_errors_as(WriteError, files.folder, "can't be written"))
+        lines = None if files is None else stack.enter_context(files.predictions())
+        with naming_damage(clean, name):
+            run.look(clean, name, lines, on_progress)
+        report = EvaluationReport(
+            model=saved.path,
+            dataset=original.directory,
+            split=name,
+            images=run.confusion.total(),
+            loss=run.losses / run.confusion.total(),
+            names=saved.facts.class_names,
+            confusion=run.confusion,
+            most_wrong=tuple(mistake.result for mistake in run.mistakes),
+            left_out=() if dropped is None else dropped.lines,
+            n_left_out=0 if dropped is None else dropped.n_left_out,
+            seconds=time.perf_counter() - start,
+        )
+    if files is not None:
+        files.save(report, run.mistakes)
+    return report
+
+
+def _chosen_split(dataset: Dataset, split: str | None) -> str:
+    names = [*dataset.splits]
+    found = split or next((name for name in _USUAL if name in names), None)
+    if found is None and len(names) > 1:
+        raise UsageError(
+            "it is not clear which split to evaluate on",
+            path=dataset.directory,
+            expected=" or ".join(names),
+            hint="--split names it",
+        )
+    return dataset.split(found or names[0]).name
+
+
+class _Evaluation:
+    """A model at work on a dataset's images, and what has come of it so far."""
+
+    def __init__(self, saved: SavedModel, dataset: Dataset, batch_size: int, worst: int) -> None:
+        self.confusion, self.losses = Counter[tuple[int, int]](), 0.0
+        self._saved, self._batch_size, self._worst = saved, batch_size, worst
+        self._names, self._size = saved.facts.class_names, saved.facts.image_size
+        self._numbers = self._matched(dataset)
+        self._dataset = dataset
+        self._kept: list[tuple[float, int, Mistake]] = []
+        self._model = tf.function(
+            lambda pixels: saved.whole(tf.cast(pixels, tf.float32), training=False),
+            # One trace for batches of all lengths.
+            input_signature=[tf.TensorSpec((None, self._size, self._size, 3), tf.uint8)],
+        )
+
+    def _matched(self, dataset: Dataset) -> Any:
+        """Return the model's class number for each of the dataset's."""
+        numbers = {name: number for number, name in enumerate(self._names)}
+        unknown = [name for name in dataset.class_names if name not in numbers]
+        if unknown:
+            raise UsageError(
+                "the dataset has classes that the model does not know",
+                path=dataset.directory,
+                expected=some_of(list(self._names), _NAMED),
+                found=some_of(unknown, _NAMED),
+            )
+        return np.array([numbers[name] for name in dataset.class_names])
+
+    @property
+    def mistakes(self) -> Sequence[Mistake]:
+        """The mistaken images with the highest loss, highest first."""
+        return [mistake for _, _, mistake in sorted(self._kept, key=lambda one: (-one[0], -one[1]))]
+
+    def look(
+        self, dataset: Dataset, name: str, lines: IO[bytes] | None, on_progress: OnProgress
+    ) -> None:
+        """Run all images of a split through the model, in the order of their records."""
+        split = dataset.split(name)
+        batches = dataset.load(
+            name,
+            image_size=self._size,
+            rescale=None,
+            training=False,
+            batch_size=self._batch_size,
+            cycle_length=1,  # shard after shard
+        )
+        places, done = _places(split, self._dataset.split(name)), 0
+        for pixels, labels in batches:
+            scores, truths = self._model(pixels).numpy(), self._numbers[labels.numpy()]
+            if not np.isfinite(scores).all():
+                raise WeightsError("its probabilities are not finite", path=self._saved.path)
+            guesses = scores.argmax(axis=1)
+            for row, (truth, guess) in enumerate(
+                zip(truths.tolist(), guesses.tolist(), strict=True)
+            ):
+                shard, record = next(places)
+                result = ImageResult(
+                    shard=shard,
+                    record=record,
+                    label=self._names[truth],
+                    predicted=self._names[guess],
+                    probability=float(scores[row, guess]),
+                    label_probability=float(scores[row, truth]),
+                )
+                self.confusion[truth, guess] += 1
+                self.losses += result.loss
+                if truth != guess:
+                    self._keep(result, pixels[row])
+                if lines is not None:
+                    lines.write(json.dumps(result.to_json()).encode("ascii") + b"\n")
+            done += len(truths)
+            on_progress(Progress(what="evaluate", done=done, total=split.records, unit="images"))
+        if done != split.records:
+            raise DatasetError("the split has fewer records than were counted")
+
+    def _keep(self, result: ImageResult, pixels: Any) -> None:
+        """Keep a mistaken image if it is among the worst; of two alike, the first that came."""
+        key = result.loss, -self.confusion.total()
+        if len(self._kept) < self._worst:
+            heapq.heappush(self._kept, (*key, Mistake(result=result, pixels=pixels.numpy())))
+        elif self._kept and key > self._kept[0][:2]:
+            mistake = Mistake(result=result, pixels=pixels.numpy())
+            heapq.heapreplace(self._kept, (*key, mistake))
+
+
+def _places(read: Split, original: Split) -> Iterator[tuple[Path, int | None]]:
+    """Yield the shard and the number of each record.
+
+    Records of a shard of which a copy without its damage is read have other numbers there: None.
+    """
+    own = {*original.shards}
+    by_name = {path.name: path for path in original.shards}
+    for path, length in zip(read.shards, read.lengths, strict=True):
+        for record in range(length):
+            yield (path, record) if path in own else (by_name.get(path.name, path), None)

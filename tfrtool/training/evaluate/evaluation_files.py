@@ -1,0 +1,77 @@
+"""The files of an evaluation: predictions, confusion matrix, the worst mistakes, the report."""
+
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.images.confusion_chart import MOST_CHARTED, draw_confusion
+from tfrtool.images.pixels import Picture, draw_pixels
+from tfrtool.images.sheet import SheetLayout, Tile, draw_sheet, save_sheet
+from tfrtool.storage.appearing import new_file
+from tfrtool.training.evaluate.evaluation import EvaluationReport, ImageResult
+
+PREDICTIONS, CONFUSION = "predictions.jsonl", "confusion.png"
+SHEET, REPORT = "most_wrong.png", "evaluation.json"
+
+_THUMB = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """An image that was taken for another class: its pixels, uint8 [size, size, 3]."""
+
+    result: ImageResult
+    pixels: Any
+
+
+class EvaluationFiles:
+    """A folder for what an evaluation writes; the report comes last."""
+
+    def __init__(self, folder: Path, *, overwrite: bool) -> None:
+        """Make the folder; `UsageError` if something is there that would be replaced."""
+        self.folder, self._overwrite = folder, overwrite
+        with os_errors_as(WriteError, folder, "can't be written to"):
+            folder.mkdir(parents=True, exist_ok=True)
+            there = {path.name for path in folder.iterdir()}
+        for name in (PREDICTIONS, CONFUSION, SHEET, REPORT):
+            if name in there and not overwrite:
+                raise UsageError(
+                    "is there already", path=folder / name, hint="--overwrite replaces it"
+                )
+
+    def predictions(self) -> AbstractContextManager[IO[bytes]]:
+        """Give the file for lines of predictions."""
+        return new_file(self.folder / PREDICTIONS, replace=self._overwrite)
+
+    def save(self, report: EvaluationReport, mistakes: Sequence[Mistake]) -> None:
+        """Draw the pictures, and write the report."""
+        title = f"{report.split}: {report.images:,} images, accuracy {report.accuracy:.3f}"
+        with os_errors_as(WriteError, self.folder, "can't be written"):
+            if len(report.names) <= MOST_CHARTED:
+                with self._new(CONFUSION) as file:
+                    file.write(draw_confusion(report.confusion, report.names, title))
+            if mistakes:
+                layout = SheetLayout(images=len(mistakes), thumb=_THUMB)
+                what = f"the {len(mistakes):,} most wrong of {report.images:,} images, and how"
+                what += " sure the model was"
+                sheet = draw_sheet([_tile(one) for one in mistakes], layout, what)
+                with self._new(SHEET) as file:
+                    save_sheet(sheet, file, ".png")
+            with self._new(REPORT) as file:
+                text = json.dumps(report.to_json(), indent=2, allow_nan=False)
+                file.write(f"{text}\n".encode("ascii"))
+
+    def _new(self, name: str) -> AbstractContextManager[IO[bytes]]:
+        return new_file(self.folder / name, replace=self._overwrite)
+
+
+def _tile(mistake: Mistake) -> Tile:
+    result = mistake.result
+    drawn = draw_pixels(mistake.pixels.tobytes(), mistake.pixels.shape, _THUMB)
+    record = "" if result.record is None else f" #{result.record}"
+    label = f"{result.label}, taken for {result.predicted}"
+    return Tile(Picture(drawn.image), label, f"{result.probability:.1%}{record}")
