@@ -76,7 +76,8 @@ def inspect_shard_command(
                 emit(raw_page(sample.record))
                 emit_pieces(raw_text(sample.record.payload))
         # A record that was asked for may be damaged, which is reported.
-        shown |= record is None or record < summary.records + summary.lost or not summary.whole
+        counted = summary.total if summary.counted_by is None else None
+        shown |= record is None or counted is None or record < counted + summary.lost
         outcome = Outcome.DAMAGE if summary.faults else outcome
         if nobody_reads():
             return outcome

@@ -15,7 +15,6 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 
 _WIDTH = 80
-_FIRST = " were read; --all reads the others, and tfrtool count counts them"
 _INDICES_SHOWN = 8
 _PIECE = 64 * 1024
 _NAME_WIDTH = 36
@@ -35,7 +34,7 @@ def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
     packed = "not compressed" if shard.compression is Compression.NONE else shard.compression.value
     about = facts(
         ("size", f"{human_bytes(shard.bytes)}, {packed}"),
-        ("records", f"{summary.records:,}" + ("" if summary.whole else _FIRST)),
+        ("records", _records(summary)),
         ("payload", f"{summary.payload.title}, {human_bytes(summary.payload_bytes)}"),
         ("CRCs", crcs),
     )
@@ -50,6 +49,17 @@ def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
         count = human_count(len(indices), "record")
         page.append(f"default hides: {name!r} is missing in {count} ({listed})")
     return page if raw else [*page, *(line for one in summary.sample for line in _sample(one))]
+
+
+def _records(summary: ShardSummary) -> str:
+    if summary.whole:
+        return f"{summary.records:,}"
+    read = f"{summary.records:,} read" if summary.records else "none read"
+    if summary.total is None:
+        return f"{read}; --all reads the others, and tfrtool count counts them"
+    said = f"{summary.total:,}"
+    said += f", says {printable(summary.counted_by)}" if summary.counted_by else ""
+    return f"{said}; {read}, --all reads the others"
 
 
 def raw_page(record: Record) -> Page:

@@ -3,23 +3,27 @@
 from array import array
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from tfrtool.errors import UsageError
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.parsing import Parsed, fit_example
+from tfrtool.examples.roles import info_beside
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
+from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.inspection.summary.summary_json import feature_json, value_json
 from tfrtool.inspection.verify.payload_check import PayloadVote, unparseable
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import hop
+from tfrtool.records.count import hop, indexed
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import later
 from tfrtool.records.reader import RecordReader
+from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.storage.limits import MAX_FAULTS, FirstOf
@@ -99,6 +103,9 @@ class ShardSummary:
             the schema would stand in for in silence.
         verified: whether payload CRCs were checked.
         whole: whether all of it was read; else all this is about the records that were.
+        total: how many records it has; None where it was not read to its end, and neither metadata
+            nor an index beside it says so.
+        counted_by: the name of the file that says so.
     """
 
     shard: Shard
@@ -114,6 +121,8 @@ class ShardSummary:
     hidden: Mapping[str, tuple[int, ...]]
     verified: bool
     whole: bool = True
+    total: int | None = None
+    counted_by: str | None = None
 
     def to_json(self, *, raw: bool = False) -> dict[str, Any]:
         """Return the object that ``inspect shard --json`` prints for a shard.
@@ -123,8 +132,8 @@ class ShardSummary:
         """
         return {
             **plain(self.shard),
-            "records": self.records if self.whole else None,
-            **({} if self.whole else {"records_read": self.records}),
+            "records": self.total,
+            **({} if self.whole else {"records_read": self.records, "counted_by": self.counted_by}),
             "payload": self.payload.value,
             "payload_bytes": self.payload_bytes,
             "features": [feature_json(feature) for feature in self.features],
@@ -189,6 +198,7 @@ def inspect_shard(
     source = as_source(shard)
     payloads = PayloadFold(SchemaFold())
     records, size, lost, cut = 0, 0, 0, False
+    total: int | None = None
     damage, misfits = FirstOf[Fault](), FirstOf[Fault]()
     shown: list[Record] = []
     hidden: dict[str, array[int]] = {}
@@ -199,6 +209,8 @@ def inspect_shard(
         place = 0, 0
         if partly and record and compression is Compression.NONE:
             place = hop(file, size_of(source, file), most=record)
+            if place[1] == size_of(source, file):
+                total, place = place[0], (0, 0)  # no such record: the first tells what they are
             file.seek(place[1])
         reader = RecordReader(file, compression, verify_payload, place=place)
         for item in reader.read():
@@ -218,10 +230,16 @@ def inspect_shard(
                     misfits.add(replace(unparseable(item, reasons), cause=None))
                 for name in parsed.defaulted:
                     hidden.setdefault(name, array("Q")).append(item.index)
-            if partly and (item.index >= record if record is not None else records >= limit):
+            enough = records >= limit if record is None else item.index >= record
+            if partly and (enough or total is not None):
                 cut = True
                 break
         found = Shard(path=path_of(source), bytes=size_of(source, file), compression=compression)
+    counted_by = None
+    if not cut:
+        total = place[0] + records
+    elif total is None and isinstance(source, RemotePath):
+        total, counted_by = _count_beside(source, file, found.bytes)
     kind, examples = payloads.kind, payloads.kind in EXAMPLES
     if schema is None:
         schema = payloads.schema.schema() if examples else Schema(())
@@ -240,8 +258,27 @@ def inspect_shard(
         sample=tuple(Sample(one, _parsed(one, kind, schema)) for one in shown),
         hidden={name: tuple(indices) for name, indices in hidden.items()},
         verified=verify_payload,
-        whole=not cut,
+        whole=not cut and place[0] == 0,
+        total=total,
+        counted_by=counted_by,
     )
+
+
+def _count_beside(source: RemotePath, file: BinaryIO, size: int) -> tuple[int | None, str | None]:
+    """Return how many records metadata or a short index say that a shard has, and which of them."""
+    (one,) = group_shards([source])
+    (number,) = one.shards
+    info = info_beside(source.parent)
+    for split in info.splits if info else ():
+        lengths = split.shard_lengths
+        if split.name == one.split and len(lengths) == (one.count or 1) and number < len(lengths):
+            return lengths[number], DATASET_INFO
+    index = source.with_name(f"{source.name}.idx")
+    with suppress(OSError):
+        if index.stat().st_size <= _READ_WHOLE:
+            known = indexed(file, source, size)
+            return (len(known) - 1, index.name) if known else (None, None)
+    return None, None
 
 
 def _parsed(record: Record, kind: PayloadKind, schema: Schema) -> Parsed | None:
