@@ -106,3 +106,17 @@ def test_shards_of_other_sizes_are_cut_anew(bucket: Bucket, url: str, tmp_path: 
     tfrtool.write(source, tmp_path / "cats" / "1.0.0", **options)
     tfrtool.write(source, url, **options)
     assert stored_digests(bucket) == local_digests(tmp_path / "cats" / "1.0.0")
+
+
+def test_append_knows_the_digest_of_what_was_written(
+    url: str, photos: Path, tmp_path: Path
+) -> None:
+    """A version that is copied in the store has the digests of one whose records are all read."""
+    digests = []
+    for folder in (url, tmp_path / "cats" / "1.0.0"):
+        report = tfrtool.write(photos, folder, shards=2)
+        more = tfrtool.append(folder, report.dataset)  # records, all of which are there twice then
+        again = tfrtool.append(more.dataset, report.dataset)
+        digests.append((more.digest_in, more.digest_out, again.digest_in, again.digest_out))
+    assert digests[0] == digests[1]
+    assert None not in digests[0]

@@ -19,10 +19,10 @@ from tfrtool.convert.pipeline.record_marks import (
     values_of,
 )
 from tfrtool.convert.pipeline.record_sources import RecordPool
-from tfrtool.convert.pipeline.tally import payload_key, seed_word, splitmix64
 from tfrtool.errors import WriteError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.inspection.rows.batches import Batch
+from tfrtool.records.tally import payload_key, seed_word, splitmix64
 
 _ROW = [("mark", "u1"), ("draw", "u8"), ("stratum", "u8")]
 

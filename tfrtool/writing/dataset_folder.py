@@ -177,8 +177,9 @@ class Staging:
 
 def _shard_report(name: str, noted: Mapping[str, Any]) -> ShardReport:
     records, size, payload = (int(noted[k]) for k in ("records", "bytes", "payload_bytes"))
-    sha256, crc, etag = noted["sha256"], noted.get("crc32c"), noted.get("etag")
-    return ShardReport(name, records, size, payload, sha256, crc if sha256 is None else None, etag)
+    sha256, etag, digest = (noted.get(key) for key in ("sha256", "etag", "payload_digest"))
+    crc = noted.get("crc32c") if sha256 is None else None
+    return ShardReport(name, records, size, payload, sha256, crc, etag, digest)
 
 
 def whole_shard(path: Path, noted: Mapping[str, Any], *, follow: bool = True) -> ShardReport | None:

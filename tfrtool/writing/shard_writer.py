@@ -20,6 +20,7 @@ from tfrtool.images.recipe import Check, Encode
 from tfrtool.records.compression import TF_TYPES
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
+from tfrtool.records.tally import Tally, digest_text, payload_key
 from tfrtool.sources.items import Starting
 from tfrtool.storage.appearing import move, temporary_name
 from tfrtool.storage.opening import file_sha256, open_regular
@@ -32,6 +33,9 @@ from tfrtool.writing.write_report import ShardReport
 
 _UNFINISHED = 2
 """Shards that are on their way to the disk at a time."""
+
+_COUNTED = 4096
+"""Records that are counted at a time."""
 
 
 def write_shards(
@@ -199,7 +203,7 @@ class _GrowingShard:
         try:
             with self._writing():
                 self._writer.close()
-                found = payload_bytes = 0
+                tally, keys = Tally(), list[int]()
                 with open_regular(self._temporary, follow=False) as file:
                     os.fsync(file.fileno())
                     size = os.fstat(file.fileno()).st_size
@@ -211,21 +215,31 @@ class _GrowingShard:
                                 record=item.record,
                                 offset=item.offset,
                             )
-                        found += 1
-                        payload_bytes += len(item.payload)
-                if (found, payload_bytes) != (self.records, self._payload_bytes):
+                        keys.append(payload_key(item.payload_crc, len(item.payload)))
+                        if len(keys) == _COUNTED:
+                            tally.add_keys(keys)
+                            keys.clear()
+                tally.add_keys(keys)
+                if (tally.records, tally.payload_bytes) != (self.records, self._payload_bytes):
                     raise WriteError(
                         "does not read back",
                         path=self._path,
                         expected=f"{self.records} records of {self._payload_bytes} bytes",
-                        found=f"{found} records of {payload_bytes} bytes",
+                        found=f"{tally.records} records of {tally.payload_bytes} bytes",
                     )
-                digest = file_sha256(self._temporary, follow=False)
+                sha256 = file_sha256(self._temporary, follow=False)
                 move(self._temporary, self._path)
         except BaseException:
             self._temporary.unlink(missing_ok=True)
             raise
-        return ShardReport(self._path.name, found, size, payload_bytes, digest)
+        return ShardReport(
+            path=self._path.name,
+            records=tally.records,
+            bytes=size,
+            payload_bytes=tally.payload_bytes,
+            sha256=sha256,
+            payload_digest=digest_text(tally.digest),
+        )
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

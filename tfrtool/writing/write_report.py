@@ -45,6 +45,8 @@ class ShardReport:
         crc32c: the CRC-32C of the file's bytes, in hexadecimal, of records that were copied: the
             digest above takes longer than to copy them.
         etag: what the store calls the object's content, where it lies in one.
+        payload_digest: of the multiset of its payloads (`Tally`), 16 hexadecimal digits; None if
+            planned, or of a shard that was copied unread and of which none was known.
     """
 
     path: str
@@ -54,6 +56,7 @@ class ShardReport:
     sha256: str | None = None
     crc32c: str | None = field(default=None, compare=False)  # no part of a report without it
     etag: str | None = field(default=None, compare=False)
+    payload_digest: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

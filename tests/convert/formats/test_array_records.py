@@ -21,10 +21,10 @@ from tfrtool.convert.formats.payload_formats import ArrayRecordFormat
 from tfrtool.convert.formats.registry import Content
 from tfrtool.convert.formats.registry import read_rows as read_rows_of
 from tfrtool.convert.pipeline.job_report import Faults
-from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import SourceError, UsageError, WriteError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, decode_example
+from tfrtool.records.tally import Tally
 
 module = pytest.importorskip("array_record.python.array_record_module")
 

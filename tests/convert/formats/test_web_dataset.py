@@ -21,7 +21,6 @@ from tfrtool.convert.formats.conversion import convert
 from tfrtool.convert.formats.registry import Content, read_rows
 from tfrtool.convert.formats.web_dataset import WebDatasetFormat
 from tfrtool.convert.pipeline.job_report import Faults
-from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import SchemaError, SourceError
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
@@ -29,6 +28,7 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import decode_example, encode_example
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
+from tfrtool.records.tally import Tally
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES
 
 webdataset = pytest.importorskip("webdataset")

@@ -18,12 +18,12 @@ from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
 from tfrtool.convert.pipeline.record_sources import scan_shards
 from tfrtool.convert.pipeline.shard_sink import ShardSink
-from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.errors import DatasetError, ShardError, UsageError, WriteError
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
 from tfrtool.records.reader import read_shard
+from tfrtool.records.tally import Tally
 from tfrtool.storage.words import as_member
 from tfrtool.writing.write_options import Existing
 

@@ -15,7 +15,6 @@ from tfrtool.convert.pipeline.job import FileTask, JobPlan
 from tfrtool.convert.pipeline.job_report import Written
 from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.shard_sink import ShardSink
-from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.engines.processes import cores, map_shards
 from tfrtool.engines.threads import run_in_order
 from tfrtool.errors import DatasetError, UsageError
@@ -29,6 +28,7 @@ from tfrtool.images.recipe import ImageRecipe, Resize
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
+from tfrtool.records.tally import Tally
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import LeftOut, Starting
 from tfrtool.sources.manifest import ManifestWriter

@@ -12,7 +12,6 @@ from tfrtool.convert.pipeline.job import FileTask
 from tfrtool.convert.pipeline.job_report import Faults, Written
 from tfrtool.convert.pipeline.record_sources import changed
 from tfrtool.convert.pipeline.shard_sink import ShardSink
-from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.tfds_metadata import REPORT
@@ -22,6 +21,7 @@ from tfrtool.records.compression import detect_compression
 from tfrtool.records.count import count_shard
 from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
+from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.appearing import linked
 from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.opening import open_regular, stamp_of
@@ -129,21 +129,20 @@ class ShardTask(FileTask):
 
 def one_to_one(files: DatasetFiles, **more: Any) -> list[FileTask]:
     """Return a `ShardTask` for each shard of datasets."""
-    report = read_object(files.folders[0] / REPORT)
-    listed, told = listed_shards(report), str(report.get("digest_out"))
-    # What is known of all of them together is counted with the first.
-    digest = int(told, 16) if re.fullmatch("[0-9a-f]{16}", told) else None
+    listed = listed_shards(read_object(files.folders[0] / REPORT))
     tasks: list[FileTask] = []
     for split, some in files.splits.items():
         for path, expected in some.shards.items():
             said, known, records, size = listed.get(path.name), None, expected, path.stat().st_size
             if isinstance(path, RemotePath) and said and said.get("bytes") == size:
                 facts = {key: said.get(key) for key in ("payload_bytes", "sha256", "crc32c")}
-                words = 0 if tasks and digest is not None else digest
+                told = str(said.get("payload_digest"))
+                digest = int(told, 16) if re.fullmatch("[0-9a-f]{16}", told) else None
+                facts["payload_digest"] = None if digest is None else told
                 counts = {"records": records, "read": records, "bytes": size}
-                known = {**facts, **counts, "digest": words, "read_digest": words}
+                known = {**facts, **counts, "digest": digest, "read_digest": digest}
             if known is None or records is None:
-                records, known, digest = count_shard(path).records, None, None
+                records, known = count_shard(path).records, None
             tasks.append(
                 ShardTask(
                     split=split,

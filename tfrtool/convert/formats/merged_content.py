@@ -7,13 +7,13 @@ from pathlib import Path
 from tfrtool.convert.formats.registry import Content, Format, Scan, read_rows
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.job_report import Faults
-from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.engines.engine import Workers
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
+from tfrtool.records.tally import Tally
 from tfrtool.storage.progress import OnProgress, Progress
 
 _SAMPLED_FILES, _SAMPLED_ROWS = 8, 64

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 
 from tfrtool.convert.pipeline.job_report import Faults
-from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import SourceError, UsageError, os_errors_as
@@ -28,6 +27,7 @@ from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import matching_files
+from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.claims import current_folder
 from tfrtool.storage.opening import open_regular
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
 from tfrtool.convert.pipeline.job_settings import JobSettings
-from tfrtool.convert.pipeline.tally import Tally, digest_text
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import DatasetError, WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import ShardName
+from tfrtool.records.tally import Tally, digest_text
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.appearing import new_file_by_name
 from tfrtool.storage.claims import current_folder
@@ -155,7 +155,7 @@ def run_job(
             planned = plan(Path(scratch))
         tallies = [Tally(records=task.records) for task in planned.tasks]
         notes = [
-            _note(task, Written(tally=tally, read=tally), bytes=task.size)
+            _note(task, Written(tally=tally, read=tally), bytes=task.size, payload_digest=None)
             for task, tally in zip(planned.tasks, tallies, strict=True)
         ]
         return _report(target, planned, notes, start, dry_run=True)
@@ -189,6 +189,7 @@ def _note(task: FileTask, written: Written, **file: Any) -> dict[str, Any]:
     """Return what is noted of a file, as JSON values: it, and what was read for it."""
     file = {"sha256": None, "etag": None, **file}
     facts = {"path": task.name, "split": task.split, "crc32c": written.crc32c}
+    facts["payload_digest"] = digest_text(written.tally.digest)
     faults = {"corrupt": written.faults.count, "faults": written.faults.kept}
     read = {"read": written.read.records, "read_digest": written.read.digest}
     return dict(plain(facts | asdict(written.tally) | faults | read | file))

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tfrtool.convert.pipeline.tally import Tally
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
+from tfrtool.records.tally import Tally
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.plain import plain

@@ -15,7 +15,6 @@ from tfrtool.convert.pipeline.job import JobPlan
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_sources import RecordPool, SourceShard
-from tfrtool.convert.pipeline.tally import Tally, payload_key
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
@@ -33,6 +32,7 @@ from tfrtool.inspection.rows.batches import (
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records, read_shard
 from tfrtool.records.stream import open_shard
+from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.progress import Progress
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from tfrtool.convert.pipeline.job import FileTask
 from tfrtool.convert.pipeline.job_report import Faults, Written
 from tfrtool.convert.pipeline.record_sources import Numbers, RecordPool, changed
 from tfrtool.convert.pipeline.shard_sink import ShardSink
-from tfrtool.convert.pipeline.tally import Words, payload_key, seed_word, splitmix64
 from tfrtool.errors import ShardError, os_errors_as
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import read_ranges
@@ -27,6 +26,7 @@ from tfrtool.records.framing import (
     FaultKind,
     header,
 )
+from tfrtool.records.tally import Words, payload_key, seed_word, splitmix64
 from tfrtool.storage.opening import open_regular
 
 _FORMAT = 2

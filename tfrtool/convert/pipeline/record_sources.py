@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.convert.pipeline.job_settings import JobSettings
-from tfrtool.convert.pipeline.tally import Words
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import (
     DatasetError,
@@ -35,6 +34,7 @@ from tfrtool.records.parts import Part, parts_of
 from tfrtool.records.reader import read_records
 from tfrtool.records.shard_sets import find_conflicts
 from tfrtool.records.stream import open_shard
+from tfrtool.records.tally import Words
 from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.opening import stamp_of
 from tfrtool.storage.progress import Progress
