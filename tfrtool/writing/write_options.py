@@ -16,6 +16,7 @@ from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import VERSION, check_dataset_name, check_split_name, check_version
 from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.storage.limits import MAX_SHARDS
 
 _SEEDS = range(-(2**63), 2**63)
 _WITHOUT_EFFECT = ("source", "dataset", "existing", "workers", "skip_bad")
@@ -104,6 +105,16 @@ def check_numbers(shards: int | None, workers: int | None, *seeds: int | None) -
     ):
         if value is not None and not (isinstance(value, int) and least <= value <= most):
             raise UsageError(f"impossible {what}", expected=expected, found=value)
+
+
+def check_shard_count(shards: int, splits: int = 1) -> None:
+    """Raise a `UsageError` if a dataset would have more shards than its metadata may name."""
+    if shards + splits > MAX_SHARDS:
+        raise UsageError(
+            "the dataset would have more shards than its metadata may name",
+            expected=f"at most {MAX_SHARDS:,}, which a larger shard size makes of it",
+            found=f"{shards:,}",
+        )
 
 
 def option_differences(now: Mapping[str, Any], before: object) -> str:

@@ -19,10 +19,9 @@ from itertools import accumulate, islice, pairwise
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardName
-from tfrtool.storage.limits import MAX_SHARDS
 from tfrtool.storage.scratch.external_sort import ExternalSort, column, forgetting, pieces, rising
 from tfrtool.writing.image_audit import Audit
-from tfrtool.writing.write_options import WriteOptions
+from tfrtool.writing.write_options import WriteOptions, check_shard_count
 
 _FORMAT = 1
 """To be counted up when the same plan is to give other bytes than before."""
@@ -133,12 +132,7 @@ def plan_shards(
                     audit=audit,
                 )
             )
-    if len(planned) + len(splits) > MAX_SHARDS:
-        raise UsageError(
-            "the dataset would have more shards than its metadata may name",
-            expected=f"at most {MAX_SHARDS:,}, which a larger shard size makes of it",
-            found=f"{len(planned):,}",
-        )
+    check_shard_count(len(planned), len(splits))
     return planned
 
 

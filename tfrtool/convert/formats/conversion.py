@@ -42,7 +42,7 @@ from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.plain import plain
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.words import as_member, make_options
-from tfrtool.writing.write_options import Existing
+from tfrtool.writing.write_options import Existing, check_shard_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +215,7 @@ def _files(
         if count > max(rows, 1):
             what = f"split {split!r} has too few records for its shards"
             raise UsageError(what, expected=f"at most {rows} shards", found=count)
+        check_shard_count(count)
         bounds = [round(rows * index / count) for index in range(count + 1)]  # as TFDS does it
         files[split] = [[] for _ in range(count)]
         first = 0

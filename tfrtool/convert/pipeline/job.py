@@ -31,7 +31,7 @@ from tfrtool.writing.dataset_folder import (
     complete_shards,
     staging_folder,
 )
-from tfrtool.writing.write_options import Existing
+from tfrtool.writing.write_options import Existing, check_shard_count
 from tfrtool.writing.write_report import ShardReport, SplitReport, json_text, split_infos
 
 _WORTH_A_PROCESS = 128 * 1024 * 1024
@@ -150,9 +150,15 @@ def run_job(
         command=command,
         options={"name": settings.name, "version": settings.version, **facts},
     )
+
+    def checked(scratch: Path) -> JobPlan:
+        planned = plan(scratch)
+        check_shard_count(len(planned.tasks), len({task.split for task in planned.tasks}))
+        return planned
+
     if settings.dry_run:
         with settings.running(), tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
-            planned = plan(Path(scratch))
+            planned = checked(Path(scratch))
         tallies = [Tally(records=task.records) for task in planned.tasks]
         notes = [
             _note(task, Written(tally=tally, read=tally), bytes=task.size, payload_digest=None)
@@ -163,7 +169,7 @@ def run_job(
         scratch_folder = staging.folder / "scratch"  # swept away with the rest
         with os_errors_as(WriteError, scratch_folder, "can't be written to"):
             scratch_folder.mkdir(exist_ok=True)
-        planned = plan(scratch_folder)
+        planned = checked(scratch_folder)
         if target.existing is Existing.RESUME:
             digest = _plan_digest(planned.tasks)
             done = complete_shards(digest, target, interrupted=staging.resumed)

@@ -28,6 +28,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.tally import Words, payload_key, seed_word, splitmix64
 from tfrtool.storage.opening import open_regular
+from tfrtool.writing.write_options import check_shard_count
 
 _FORMAT = 2
 """To be counted up when the same task is to give other bytes than before."""
@@ -81,6 +82,7 @@ class RecordOrder:
         """
         total = sum(int(sizes.sum()) for _, sizes in self._sizes())
         files = count or max(1, -(-total // shard_bytes))
+        check_shard_count(min(files, self.count))
         bounds, done = [0], 0
         if count:
             bounds = [round(self.count * number / files) for number in range(files)]
