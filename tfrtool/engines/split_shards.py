@@ -12,13 +12,14 @@ from tfrtool.errors import ShardError
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import Part, parts_of
-from tfrtool.records.reader import RecordReader, read_records
+from tfrtool.records.reader import RecordReader, read_records, read_shard
 from tfrtool.records.stream import Stream, open_shard
 
 Result = TypeVar("Result")
+Found = TypeVar("Found", covariant=True)
 
 
-class ShardFold(Protocol):
+class ShardFold(Protocol[Found]):
     """A fold over what is read of a shard; over that of a part, it is pickled."""
 
     def read(self, items: Iterator[Record | Fault]) -> None:
@@ -30,8 +31,8 @@ class ShardFold(Protocol):
         False, and nothing else, if reading it would have come to something else.
         """
 
-
-Fold = TypeVar("Fold", bound=ShardFold)
+    def found(self) -> Found:
+        """Return what it has come to."""
 
 
 class _Found(NamedTuple):
@@ -42,22 +43,21 @@ class _Found(NamedTuple):
 
 
 def map_folds(
-    whole: Callable[[Any], Result],
-    begin: Callable[..., Fold],
-    finish: Callable[[Path, Fold], Result],
+    begin: Callable[..., ShardFold[Result]],
     sources: Sequence[Path | Stream],
     workers: Workers,
     worth: int,
     *,
+    whole: Callable[[Any], Result] | None = None,
     one_pass: Collection[Path | Stream] = (),
 ) -> Iterator[Result]:
-    """Yield ``whole(source)`` for each shard, in order; as parts where it is large.
+    """Yield what the fold that ``begin(source)`` makes finds in each shard, in order.
 
-    Then the fold that ``begin(path)`` makes has read it as one pass would, and ``finish(path,
-    fold)`` is the result; ``begin(path, part=True)`` makes those over parts. A part that doesn't
-    start where the one before it ended, or may be read otherwise because of damage before it, is
-    read once more, from there to the end of the shard. Those in ``one_pass`` are never split.
-    `map_shards` says the rest.
+    Large ones are read as parts, by folds that ``begin(path, part=True)`` makes. A part that
+    doesn't start where the one before it ended, or may be read otherwise because of damage before
+    it, is read once more, from there to the end of the shard. Those in ``one_pass`` are never
+    split. ``whole(source)`` gives the result, if it is there, of what is read as one. `map_shards`
+    says the rest.
     """
     cut = [[] if source in one_pass else parts_of(source) for source in sources]
     tasks, size = list[Path | Stream | Part](), 0
@@ -87,12 +87,18 @@ def map_folds(
             else:
                 fold.read(_rest(part, at, index))
                 at = part.stamp[0]
-        yield finish(path, fold)
+        yield fold.found()
 
 
-def _run(task: Any, whole: Callable[[Any], Any], begin: Callable[..., ShardFold]) -> Any:
+def _run(
+    task: Any, whole: Callable[[Any], Any] | None, begin: Callable[..., ShardFold[Any]]
+) -> Any:
     if not isinstance(task, Part):
-        return whole(task)
+        if whole is not None:
+            return whole(task)
+        fold = begin(task)
+        fold.read(read_shard(task))
+        return fold.found()
     fold, end, records = begin(task.path, part=True), None, 0
     try:
         with open_shard(task.path) as file:

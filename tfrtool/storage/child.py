@@ -117,7 +117,9 @@ class Child:
 
     def __exit__(self, *error: object) -> None:
         """End the process, in the midst of its work if need be."""
-        if isinstance(self._process, _Forked) or not self._ends(self._process):
+        if isinstance(self._process, _Forked):
+            self._process.end()
+        elif not self._ends(self._process):
             self._process.kill()
             self._process.wait()
         for pipe in (self._tasks, self._answers):
@@ -155,25 +157,27 @@ class Child:
 
 
 class _Forked:
-    """A process that was forked, and has nothing to lose; `wait` is what Popen has."""
+    """A process that was forked, and has nothing to lose.
+
+    It stays known to the system until it is taken away: several threads may wait for it before.
+    """
 
     def __init__(self, pid: int) -> None:
-        self._pid, self._code = pid, cast(int | None, None)
-        self._lock = threading.Lock()
-
-    def kill(self) -> None:
-        with self._lock:
-            if self._code is None:
-                os.kill(self._pid, signal.SIGKILL)
+        self._pid = pid
 
     def wait(self) -> int:
-        while True:
-            with self._lock:
-                if self._code is None and (found := os.waitpid(self._pid, os.WNOHANG))[0]:
-                    self._code = os.waitstatus_to_exitcode(found[1])
-            if self._code is not None:
-                return self._code
-            time.sleep(0.0005)
+        """Return its exit code, as Popen has it, when it has ended."""
+        with contextlib.suppress(ChildProcessError):  # it was taken away
+            found = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+            if found is not None:
+                exited = found.si_code == os.CLD_EXITED
+                return found.si_status if exited else -found.si_status
+        return -signal.SIGKILL
+
+    def end(self) -> None:
+        """Kill it, and take it away."""
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
 
 
 def may_fork() -> bool:

@@ -133,10 +133,25 @@ class PayloadScan:
         )
 
 
+class ShardScan(PayloadScan):
+    """A fold over a shard; a `ShardError` if it is something else."""
+
+    def found(self) -> Scan:
+        """Return what was found; one that is compressed can be read from its start alone."""
+        scan = super().found()
+        if [fault.kind for fault in scan.faults] == [FaultKind.NOT_TFRECORD]:
+            raise as_error(scan.path, scan.faults[0])
+        faults = tuple(fault for fault in scan.faults if fault.kind is not FaultKind.EMPTY)
+        with open_shard(scan.path) as file:
+            plain = detect_compression(file) is Compression.NONE
+        return replace(scan, faults=faults, marks=scan.marks if plain else (Mark(),))
+
+
 class PayloadFormat(Format):
     """Files of payloads, which with what is beside them are a dataset of TFDS."""
 
     payloads = True
+    folds: ClassVar[type[PayloadScan]] = PayloadScan
     tfds_name: ClassVar[str]  # of the format
 
     @abc.abstractmethod
@@ -147,7 +162,7 @@ class PayloadFormat(Format):
 
     def scan(self, path: Path) -> Scan:
         """Read a file through, and check all of it."""
-        fold = PayloadScan(path)
+        fold = self.folds(path)
         fold.take(self.read(path, Mark(), fold.faults.add))
         return fold.found()
 
@@ -210,6 +225,7 @@ class TfrecordFormat(PayloadFormat):
     """Shards, named as TFDS names them."""
 
     name = tfds_name = "tfrecord"
+    folds = ShardScan
     own_names = re.compile(r"\.tfrecord", re.IGNORECASE)  # numbers and a compression may follow
     file_name = "{dataset}-{split}.tfrecord-{index:05d}-of-{count:05d}"
 
@@ -217,26 +233,9 @@ class TfrecordFormat(PayloadFormat):
         """Return whether bytes start with a record, compressed or not."""
         return starts_record(head)
 
-    def scan(self, path: Path) -> Scan:
-        """Read a shard through; a `ShardError` if it is something else."""
-        return self._found(super().scan(path))
-
     def scans(self, paths: Sequence[Path], workers: Workers, worth: int) -> Iterator[Scan]:
-        """Do that to some, on several workers, in parts of large ones."""
-
-        def finish(_: Path, fold: PayloadScan) -> Scan:
-            return self._found(fold.found())
-
-        return map_folds(self.scan, PayloadScan, finish, paths, workers, worth)
-
-    def _found(self, scan: Scan) -> Scan:
-        path = scan.path
-        if [fault.kind for fault in scan.faults] == [FaultKind.NOT_TFRECORD]:
-            raise as_error(path, scan.faults[0])
-        faults = tuple(fault for fault in scan.faults if fault.kind is not FaultKind.EMPTY)
-        with open_shard(path) as file:
-            plain = detect_compression(file) is Compression.NONE
-        return replace(scan, faults=faults, marks=scan.marks if plain else (Mark(),))
+        """Look through shards, on several workers, in parts of large ones."""
+        return map_folds(ShardScan, paths, workers, worth)
 
     def read(
         self, path: Path, mark: Mark, tell: Callable[[Fault], None] = lambda _: None

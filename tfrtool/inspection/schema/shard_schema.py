@@ -18,7 +18,6 @@ from tfrtool.inspection.summary.shard_summary import EXAMPLES, PayloadFold
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import later
-from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream, path_of
 from tfrtool.storage.limits import FirstOf
@@ -114,9 +113,7 @@ def infer_schema(
     losses: list[ShardLoss] = []
     with engine_of(engine, engine_address, workers) as pool:
         folds = map_folds(
-            partial(_fold_shard, shares=shares),
-            ShardSchema,
-            lambda _, fold: fold.found(),
+            partial(ShardSchema, shares=shares),
             chosen,
             pool,
             _WORTH_A_PROCESS,
@@ -166,13 +163,13 @@ def no_examples(path: Path, content: str | None) -> ShardError:
 
 
 class ShardSchema:
-    """A fold over what is read of one shard, of which ``share`` records are wanted, or all."""
+    """A fold over what is read of one shard, of which its share of records is wanted, or all."""
 
     def __init__(
-        self, source: Path | Stream, *, share: int | None = None, part: bool = False
+        self, source: Path | Stream, *, shares: Mapping[Any, int | None], part: bool = False
     ) -> None:
         """Begin with nothing."""
-        self._path, self._share = path_of(source), share
+        self._path, self._share = path_of(source), shares[source]
         self._payloads = PayloadFold(SchemaFold(values=True, source=str(self._path)), part=part)
         self._faults = FirstOf[Fault](_FAULTS_KEPT)
         self._cut = False  # whether there are more records
@@ -216,12 +213,3 @@ class ShardSchema:
         kept = tuple(sorted(faults.kept, key=lambda fault: fault.offset))
         loss = ShardLoss(path=self._path, content=content, count=faults.count, faults=kept)
         return schema, loss, self._cut
-
-
-def _fold_shard(
-    source: Path | Stream, shares: Mapping[Path | Stream, int | None]
-) -> tuple[SchemaFold, ShardLoss | None, bool]:
-    """Return what one process finds in a shard."""
-    fold = ShardSchema(source, share=shares[source])
-    fold.read(read_shard(source))
-    return fold.found()

@@ -23,7 +23,6 @@ from tfrtool.inspection.stats.string_fold import load_datasketches
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import later
-from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream, path_of
 from tfrtool.storage.limits import FirstOf
@@ -190,9 +189,7 @@ def _fold_all(shards: Locations, pool: Engine, on_progress: OnProgress) -> Stats
     if not sources:
         raise ShardError("no shards")
     total = StatsFold()
-    folds = map_folds(
-        _fold_shard, ShardStats, lambda _, fold: fold.found(), sources, pool, _WORTH_A_PROCESS
-    )
+    folds = map_folds(ShardStats, sources, pool, _WORTH_A_PROCESS)
     for done, fold in enumerate(folds, start=1):
         total.merge(pickle.loads(fold))
         on_progress(Progress(what="reading", done=done, total=len(sources), unit="shards"))
@@ -233,12 +230,6 @@ class ShardStats:
             loss = ShardLoss(path=self._path, content=content, count=faults.count, faults=kept)
             fold.losses.append(loss)
         return pickle.dumps(fold)
-
-
-def _fold_shard(source: Path | Stream) -> bytes:
-    fold = ShardStats(source)
-    fold.read(read_shard(source))
-    return fold.found()
 
 
 def _take(fold: StatsFold, path: Path, records: list[Record], faults: FirstOf[Fault]) -> str | None:

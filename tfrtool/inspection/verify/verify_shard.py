@@ -96,6 +96,7 @@ class VerifyFold:
 
     def __init__(self, source: Path | Stream, *, images: bool, part: bool = False) -> None:
         """Begin with nothing; ``images`` are looked at if they are asked for."""
+        self._path = path_of(source)
         self.payloads = PayloadCheck(part=part)
         self.images = ImageCheck(folder_of(source)) if images else None
         self.damage, self.misfits = FirstOf[Fault](MAX_FAULTS), FirstOf[Fault](MAX_FAULTS)
@@ -155,6 +156,11 @@ class VerifyFold:
         self.size += other.size
         self._digested(other._crcs)
         return True
+
+    def found(self) -> ShardVerdict:
+        """Return what was found in a shard that was read in parts."""
+        size, path = self._path.stat().st_size, self._path
+        return self.verdict(path, Shard(path=path, bytes=size, compression=Compression.NONE), ())
 
     def verdict(
         self,
@@ -234,13 +240,8 @@ def verify_shards(
     But for those whose SHA-256 is wanted: it can't be had in parts, and takes as long.
     """
     whole = partial(verify_shard, images=images, hashed=hashed)
-
-    def finish(path: Path, fold: VerifyFold) -> ShardVerdict:
-        found = Shard(path=path, bytes=path.stat().st_size, compression=Compression.NONE)
-        return fold.verdict(path, found, ())
-
     begin = partial(VerifyFold, images=images)
-    return map_folds(whole, begin, finish, sources, workers, worth, one_pass=hashed)
+    return map_folds(begin, sources, workers, worth, whole=whole, one_pass=hashed)
 
 
 def digest_of(path: Path) -> str | None:

@@ -96,11 +96,8 @@ class ExternalSort(Generic[Row]):
         self._file = ScratchFile(folder)
         self._rows: list[Row] = []  # that are in no run yet
         self._runs: list[list[tuple[int, int]]] = []  # where the chunks of each are
-        rows = iter(rows)
-        while some := [*islice(rows, RUN)]:
-            self._rows = some
-            if len(some) == RUN:
-                self._spill()
+        for row in rows:
+            self.add(row)
 
     def __len__(self) -> int:
         return sum(map(len, self._runs)) * _CHUNK + len(self._rows)
