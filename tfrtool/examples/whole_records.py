@@ -138,16 +138,15 @@ def _shortened(data: bytes) -> bytes:
 
 def _field(data: bytes, at: int, tag: int) -> tuple[int, int]:
     """Return where a field's content starts and ends; `ValueError` if it is not so written."""
-    size, start, shift, byte = data[at + 1], at + 2, 7, 0
     if data[at] != tag:
         raise ValueError("another field")
+    size, start = data[at + 1], at + 2
     if size > 0x7F:
-        size &= 0x7F
-        byte = 0x80
-        while byte > 0x7F and shift < 35:
+        byte, shift = size, 0
+        while byte > 0x7F and shift < 28:
             byte = data[start]
-            size |= (byte & 0x7F) << shift
             start, shift = start + 1, shift + 7
+            size += (byte - 1) << shift  # and less the mark of the byte before
         if not 0 < byte < 0x80:
             raise ValueError("a length that is longer than it must be")
     return start, start + size

@@ -3,7 +3,7 @@
 import io
 from typing import Protocol
 
-BLOCK_SIZE = 256 * 1024
+BLOCK_SIZE = 512 * 1024
 """Bytes read at a time: they stay in a core's second-level cache until they are checked."""
 
 

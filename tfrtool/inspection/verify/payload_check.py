@@ -37,10 +37,10 @@ def unparseable(record: Record, message: str = NO_EXAMPLE) -> Fault:
 
 def short_record(record: Record) -> Record:
     """Return a record that has the same problem, if any, with little of a payload that is long."""
-    payload = record.payload
+    index, offset, payload, crc = record
     if len(payload) <= SHORT or is_large(payload):  # what is large is parsed in another way
         return record
-    return record._replace(payload=shortened(payload) or payload)
+    return Record(index, offset, shortened(payload) or payload, crc)
 
 
 class PayloadVote:
@@ -121,7 +121,7 @@ class PayloadCheck(PayloadVote):
             self._odd -= len(records)
         else:
             short = [shortened(record.payload) for record in records]
-            if all_whole([one for one in short if one is not None], sequences=self.sequences):
+            if all_whole({*short} - {None}, sequences=self.sequences):
                 odd = [one for one, held in zip(records, short, strict=True) if held is None]
             else:
                 self._odd = _DOUBTED * len(records)
