@@ -166,15 +166,19 @@ def test_a_file_that_changes(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_is_cut(path: Path, tmp_path: Path) -> None:
-    """Parts have a fixed size; what is smaller than four of them is not cut, nor what is packed."""
+    """Parts get smaller to the end; what is less than four is not cut, nor what is packed."""
     size = parts.PART_BYTES
     with path.open("wb") as file:
         file.write(frame(b"first"))
         file.truncate(4 * size - 1)
     assert parts.parts_of(path) == []
-    os.truncate(path, 4 * size + 1)
-    bounds = [(part.start, part.end) for part in parts.parts_of(path)]
-    assert bounds == [*((n * size, (n + 1) * size) for n in range(4)), (4 * size, 4 * size + 1)]
+    os.truncate(path, 10 * size + 1)
+    cut = parts.parts_of(path)
+    sizes = [part.end - part.start for part in cut]
+    assert [0, *(part.end for part in cut)] == [*(part.start for part in cut), 10 * size + 1]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[:2] == [size, size]
+    assert sizes[-2] == size // 8
     with path.open("r+b") as file:
         file.write(gzip.compress(frame(b"first")))
     assert parts.parts_of(path) == []

@@ -10,12 +10,18 @@ from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, LENGTH, Fault
 from tfrtool.records.resync import headers
 from tfrtool.records.stream import Stream, open_shard
-from tfrtool.records.window import BLOCK_SIZE
 from tfrtool.storage.limits import FirstOf
 
 PART_BYTES = 32 * 1024 * 1024
-"""Of a shard in one part. So the parts, and what comes of them, depend on the shard alone, and not
-on how many workers there are."""
+"""The most of a shard in one part. So the parts, and what comes of them, depend on the shard alone,
+and not on how many workers there are."""
+
+_SHARE, _LEAST = 8, 4 * 1024 * 1024
+"""Parts get smaller towards the end, so that workers end together: this share of what is left, but
+not fewer bytes, for which a part would cost a tenth more."""
+
+_LOOKED_AT = 64 * 1024
+"""Bytes in which the first header is looked for at a time; mostly it is in the first of them."""
 
 _FEWEST = 4
 """Parts that are worth it: a smaller shard is read in the time in which a few processes start."""
@@ -61,7 +67,7 @@ class Part:
         at = self.start
         while 0 < at < self.end:
             file.seek(at)
-            block = file.read(min(BLOCK_SIZE, self.end - at) + HEADER_SIZE - 1)
+            block = file.read(min(_LOOKED_AT, self.end - at) + HEADER_SIZE - 1)
             for place in headers(block):
                 (length,) = LENGTH.unpack_from(block, place)
                 if at + place + FRAME_SIZE + length <= self.stamp[0]:
@@ -79,12 +85,16 @@ def parts_of(source: Path | Stream) -> list[Part]:
             if detect_compression(file) is not Compression.NONE:
                 return []
             file.seek(0)
-            length = int.from_bytes(file.read(LENGTH.size), "little")
+            frame = int.from_bytes(file.read(LENGTH.size), "little") + FRAME_SIZE
     except ShardError:
         return []
-    bounds, stamp = [*range(0, size, PART_BYTES), size], _stamp(source)
-    work = PART_BYTES + PART_BYTES * _RECORD // (length + FRAME_SIZE)
-    return [Part(path=source, stamp=stamp, start=a, end=b, work=work) for a, b in pairwise(bounds)]
+    bounds, stamp = [0], _stamp(source)
+    while left := size - bounds[-1]:
+        bounds.append(bounds[-1] + min(left, PART_BYTES, max(left // _SHARE, _LEAST)))
+    return [
+        Part(path=source, stamp=stamp, start=a, end=b, work=b - a + (b - a) * _RECORD // frame)
+        for a, b in pairwise(bounds)
+    ]
 
 
 def later(faults: FirstOf[Fault], index: int) -> FirstOf[Fault]:
