@@ -4,7 +4,7 @@ Protobuf parses a batch of them and writes it again, without an object of Python
 long value is not copied for that: a short one stands in its place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from itertools import chain
 from typing import Any
 
@@ -78,7 +78,7 @@ _prefixes = _Prefixes()
 _Examples, _Sequences = _batches()
 
 
-def all_whole(payloads: Sequence[bytes], *, sequences: bool) -> bool:
+def all_whole(payloads: Collection[bytes], *, sequences: bool) -> bool:
     """Return whether TensorFlow's parser surely reads the same of payloads as protobuf does.
 
     So it is of what protobuf would write to the byte, if each feature has a key and a value, and

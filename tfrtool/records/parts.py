@@ -11,6 +11,7 @@ from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, LENGTH, Fault
 from tfrtool.records.resync import headers
 from tfrtool.records.stream import Stream, open_shard
 from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.remote_path import RemotePath
 
 PART_BYTES = 32 * 1024 * 1024
 """The most of a shard in one part. So the parts, and what comes of them, depend on the shard alone,
@@ -18,7 +19,7 @@ and not on how many workers there are."""
 
 _SHARE, _LEAST = 8, 4 * 1024 * 1024
 """Parts get smaller towards the end, so that workers end together: this share of what is left, but
-not fewer bytes, for which a part would cost a tenth more."""
+not fewer bytes, for which a part would cost a tenth more. In a store each costs requests, too."""
 
 _LOOKED_AT = 64 * 1024
 """Bytes in which the first header is looked for at a time; mostly it is in the first of them."""
@@ -88,9 +89,10 @@ def parts_of(source: Path | Stream) -> list[Part]:
             frame = int.from_bytes(file.read(LENGTH.size), "little") + FRAME_SIZE
     except ShardError:
         return []
+    least = PART_BYTES if isinstance(source, RemotePath) else _LEAST
     bounds, stamp = [0], _stamp(source)
     while left := size - bounds[-1]:
-        bounds.append(bounds[-1] + min(left, PART_BYTES, max(left // _SHARE, _LEAST)))
+        bounds.append(bounds[-1] + min(left, PART_BYTES, max(left // _SHARE, least)))
     return [
         Part(path=source, stamp=stamp, start=a, end=b, work=b - a + (b - a) * _RECORD // frame)
         for a, b in pairwise(bounds)

@@ -121,7 +121,7 @@ class PayloadCheck(PayloadVote):
             self._odd -= len(records)
         else:
             short = [shortened(record.payload) for record in records]
-            if all_whole({*short} - {None}, sequences=self.sequences):
+            if all_whole({one for one in short if one is not None}, sequences=self.sequences):
                 odd = [one for one, held in zip(records, short, strict=True) if held is None]
             else:
                 self._odd = _DOUBTED * len(records)
