@@ -1,6 +1,7 @@
 """Which model is trained, and what is known of it before it is built."""
 
 import re
+from typing import Any
 
 from tfrtool.errors import UsageError
 
@@ -46,19 +47,33 @@ def model_name(text: str) -> str:
     """Return the one name of a model, however it is spelt: efficientnetb0 for EfficientNet-B0.
 
     "mobilenet_v2" is Keras' MobileNetV2, and "cnn" five convolutions, as in the published
-    horses_or_humans example. Whether Keras has a model of any other name is not asked here.
+    horses_or_humans example. Whether Keras has a model of any other name is not asked here, nor
+    whether there is a function where "package.module:function" or "file.py:function" says.
 
     Raises:
         UsageError: the text can't be a name.
     """
+    if re.fullmatch(r".+:[^\W\d]\w*", text) is not None:
+        return text
     key = re.sub(r"[-_ ]", "", str(text).lower())
     if not re.fullmatch(r"[a-z][a-z0-9]*", key):
         raise UsageError(
             "impossible name of a model",
-            expected="mobilenet_v2, cnn or a name of keras.applications",
+            expected="mobilenet_v2, cnn, a name of keras.applications or module:function",
             found=repr(text),
         )
     return MOBILENET_V2 if key == "mobilenetv2" else key
+
+
+def own_name(model: Any) -> str:
+    """Return what a function or a ``keras.Model`` of the user's is called: "module:function"."""
+    function = getattr(model, "__qualname__", None)
+    return f"{model.__module__}:{function}" if function else f"keras.Model:{model.name}"
+
+
+def is_own(model: str) -> bool:
+    """Return whether a name is that of a model of the user's, and none of ours or of Keras'."""
+    return ":" in model
 
 
 def known_sizes(model: str) -> tuple[int, int | None]:

@@ -14,7 +14,8 @@ from tfrtool.training.models.applications import (
     build_base,
     find_application,
 )
-from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS
+from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS, is_own
+from tfrtool.training.models.own_model import build_own, find_function
 from tfrtool.training.models.saved_model import CORE, SavedModel, load_model
 
 _UNIT = Rescale(scale=1 / 255, offset=0.0)
@@ -42,15 +43,20 @@ class Classifier:
 
 
 def rescale_for(model: str, *, unit: bool = False) -> Rescale:
-    """Return how pixel values become what a model takes. The cnn's own range is 0 to 1."""
-    construct = None if model == CNN else find_application(model)
+    """Return how pixel values become what a model takes: 0 to 1 the cnn and the user's own."""
+    construct = None if model == CNN or is_own(model) else find_application(model)
     return _UNIT if unit or construct is None else application_rescale(construct)
 
 
 def build_classifier(
-    model: str, image_size: int, classes: int, weights: str = NO_WEIGHTS, trainable: str = "all"
+    model: str,
+    image_size: int,
+    classes: int,
+    weights: str = NO_WEIGHTS,
+    trainable: str = "all",
+    own: Any = None,
 ) -> Classifier:
-    """Build a classifier of rescaled images.
+    """Build a classifier of rescaled images; ``own`` is the user's function or ``keras.Model``.
 
     Loaded weights come with statistics in their BatchNormalization layers, which a few small
     batches would spoil. The base then runs in inference mode, whatever of it is trained, as Keras'
@@ -67,12 +73,18 @@ def build_classifier(
             "no such file", path=file, expected="imagenet, none or a file of weights"
         )
     saved = _saved(file, model, classes) if file is not None and file.suffix == _SAVED else None
-    if model == CNN:
-        core = _cnn(image_size, classes)
+    if model == CNN or is_own(model):
+        if model == CNN:
+            core, called = _cnn(image_size, classes), "the cnn"
+            layers = core.layers
+        else:
+            own, called = own or find_function(model), model
+            core, layers = build_own(own, model, image_size, classes)
         if file is not None:
             _load(core, file, saved and saved.core)
         if trainable != "all":
-            _freeze_before(core.layers, _HEAD if trainable == "head" else trainable, "the cnn")
+            first = [layer.name for layer in layers if layer.weights][-1:] or ["head"]
+            _freeze_before(layers, first[0] if trainable == "head" else trainable, called)
         return Classifier(core=core)
 
     base = _base(model, image_size, weights, saved)

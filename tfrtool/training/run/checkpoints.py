@@ -40,7 +40,7 @@ _RUN = f"run/0/{_VALUE}"
 _FORMAT = 3
 
 _FREE = frozenset(
-    {"dataset", "cache_directory", "parallel_calls", "prefetch", "recipe", "out", "resume"}
+    {"dataset", "cache_directory", "parallel_calls", "prefetch", "recipe", "out", "resume", "own"}
     | {"tensorboard", "profile", "shard_cache", "shard_cache_size"}
 )
 """What may differ where a run is resumed: it changes where files are, or how fast it goes."""

@@ -51,7 +51,9 @@ def train(
 
             split ("train"), validation: what is trained on; the name of a split to validate on,
             or the fraction of the training split to hold out, else the split "validation" if any.
-            model ("mobilenet_v2"): that, "cnn", or another name of keras.applications.
+            model ("mobilenet_v2"): that, "cnn", another name of keras.applications,
+            "module:function", a function of image size and number of classes that returns a
+            ``keras.Model``, or such a model, which is trained as it is.
             weights: "imagenet", "none" or a file; the cnn's default is none.
             trainable ("auto"): "head", "all" or the layer from which on layers are trained; auto
             is the head over loaded weights, and all where there are none.

@@ -3,6 +3,7 @@
 import enum
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tfrtool.errors import UsageError
 from tfrtool.loading.augment.augment_options import Augment, parse_augment
@@ -10,7 +11,15 @@ from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
 from tfrtool.storage.locations import as_path, take_paths
 from tfrtool.storage.words import as_size, take_words
-from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS, known_sizes, model_name
+from tfrtool.training.models.model_choice import (
+    CNN,
+    IMAGENET,
+    NO_WEIGHTS,
+    is_own,
+    known_sizes,
+    model_name,
+    own_name,
+)
 
 KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
 """The numbers of our loader; None for each is its own default."""
@@ -63,7 +72,8 @@ class TrainOptions:
     dataset: Path
     split: str = "train"
     validation: str | float | None = None
-    model: str = "mobilenet_v2"
+    model: str = "mobilenet_v2"  # or what `own` says
+    own: Any = None  # a function or a keras.Model, of which ``model`` is the name
     weights: str | None = None
     trainable: str = _AUTO
     image_size: int | None = None
@@ -119,8 +129,9 @@ class TrainOptions:
             )
         if self.cache_directory is not None and self.cache not in (None, Cache.DISK):
             raise UsageError("a cache directory is for the cache on disk", found=self.cache.value)
-        if self.model == CNN and self.weights == IMAGENET:
-            raise UsageError("there are no imagenet weights for the cnn", expected="none or a file")
+        if self.weights == IMAGENET and (self.model == CNN or is_own(self.model)):
+            what = f"there are no imagenet weights for the model {self.model}"
+            raise UsageError(what, expected="none or a file")
         if self.recipe is not Recipe.TFRTOOL:
             # The published pipelines are compared, and not changed.
             recipe = f"the recipe {self.recipe.value!r}"
@@ -141,8 +152,18 @@ class TrainOptions:
 
     def _take_words(self) -> None:
         """Make of words and strings what they stand for."""
+        if not isinstance(self.model, str):
+            if not callable(self.model):
+                raise UsageError(
+                    "no model",
+                    expected="a name, a function of image size and number of classes, or a "
+                    "keras.Model",
+                    found=repr(type(self.model)),
+                )
+            object.__setattr__(self, "own", self.model)
+            object.__setattr__(self, "model", own_name(self.model))
         for name, kind in (("model", model_name), ("augment", parse_augment)):
-            if isinstance(getattr(self, name), str):
+            if isinstance(getattr(self, name), str) and not (name == "model" and self.own):
                 object.__setattr__(self, name, kind(getattr(self, name)))
         if getattr(self.cache, "value", self.cache) == _AUTO:
             object.__setattr__(self, "cache", None)
@@ -175,7 +196,8 @@ class TrainOptions:
     @property
     def freezes_base(self) -> bool:
         """Whether only a head is trained, on a base that gives an image the same features."""
-        return self.model != CNN and self.trained == "head"
+        small = self.model == CNN or is_own(self.model)
+        return not small and self.trained == "head"
 
     @property
     def keeps_features(self) -> bool:
@@ -186,7 +208,11 @@ class TrainOptions:
     @property
     def size(self) -> int:
         """The image size in pixels, the model's own where none is given."""
-        return known_sizes(self.model)[0] if self.image_size is None else self.image_size
+        if self.image_size is not None:
+            return self.image_size
+        shape = getattr(self.own, "input_shape", None)  # of a keras.Model that is built
+        given = shape[1] if isinstance(shape, tuple) and len(shape) == 4 else None
+        return given or known_sizes(self.model)[0]
 
     @property
     def rate(self) -> float:
@@ -201,7 +227,8 @@ class TrainOptions:
     @property
     def initial_weights(self) -> str:
         """What weights to start from, the model's own default where none are given."""
-        return self.weights or (NO_WEIGHTS if self.model == CNN else IMAGENET)
+        small = self.model == CNN or is_own(self.model)
+        return self.weights or (NO_WEIGHTS if small else IMAGENET)
 
     @property
     def profile_folder(self) -> Path | None:

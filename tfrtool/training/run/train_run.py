@@ -81,7 +81,12 @@ class TrainingRun:
         keras.utils.set_random_seed(options.seed)
         classes, size = data.dataset.class_names, data.training.image_size
         self._classifier = build_classifier(
-            options.model, size, len(classes), options.initial_weights, options.trained
+            options.model,
+            size,
+            len(classes),
+            options.initial_weights,
+            options.trained,
+            options.own,
         )
         core, head = self._classifier.core, self._classifier.head
         self._trainer = Trainer(core, options.rate, head if self._features else None)

@@ -39,8 +39,9 @@ _OPTIONS = {
     "split to hold out. The default is the split named validation, if there is one.",
     "--on-corrupt stop|skip=stop": "What to do at a damaged record: stop and name it, or skip what "
     "is damaged and end with exit code 3.",
-    "--model NAME=mobilenet_v2": "mobilenet_v2, the name of any other keras.applications model, "
-    "or cnn: five convolutional layers.",
+    "--model NAME|MODULE:FUNCTION=mobilenet_v2": "mobilenet_v2, the name of any other "
+    "keras.applications model, cnn (five convolutional layers), or a function of your own (also "
+    "FILE.py:FUNCTION) of image size and number of classes that returns a keras.Model.",
     "--weights imagenet|none|FILE": "Initial weights. The default is imagenet (downloaded), and "
     "none for the cnn.",
     "--trainable auto|head|all|LAYER=auto": "The trainable layers: the head, all, or from a "
