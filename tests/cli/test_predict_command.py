@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.emulators import Bucket
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.cli import main
 from tfrtool.training.models.models import build_classifier, rescale_for
@@ -15,6 +16,8 @@ from tfrtool.training.models.saved_model import ModelFacts, save_model
 pytestmark = pytest.mark.tf
 
 SIZE = 32
+
+Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,21 @@ def test_json(run: Path, photos: Path, capfd: pytest.CaptureFixture[str]) -> Non
             line["probability"] == line["classes"][line["label"]] == max(line["classes"].values())
         )
     assert output.err == ""
+
+
+def test_images_in_a_store(run: Path, photos: Path, bucket: Bucket, capfd: Capture) -> None:
+    """A folder, a pattern and a file of a store give what the same give here."""
+    bucket.put_folder(photos, "photos/")
+    names = sorted(path.relative_to(photos).as_posix() for path in photos.rglob("*.jpg"))
+    found = []
+    for place in (str(photos), f"{bucket.url}/photos"):
+        words = [f"{place}/{names[0]}", f"{place}/*/*.jpg", place, f"{place}/missing.jpg"]
+        assert main(["predict", str(run), "--json", *words]) == 3
+        lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        found.append([{**line, "path": line["path"].removeprefix(f"{place}/")} for line in lines])
+    assert [line["path"] for line in found[0]] == [*names, "missing.jpg"]
+    assert found[0][:-1] == found[1][:-1]
+    assert "no such object" in found[1][-1]["error"]
 
 
 def test_text(run: Path, photos: Path, capfd: pytest.CaptureFixture[str]) -> None:

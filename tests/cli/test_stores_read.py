@@ -203,6 +203,22 @@ def test_a_store_that_misbehaves(rule: Misbehaviour, bucket: Bucket, capsys: Cap
     assert json.loads(capsys.readouterr().out.splitlines()[0])["records"] == 30
 
 
+def test_profile_of_aws(
+    bucket: Bucket, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no variable holds credentials, the profile that AWS_PROFILE names in ~/.aws serves."""
+    bucket.put("a.tfrecord", frame(b"x"))
+    (tmp_path / ".aws").mkdir()
+    keys = f"aws_access_key_id = AKIATESTSTESTSTESTST\naws_secret_access_key = {SECRET}\n"
+    (tmp_path / ".aws" / "credentials").write_text(f"[work]\n{keys}")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    assert main(["count", f"{bucket.url}/a.tfrecord"]) == 0
+    assert capsys.readouterr().out.split()[0] == "1"
+
+
 @pytest.mark.parametrize(
     ("status", "code"), [(403, "AccessDenied"), (400, "ExpiredToken"), (403, "InvalidAccessKeyId")]
 )

@@ -216,6 +216,9 @@ def test_cache_that_can_hold_too_few(pets: Path, url: str, tmp_path: Path) -> No
     with pytest.raises(UsageError, match=r"too small to read 4 shards at a time.*--shard-c"):
         remote.load(image_size=16)
     assert _batches(remote, cycle_length=3) == _batches(tfrtool.dataset(pets), cycle_length=3)
+    tiny = tfrtool.dataset(url, shard_cache=tmp_path / "s", shard_cache_size=1)
+    with pytest.raises(UsageError, match=r"too small to read a shard: .* makes it larger$"):
+        tiny.load(image_size=16, cycle_length=1)
     with pytest.raises(UsageError, match="these are local"):
         tfrtool.dataset(pets, shard_cache=tmp_path / "s")
 

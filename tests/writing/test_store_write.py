@@ -78,6 +78,18 @@ def test_tfds_reads_a_copy_of_what_replaced_another(
     assert whole.info.splits["train"].num_examples == read["train"]
 
 
+def test_indexes_go_with_their_shards(bucket: Bucket, url: str, photos: Path) -> None:
+    """Of what was replaced, no SHARD.idx is left; what is no shard's stays."""
+    for times in range(3):
+        tfrtool.write(photos, url, existing="overwrite" if times else "refuse", shards=1)
+        assert not [name for name in bucket.names() if name.endswith("00001.idx")]
+        for shard in tfrtool.find_shards(url):
+            key = str(shard).removeprefix(f"{bucket.url}/")
+            bucket.put(f"{key}.idx", b"")
+        bucket.put(f"{PREFIX}/other.idx", b"")
+    assert f"{PREFIX}/other.idx" in bucket.names()
+
+
 def test_an_interrupted_write_is_resumed(
     bucket: Bucket, url: str, photos: Path, whole: dict[str, str]
 ) -> None:

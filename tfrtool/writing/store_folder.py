@@ -98,7 +98,7 @@ class StoreStaging(Staging):
         complete = any(self._before.values()) and not is_claimed(self._root)
         said = next((name for name in COMMITS if name == before.get("commit")), None)
         folder = str(before.get("folder"))
-        own = self._root / folder if VERSION_FOLDER.fullmatch(folder) else self._root
+        own = self._root / (folder if VERSION_FOLDER.fullmatch(folder) else "")
         committed = complete and own == current and said and self._before[said] is not None
         interrupted = data is not None and not committed
         names = {path.name for path in self._root.iterdir()} - {STAGING}
@@ -111,14 +111,16 @@ class StoreStaging(Staging):
         self.resumed = self._usable = may_write(
             target, names, ours | folders, interrupted=interrupted, complete=complete
         )
-        tidies = target.existing is Existing.RESUME and committed and data is not None
-        if target.existing is Existing.RESUME and complete and not interrupted and not tidies:
+        resume = target.existing is Existing.RESUME
+        tidies = resume and committed and data is not None
+        if resume and complete and not interrupted and not tidies:
             return  # it is left as it is
         if self.resumed or tidies:
             self.place = own
         elif names or complete or data is not None:
             self.place = self._root / version_folder()
-        old = sorted(ours & names)
+        indexes = {f"{name}.idx" for name in ours if is_shard(name)}
+        old = sorted((ours | indexes) & names)
         self._put_claim(
             writer=secrets.token_hex(16),
             name=target.name,
@@ -134,7 +136,8 @@ class StoreStaging(Staging):
             abort_uploads(self._root)
         self._old = [self._root / name for name in old]
         for name in folders:
-            self._old += (path for path in (self._root / name).iterdir() if is_ours(path.name))
+            inside = (self._root / name).iterdir()
+            self._old += (path for path in inside if is_ours(path.name.removesuffix(".idx")))
         self.left = self.resumed and any(path.name != CLAIM for path in self._notes())
         if tidies:
             new = {*listed_shards(reports[1]), *listed_metadata(reports[1])}
@@ -210,10 +213,11 @@ class StoreStaging(Staging):
         with self._errors():
             store.delete([path.key for path in self._made() if path.name not in names])
             with ThreadPoolExecutor(_AT_ONCE) as threads:
-                whole = dict(zip(names, threads.map(self._is_whole, shards), strict=True))
-            if not all(whole.values()):
+                places = [self.place / name for name in names]
+                whole = [*threads.map(whole_shard, places, map(plain, shards))]
+            if not all(whole):
                 self._check_claim()
-        for name in (name for name in names if not whole[name]):
+        for name in (name for name, one in zip(names, whole, strict=True) if not one):
             hint = f"tfrtool {target.command} --resume makes what is missing"
             what = "was changed or deleted meanwhile"
             raise WriteError(what, path=self.place / name, hint=hint)
@@ -262,17 +266,13 @@ class StoreStaging(Staging):
             if mine:
                 self._release()
 
-    def _is_whole(self, shard: ShardReport) -> bool:
-        return whole_shard(self.place / shard.path, plain(shard)) is not None
-
     @property
     def _folder(self) -> str:
         return "" if self.place == self._root else self.place.name
 
     def _note(self, shard: object) -> RemotePath:
-        folder: RemotePath = self._root / STAGING / (self._folder or _FLAT)
-        note: RemotePath = folder / f"{shard}{DONE}"
-        return note
+        path: RemotePath = self._root / STAGING / (self._folder or _FLAT) / f"{shard}{DONE}"
+        return path
 
     def _notes(self, folder: str = "") -> Iterator[RemotePath]:
         for key, _ in self._root.store.list((self._root / STAGING / folder).key):
@@ -309,9 +309,10 @@ class StoreStaging(Staging):
             for name in (name for name in new if _describes(name) and name not in COMMITS):
                 store.copy((self.place / name).key, (self._root / name).key)
                 kept.add(self._root / name)
+        kept |= {path.with_name(f"{path.name}.idx") for path in kept}
         doomed = [path for path in self._old if path not in kept]
-        for some in (_describes, is_shard):  # who reads them learns that they were replaced
-            store.delete([path.key for path in doomed if some(path.name)])
+        for first in (True, False):  # who reads them learns that they were replaced
+            store.delete([path.key for path in doomed if _describes(path.name) is first])
         self._release(map(self._note, filter(is_shard, new)))
 
     def _release(self, noted: Iterable[RemotePath] = ()) -> None:

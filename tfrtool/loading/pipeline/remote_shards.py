@@ -46,12 +46,14 @@ class RemoteShards:
         sizes = [path.stat().st_size for path in split.shards]
         cycle, room = min(cycle, len(sizes)), cache.max_bytes // max(*sizes, 1)
         if room < cycle:
+            several = f"{cycle} shards at a time" if cycle > 1 else "a shard"
+            less = ", or --cycle-length 1 reads one at a time" if cycle > 1 else ""
             raise UsageError(
-                f"the shard cache is too small to read {cycle} shards at a time",
+                f"the shard cache is too small to read {several}",
                 path=cache.folder,
                 expected=f"{cycle * max(sizes):,} bytes at least",
                 found=f"{cache.max_bytes:,}",
-                hint="--shard-cache-size makes it larger, or --cycle-length 1 reads one at a time",
+                hint=f"--shard-cache-size makes it larger{less}",
             )
         # Training and validation may be under way at once.
         self.parallel = sum(sizes) <= cache.max_bytes or 2 * (_OPENED + 1) * cycle <= room

@@ -1,7 +1,8 @@
 """Object stores and web servers as obstore has them."""
 
 import os
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
+from importlib.util import find_spec
 from typing import Any
 
 from obstore import store as stores
@@ -23,6 +24,12 @@ _ENDPOINTS = {
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
 
+_CREDENTIALS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+)
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+
 
 def library_for(scheme: str, place: str, query: str) -> Any:
     """Return a bucket, a container or a host, which finds its credentials by itself."""
@@ -33,4 +40,28 @@ def library_for(scheme: str, place: str, query: str) -> Any:
     if endpoint.startswith("http://") or "true" in map(str.lower, allowed):
         options["allow_http"] = True
     given: Any = {"client_options": options, "retry_config": _RETRIES}
+    if scheme == "s3" and not any(map(os.environ.get, _CREDENTIALS)) and find_spec("boto3"):
+        given |= _profile()
     return stores.AzureStore(place, **given) if scheme == "az" else stores.from_url(url, **given)
+
+
+def _profile() -> dict[str, Any]:
+    """Return what a profile of ~/.aws says, which boto3 reads and obstore doesn't; if there is one.
+
+    `obstore.auth.boto3` would do, but for Python 3.10, and for AWS_REGION, which goes before.
+    """
+    import boto3
+
+    session = boto3.Session()
+    found = session.get_credentials() if session.available_profiles else None
+    if found is None:
+        return {}
+
+    def provide() -> dict[str, Any]:
+        now = found.get_frozen_credentials()  # others, in time before these expire
+        until = datetime.now(timezone.utc) + timedelta(minutes=5)
+        keys = {"access_key_id": now.access_key, "secret_access_key": now.secret_key}
+        return {**keys, "token": now.token, "expires_at": until}
+
+    region = None if any(map(os.environ.get, _REGIONS)) else session.region_name
+    return {"credential_provider": provide} | ({"region": region} if region else {})

@@ -2,14 +2,22 @@
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from tfrtool.errors import SourceError
 from tfrtool.records.shard_sets import natural_order
-from tfrtool.sources.folders.listing import is_clutter, is_image_name, is_pattern, list_directory
-from tfrtool.storage.locations import Paths, check_no_url
+from tfrtool.sources.folders.listing import (
+    Entry,
+    is_clutter,
+    is_image_name,
+    is_pattern,
+    list_directory,
+)
+from tfrtool.sources.folders.store_listing import StoreReader, list_store
+from tfrtool.storage.locations import Paths, as_text
+from tfrtool.storage.remote_path import is_url
 
 
 class ImageFile(NamedTuple):
@@ -20,7 +28,7 @@ class ImageFile(NamedTuple):
 
 
 def find_images(arguments: Paths) -> tuple[ImageFile, ...]:
-    """Find the images that a mix of files, directories and patterns means.
+    """Find the images that a mix of files, directories, patterns and URLs of such means.
 
     A file is taken as it is, whatever its name. A directory means all files below it whose names
     promise an image, and a pattern those that it matches, and those below the directories that it
@@ -30,8 +38,7 @@ def find_images(arguments: Paths) -> tuple[ImageFile, ...]:
     found: dict[str, ImageFile] = {}
     for argument in (arguments,) if isinstance(arguments, str | os.PathLike) else arguments:
         location = os.fspath(argument)
-        check_no_url(location, "local files are read here")
-        for image in _expand(location):
+        for image in _stored(location) if is_url(location) else _expand(location):
             found.setdefault(image.path, image)
     return tuple(found.values())
 
@@ -54,11 +61,27 @@ def _expand(argument: str) -> Iterator[ImageFile]:
         yield from images or [ImageFile(argument, "it matches no image")]
 
 
+def _stored(url: str) -> list[ImageFile]:
+    shown = as_text(url)  # without what is secret
+    try:
+        listing = list_store(url)
+        if listing is None:
+            return [ImageFile(shown)]
+        base = cast(StoreReader, listing.reader).url
+        images = [ImageFile(f"{base}/{one.key}", one.problem) for one in _images(listing.entries)]
+    except SourceError as error:
+        return [ImageFile(shown, error.what)]
+    return images or [ImageFile(shown, "there are no images in it")]
+
+
 def _below(directory: str) -> list[ImageFile]:
     try:
-        entries = list_directory(directory).entries
+        entries = _images(list_directory(directory).entries)
     except SourceError as error:
         return [ImageFile(error.path or directory, error.what)]
+    return [ImageFile(str(Path(directory, entry.key)), entry.problem) for entry in entries]
+
+
+def _images(entries: Iterable[Entry]) -> list[Entry]:
     images = [entry for entry in entries if is_image_name(entry.key)]
-    images.sort(key=lambda entry: natural_order(entry.key))
-    return [ImageFile(str(Path(directory, entry.key)), entry.problem) for entry in images]
+    return sorted(images, key=lambda entry: natural_order(entry.key))

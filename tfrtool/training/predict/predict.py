@@ -18,7 +18,9 @@ from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.folders.listing import file_entry, read_file
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.locations import Paths
+from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.remote_path import is_url
 from tfrtool.storage.words import check_least
 from tfrtool.training.models.saved_model import SavedModel, load_model
 from tfrtool.training.predict.image_files import ImageFile, find_images
@@ -78,7 +80,7 @@ def predict(
 
     Args:
         model: what `load_model` returned, or the model's file, or the directory of its run.
-        images: files, directories and patterns, one or several.
+        images: files, directories, patterns and URLs of such, one or several.
         top: how many classes are given for each image, the most probable first.
         batch_size: images that go through the model at a time.
         on_progress: called after each image.
@@ -88,7 +90,7 @@ def predict(
         read.
 
     Raises:
-        UsageError: a number is below 1, or a path is a URL.
+        UsageError: a number is below 1, or the model is a URL.
         WeightsError: the model can't be loaded.
     """
     check_least({"top": top, "batch_size": batch_size}, {"top": 1, "batch_size": 1})
@@ -151,12 +153,15 @@ def _read(image: ImageFile, size: int) -> Any:
     if image.problem is not None:
         return image.problem
     try:
-        entry = file_entry(image.path, image.path)
-        if entry.problem is not None:
-            return entry.problem
-        if entry.bytes > MAX_IMAGE_BYTES:
-            return f"it has {entry.bytes:,} bytes, more than {MAX_IMAGE_BYTES:,}"
-        data = read_file(image.path, entry.bytes)
+        if is_url(image.path):
+            data = read_bounded(image.path, MAX_IMAGE_BYTES)
+        else:
+            entry = file_entry(image.path, image.path)
+            if entry.problem is not None:
+                return entry.problem
+            if entry.bytes > MAX_IMAGE_BYTES:
+                return f"it has {entry.bytes:,} bytes, more than {MAX_IMAGE_BYTES:,}"
+            data = read_file(image.path, entry.bytes)
     except OSError as error:
         return os_reason(error)
     verdict = audit_image(data)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import click
 
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import LOCAL_INPUT, command
+from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command
 from tfrtool.cli.process import nobody_reads, starting_tensorflow
 from tfrtool.errors import SourceError, printable
 from tfrtool.storage.progress import silent
@@ -25,15 +25,15 @@ _WIDEST_PATH, _WIDEST_LABEL = 60, 30
     kinds={"K": click.IntRange(1)},
 )
 @click.argument("model", type=LOCAL_INPUT)
-@click.argument("images", nargs=-1, required=True, type=LOCAL_INPUT)
+@click.argument("images", nargs=-1, required=True, type=INPUT)
 def predict_command(
     model: str, images: tuple[str, ...], top: int, batch_size: int, as_json: bool
 ) -> Outcome:
     """Predict what images show, by a model that tfrtool train saved.
 
     MODEL: a model.keras, or the directory that train --out made; nothing else is needed. IMAGES:
-    files, directories and quoted patterns. Prints each image with the label and its probability.
-    Exit code 3 means that some images can't be read, 1 that none can.
+    files, directories, quoted patterns and URLs of such. Prints each image with the label and its
+    probability. Exit code 3 means that some images can't be read, 1 that none can.
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.training.predict.image_files import find_images
