@@ -19,6 +19,7 @@ from tests.datasets import flip_bit
 from tests.engines.running import Nodes
 from tests.engines.tasks import begin_and_wait, die, name_of, refuse
 from tests.examples.strategies import int64, string
+from tests.photos import image_bytes, write_class_folders
 from tfrtool.engines import ray_cluster
 from tfrtool.engines.processes import map_shards
 from tfrtool.engines.ray_cluster import RayCluster
@@ -26,6 +27,7 @@ from tfrtool.examples.example import encode_example
 from tfrtool.inspection.rows.query import query
 from tfrtool.records.framing import frame
 from tfrtool.storage.plain import plain
+from tfrtool.storage.progress import Progress
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("duckdb")
@@ -229,6 +231,60 @@ def test_a_program_that_is_connected_stays_so(dataset: Path) -> None:
     assert ray.is_initialized()
     with pytest.raises(tfrtool.UsageError, match="connected to another cluster"):
         tfrtool.verify(dataset, engine="ray", engine_address="127.0.0.1:1")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return images of two classes: one is a copy, one is no JPEG, one is no image."""
+    source = write_class_folders(tmp_path_factory.mktemp("write") / "photos", count=60)
+    (source / "cat" / "bad.jpg").write_bytes(b"no image")
+    (source / "cat" / "png.jpg").write_bytes(image_bytes("PNG"))
+    (source / "dog" / "copy.jpg").write_bytes((source / "cat" / "cat.1.jpg").read_bytes())
+    return source
+
+
+WRITES: dict[str, dict[str, Any]] = {
+    "by number": {"shards": 5},
+    "by size, in splits": {
+        "splits": {"train": 0.8, "test": 0.2},
+        "shard_size": "32KB",
+        "dedupe": True,
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster", "tf")
+@pytest.mark.parametrize("words", WRITES.values(), ids=WRITES)
+def test_writes_are_the_same(
+    words: dict[str, Any], photos: Path, nodes: Nodes, tmp_path: Path
+) -> None:
+    """All files are the same, to the byte, and so is what the report tells of each image."""
+    there, here = tmp_path / "there" / "made", tmp_path / "here" / "made"
+    found = tfrtool.write(photos, there, engine="ray", engine_address=nodes.address, **words)
+    assert found.rejected
+    tfrtool.write(photos, here, workers=1, **words)
+    assert files_of(there) == files_of(here)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster", "tf")
+def test_a_worker_that_dies_in_a_write(photos: Path, nodes: Nodes, tmp_path: Path) -> None:
+    """One dies while it looks at images, and another one in the midst of a shard."""
+    there, here = tmp_path / "there" / "made", tmp_path / "here" / "made"
+    words: dict[str, Any] = {"shards": 12, "dedupe": True}
+    killed = []
+
+    def kill(progress: Progress) -> None:
+        if progress.what not in killed and (workers := nodes.workers):
+            killed.append(progress.what)
+            os.kill(workers[0], signal.SIGKILL)
+
+    where = {"engine": "ray", "engine_address": nodes.address}
+    tfrtool.write(photos, there, on_progress=kill, **words | where)
+    assert "writing" in killed
+    tfrtool.write(photos, here, workers=1, **words)
+    assert files_of(there) == files_of(here)
 
 
 def tool(*words: object, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
