@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import http.server
 import json
+import logging
 import os
 import re
 import subprocess
@@ -26,8 +27,13 @@ __all__ = ["main"]
 
 
 def _serve_s3() -> int:
+    from moto import backends
     from moto.server import ThreadedMotoServer
 
+    # A look at each of its folders and a line of log took almost half of a request's time.
+    modules = [*backends.list_of_moto_modules()]
+    backends.list_of_moto_modules = lambda: modules
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     return int(server.get_host_and_port()[1])
