@@ -59,6 +59,7 @@ def _without_tensorflow(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep TensorFlow out where its tests are left out: a marker that is missing is seen."""
+    gc.disable()  # what is collected stays
     if _without_tensorflow(config):
         for name in ("tensorflow", "keras", "tensorflow_datasets"):
             sys.modules[name] = None  # type: ignore[assignment]  # importing it is an error
@@ -87,6 +88,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
