@@ -22,6 +22,7 @@ from tfrtool.loading.cache.disk_cache import (
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Holdout, LoadOptions
+from tfrtool.loading.pipeline.share import Share
 from tfrtool.records.framing import frame
 
 pytestmark = pytest.mark.tf
@@ -36,9 +37,9 @@ def shards(tmp_path: Path) -> Dataset:
     return open_dataset(write_foreign(tmp_path / "shards", [payloads[:2], payloads[2:]]))
 
 
-def _of(dataset: Dataset, share: tuple[int, int] = (0, 1), **changes: Any) -> CacheKey:
+def _of(dataset: Dataset, pipelines: int = 1, **changes: Any) -> CacheKey:
     options = replace(LoadOptions(image_size=8), **changes)
-    return CacheKey.of(dataset, options, 3, share)
+    return CacheKey.of(dataset, options, 3, Share(count=pipelines))
 
 
 def test_key_is_the_same_for_the_same_images(shards: Dataset) -> None:
@@ -62,13 +63,13 @@ def test_key_differs_with_anything_that_decides(shards: Dataset) -> None:
         _of(shards, block_length=2),
         _of(replace(shards, class_names=shards.class_names[::-1])),
         _of(replace(shards, label_dtype=DType.STRING)),
-        _of(shards, share=(0, 2)),
+        _of(shards, pipelines=2),
         _of(replace(shards, image_feature="other")),
         _of(replace(shards, splits={"train": turned})),
         _of(replace(shards, label_feature="other")),
     ]
     assert len({key.digest for key in keys}) == len(keys)
-    assert len({key.part for key in keys}) == 3
+    assert len({key.part for key in keys}) == 4
 
 
 @pytest.mark.parametrize("change", ["touch", "grow"])

@@ -18,6 +18,7 @@ from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe
 from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.loading.pipeline.reading import part_reader
+from tfrtool.loading.pipeline.share import Share
 from tfrtool.records.compression import Compression
 from tfrtool.storage.progress import silent
 from tfrtool.training.run.train_options import TrainOptions
@@ -54,7 +55,9 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def _options(**changes: Any) -> LoadOptions:
-    return LoadOptions(**{"image_size": 4, "rescale": None, "deterministic": False, **changes})
+    return LoadOptions(
+        **{"image_size": 4, "rescale": None, "batch_size": 30, "deterministic": False, **changes}
+    )
 
 
 def _labels(batches: Any) -> list[int]:
@@ -89,7 +92,7 @@ def test_held_out_images_are_never_trained_on(
 def _contexts(tf: Any, pipelines: int) -> list[Any]:
     if pipelines == 1:
         return [None]
-    return [tf.distribute.InputContext(pipelines, index, 1) for index in range(pipelines)]
+    return [tf.distribute.InputContext(pipelines, index, pipelines) for index in range(pipelines)]
 
 
 @pytest.mark.parametrize("recipe", Recipe)
@@ -163,8 +166,9 @@ def test_parts_are_a_partition(
         holdout = Holdout(fraction=fraction, held_out=held_out)
         part = []
         for index in range(pipelines):
+            share = Share(number=index, count=pipelines)
             shards = tf.data.Dataset.range(len(lengths))
-            records = shards.flat_map(part_reader(None, split, holdout, (index, pipelines)))
+            records = shards.flat_map(part_reader(None, split, holdout, share))
             records = records.with_options(untuned)
             part += [int(record) for record in records.as_numpy_iterator()]
         assert len(part) == holdout.count(sum(lengths))

@@ -90,14 +90,18 @@ def epoch_counter(options: LoadOptions) -> Tensor:
     return tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
 
 
-def epoch_augmenter(options: LoadOptions) -> Callable[..., Batch] | None:
-    """Return a function that changes a batch, by the epoch's number and the batch's in it."""
+def epoch_augmenter(options: LoadOptions, pipeline: int = 0) -> Callable[..., Batch] | None:
+    """Return a function that changes a batch, by the epoch's number and the batch's in it.
+
+    Each of several pipelines, by its number from 0, makes other changes.
+    """
     if options.augment is None or not options.training:
         return None
     change = augmenter(options.augment)
+    first = tf.constant(options.seed + pipeline * 2**32, tf.int64)
 
     def apply(epoch: Tensor, number: Tensor, images: Tensor, labels: Tensor) -> Batch:
-        seed = tf.stack([tf.constant(options.seed, tf.int64), epoch * 2**32 + number])
+        seed = tf.stack([first, epoch * 2**32 + number])
         return change(images, seed), labels
 
     return apply

@@ -28,6 +28,7 @@ import tensorflow as tf
 from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import LoadOptions
+from tfrtool.loading.pipeline.share import Share
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.records.crc import crc32c, extend_crc32c
 from tfrtool.storage.appearing import TEMPORARY, new_file, private_folder
@@ -36,6 +37,8 @@ from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.remote.shard_cache import look_at
 from tfrtool.storage.remote_path import RemotePath
+
+_ALL = Share()
 
 _DECODING = 2
 """The version of how a record becomes pixels, and of the order of images. Raise it when either
@@ -71,7 +74,7 @@ class CacheKey:
 
     @classmethod
     def of(
-        cls, dataset: Dataset, options: LoadOptions, images: int, share: tuple[int, int] = (0, 1)
+        cls, dataset: Dataset, options: LoadOptions, images: int, share: Share = _ALL
     ) -> "CacheKey":
         """Return the key of what ``options`` would load in one pipeline of several.
 
@@ -91,13 +94,15 @@ class CacheKey:
             shards.append((path.name, status.st_size, status.st_mtime_ns))
         held_out = None if holdout is None else holdout.held_out
         part = [os.fspath(dataset.directory.resolve()), split.name, held_out]
+        if share.count > 1:  # another pipeline's cache is not stale
+            part.append(f"{share.number} of {share.count}")
         facts = {
             "shards": shards,
             "images": [images, options.image_size, repr(dataset.image_form)],
             "features": [dataset.image_feature, dataset.label_feature, dataset.label_dtype.value],
             "class_names": dataset.class_names,  # labels may be names, to be numbered by these
             "fraction": None if holdout is None else holdout.fraction,
-            "order": [options.cycle_length, options.block_length, share],
+            "order": [options.cycle_length, options.block_length, (0, 1)],
             "decoding": [_DECODING, str(tf.__version__)],
         }
         digests = _digest(part)[:16], _digest([part, facts])[:32]

@@ -55,15 +55,18 @@ class ImageStore:
     def _is_missing(self) -> Tensor:
         return np.bool_(not self._full)
 
-    def batches(self, decoded: TfDataset, order: RowOrder, options: LoadOptions) -> TfDataset:
+    def batches(
+        self, decoded: TfDataset, order: RowOrder, options: LoadOptions, pipeline: int = 0
+    ) -> TfDataset:
         """Return the batches of all epochs, augmented, each as soon as its rows are there.
 
         They are of images, uint8 [n, size, size, 3], or float32 after some augmentations, and
         labels, int64 [n]. ``decoded`` gives pairs of an image, uint8 [size, size, 3], and a label,
         int64 []: in every iteration the same in the same order, or nothing where nothing is
-        missing.
+        missing. ``pipeline`` is the number of this one, where there are several.
         """
-        epochs, counter, augment = options.epochs, epoch_counter(options), epoch_augmenter(options)
+        epochs, counter = options.epochs, epoch_counter(options)
+        augment = epoch_augmenter(options, pipeline)
         store = plain(
             lambda number, chunk: python_call(self._store, (number, *chunk), tf.int64, [])
         )

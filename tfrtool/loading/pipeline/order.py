@@ -29,11 +29,12 @@ class RowOrder:
     shuffled: bool
     block: int | None  # its size in rows; None is all
     seed: int  # decides the order, together with the epoch's number
+    least_steps: int = 0  # of an epoch, where others have more rows: the last one may have none
 
     @property
     def steps(self) -> int:
         """How many steps an epoch has."""
-        return -(-self.images // self.batch_size)
+        return max(-(-self.images // self.batch_size), self.least_steps)
 
     def rows(self, epoch: Tensor, number: Tensor) -> Tensor:
         """Return the rows of a step of an epoch, int64 [n]; both are int64 [], from 0."""

@@ -1,9 +1,10 @@
 """From shards to batches: interleave, map, cache, shuffle, batch, augment, rescale, prefetch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfrtool.engines.processes import cores
@@ -22,8 +23,9 @@ from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe, Re
 from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.python_calls import plain
-from tfrtool.loading.pipeline.reading import copies_of, part_reader
+from tfrtool.loading.pipeline.reading import copies_of, own_shards, part_reader
 from tfrtool.loading.pipeline.remote_shards import RemoteShards
+from tfrtool.loading.pipeline.share import Share, empty_batch
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.storage.progress import OnProgress, silent
 
@@ -70,28 +72,21 @@ def load(
     dataset: Dataset, options: LoadOptions, context: Any = None, on_progress: OnProgress = silent
 ) -> TfDataset:
     """Build the pipeline of a split; see `Dataset.load`."""
-    images, batch_size, share = count_images(dataset, options), options.batch_size, (0, 1)
+    images, batch_size = count_images(dataset, options), options.batch_size
+    steps = -(-images // batch_size)
     if options.recipe is not Recipe.TFRTOOL:
         if context is not None:
             raise UsageError(f"the recipe {options.recipe.value!r} knows no distribution")
         batches = load_published(dataset, options, images, STAGES_OF[options.recipe])
-        return batches.apply(tf.data.experimental.assert_cardinality(-(-images // batch_size)))
-    if context is not None:
-        share = _, count = context.input_pipeline_id, context.num_input_pipelines
-        replicas = context.num_replicas_in_sync
-        if images < count or batch_size % replicas:
-            raise UsageError(
-                "images and batches can't be shared out",
-                expected=f"{count} images or more, and a batch size for {replicas} replicas",
-                found=f"{images} and {batch_size}",
-            )
-        batch_size //= replicas
+        return batches.apply(tf.data.experimental.assert_cardinality(steps))
+    share = Share.of(context, images, batch_size)
     order = RowOrder(
-        images=len(range(share[0], images, share[1])),
-        batch_size=batch_size,
+        images=share.images(images),
+        batch_size=batch_size // share.count,
         shuffled=options.training,
         block=options.shuffle_buffer,
         seed=options.seed,
+        least_steps=steps,
     )
     split = dataset.split(options.split)
     copies = copies_of(dataset, split, options.cycle_length or _CYCLE)
@@ -101,8 +96,9 @@ def load(
         rescale = rescaler(options.rescale)
         batches = batches.map(plain(lambda images, labels: (rescale(images), labels)))
     prefetch = _PREFETCH if options.prefetch is None else options.prefetch
+    batches = share.for_replicas(batches)
     if prefetch:
-        batches = batches.prefetch(prefetch)
+        batches = batches.prefetch(prefetch * share.replicas)
     chosen = tf.data.Options()
     # Every number above is given, so there is nothing to tune; and while tuning is on, destroying
     # an iterator that was read to its end waits for the tuner's sleep, of up to 60 s.
@@ -113,8 +109,13 @@ def load(
     chosen.deterministic = options.deterministic
     if copies is not None:  # threads that wait for shards don't keep others from decoding
         chosen.threading.private_threadpool_size = _CORES + copies.waiting
-    steps = tf.data.experimental.assert_cardinality(order.steps * options.epochs)
-    return batches.with_options(chosen).apply(steps)
+    count = steps * share.replicas * options.epochs
+    return batches.with_options(chosen).apply(tf.data.experimental.assert_cardinality(count))
+
+
+def _numbers(shards: Sequence[int]) -> TfDataset:
+    """Return a dataset of the numbers of shards, int64 []."""
+    return tf.data.Dataset.from_tensor_slices(np.array(shards, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class _Loader:
 
     dataset: Dataset
     options: LoadOptions
-    share: tuple[int, int]  # its number, and how many there are
+    share: Share
     order: RowOrder
     copies: RemoteShards | None  # of shards in a store
 
@@ -141,11 +142,11 @@ class _Loader:
         ``following`` numbers are those of the next epoch.
         """
         options, split = self.options, self.dataset.split(self.options.split)
-        shards, copies = len(split.shards), self.copies
-        cycle = min(options.cycle_length or _CYCLE, shards)
+        shards, copies = own_shards(split, options.holdout, self.share), self.copies
+        cycle = min(options.cycle_length or _CYCLE, len(shards))
         deterministic = options.deterministic or options.cache is not Cache.NONE
         parallel = {"num_parallel_calls": min(cycle, _CORES), "deterministic": deterministic}
-        numbers = on_files(tf.data.Dataset.range(shards))
+        numbers = on_files(_numbers(shards))
         if copies is not None:
             numbers = copies.ahead(numbers, following)
             parallel = parallel if copies.parallel else {}
@@ -180,13 +181,16 @@ class _Loader:
                 cache = write_disk_cache(directory, key, self._decoded(), on_progress)
             store = ImageStore.of(cache)
         missing = plain(lambda _: store.missing())
-        return store.batches(self._decoded(lambda files: files.filter(missing)), order, options)
+        decoded = self._decoded(lambda files: files.filter(missing))
+        return store.batches(decoded, order, options, self.share.number)
 
     def streamed(self) -> TfDataset:
         """Return batches of images that are decoded anew in every epoch."""
-        options, augment = self.options, epoch_augmenter(self.options)
+        options, augment = self.options, epoch_augmenter(self.options, self.share.number)
         counter, split = epoch_counter(options), self.dataset.split(options.split)
-        record_bytes = sum(path.stat().st_size for path in split.shards) / split.records
+        own = own_shards(split, options.holdout, self.share)
+        records = sum(split.lengths[number] for number in own)
+        record_bytes = sum(split.shards[number].stat().st_size for number in own) / records
         usual = max(1, min(_SHUFFLE, int(_SHUFFLED_BYTES / max(record_bytes, 1))))
         size = min(options.shuffle_buffer or usual, self.order.images)
 
@@ -206,7 +210,7 @@ class _Loader:
             following = None
             if self.copies is not None:
                 goes_on = plain(lambda _: epoch + 1 < options.first_epoch + options.epochs)
-                numbers = tf.data.Dataset.range(len(split.shards)).filter(goes_on)
+                numbers = _numbers(own).filter(goes_on)
                 following = files(numbers, epoch + 1)
             batches = self._decoded(
                 files,
@@ -214,6 +218,8 @@ class _Loader:
                 lambda records: shuffled(records, size, epoch * 2 + _IMAGES),
                 following,
             ).batch(self.order.batch_size)
+            if self.order.steps > -(-self.order.images // self.order.batch_size):
+                batches = batches.concatenate(empty_batch(batches))
             if augment is None:
                 return batches
             return batches.enumerate().map(

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
@@ -13,8 +13,11 @@ from tfrtool.loading.dataset.record_check import check_copy, limits_problem
 from tfrtool.loading.pipeline.load_options import Holdout
 from tfrtool.loading.pipeline.python_calls import plain
 from tfrtool.loading.pipeline.remote_shards import RemoteShards
+from tfrtool.loading.pipeline.share import Share
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
+
+_ALL = Share()
 
 
 def split_records(dataset: Dataset, split: Split) -> TfDataset:
@@ -49,16 +52,15 @@ def part_reader(
     dataset: Dataset | None,
     split: Split,
     holdout: Holdout | None = None,
-    share: tuple[int, int] = (0, 1),
+    share: Share = _ALL,
     copies: RemoteShards | None = None,
 ) -> Callable[[Tensor], TfDataset]:
     """Return a function from the number of a shard to its serialized records of a part.
 
     What belongs to the part is told by a record's place in its shard, and not by when it comes:
-    the order of reading has no say in it. Of the part, it is every so manieth record from one on,
-    by ``share``: a number and a count. Before a shard is read for the first time, its images are
-    held to the limits; but not without ``dataset``, where nothing will be decoded. Those of a store
-    are read from ``copies``.
+    the order of reading has no say in it. Of the part, it is the range of a ``share``. Before a
+    shard is read for the first time, its images are held to the limits; but not without
+    ``dataset``, where nothing will be decoded. Those of a store are read from ``copies``.
     """
     checked = set[int]()
 
@@ -69,25 +71,53 @@ def part_reader(
             checked.add(number)
         return os.fsencode(path)
 
-    def whole(shard: Tensor) -> TfDataset:
+    def read(shard: Tensor, cut: Callable[[TfDataset], TfDataset] = lambda one: one) -> TfDataset:
         if copies is not None:
-            return copies.records(shard, TF_TYPES[split.compression])
+            return copies.records(shard, TF_TYPES[split.compression], cut)
         path = tf.ensure_shape(tf.numpy_function(path_of, [shard], tf.string), [])
-        return tf.data.TFRecordDataset(path, TF_TYPES[split.compression])
+        return cut(tf.data.TFRecordDataset(path, TF_TYPES[split.compression]))
 
     def part(shard: Tensor) -> TfDataset:
         # Told of all records beforehand: a formula for each would take longer than parsing one.
-        own = tf.data.Dataset.from_tensor_slices(belongs[ends[shard] : ends[shard + 1]])
+        first, end = starts[shard] + firsts[shard], starts[shard] + ends[shard]
+        own = tf.data.Dataset.from_tensor_slices(belongs[first:end])
+        # What is before and after a pipeline's range is neither parsed, nor read to its end.
+        records = read(shard, lambda one: one.skip(firsts[shard]).take(ends[shard] - firsts[shard]))
         # The shard comes first, whose end lets go of a copy.
-        both = tf.data.Dataset.zip(whole(shard), own).filter(plain(lambda _record, mine: mine))
+        both = tf.data.Dataset.zip(records, own).filter(plain(lambda _record, mine: mine))
         return both.map(plain(lambda record, _mine: record))
 
-    if holdout is None and share == (0, 1):
-        return cast(Callable[[Tensor], TfDataset], plain(whole))
+    if holdout is None and share.count == 1:
+        return cast(Callable[[Tensor], TfDataset], plain(lambda shard: read(shard)))
+    mine, bounds = _belonging(split, holdout, share)
+    belongs, starts = tf.constant(mine), tf.constant(np.cumsum((0, *split.lengths)))
+    firsts, ends = tf.constant(bounds[:, 0]), tf.constant(bounds[:, 1])
+    return cast(Callable[[Tensor], TfDataset], plain(part))
+
+
+def own_shards(split: Split, holdout: Holdout | None, share: Share) -> list[int]:
+    """Return the numbers of the shards that hold a part's range of a share."""
+    if share.count == 1:
+        return list(range(len(split.shards)))
+    _, bounds = _belonging(split, holdout, share)
+    return [int(number) for number in np.flatnonzero(bounds[:, 0] < bounds[:, 1])]
+
+
+def _belonging(split: Split, holdout: Holdout | None, share: Share) -> tuple[Any, Any]:
+    """Return which records belong to the range of a share in a part, bool [records].
+
+    And of each shard, where in it they begin, and where they are at an end: int64 [shards, 2].
+    """
     mine = np.ones(split.records, np.bool_)
     if holdout is not None:
         held = np.arange(split.records + 1) * holdout.count_held(split.records) // split.records
         mine = (held[1:] > held[:-1]) == holdout.held_out
-    belongs = tf.constant(mine & ((np.cumsum(mine) - 1) % share[1] == share[0]))
-    ends = tf.constant(np.cumsum((0, *split.lengths)))
-    return cast(Callable[[Tensor], TfDataset], plain(part))
+    if share.count > 1:
+        first, end = share.bounds(int(np.count_nonzero(mine)))
+        place = np.cumsum(mine) - 1
+        mine &= (place >= first) & (place < end)
+    bounds = np.zeros((len(split.lengths), 2), np.int64)
+    for number, own in enumerate(np.split(mine, np.cumsum(split.lengths)[:-1])):
+        found = np.flatnonzero(own)
+        bounds[number] = (found[0], found[-1] + 1) if len(found) else (0, 0)
+    return mine, bounds

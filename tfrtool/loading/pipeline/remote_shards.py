@@ -86,12 +86,17 @@ class RemoteShards:
             announced = announced.concatenate(others.filter(plain(lambda _: False)))
         return announced.prefetch(self._ahead)
 
-    def records(self, number: Tensor, compression: str) -> TfDataset:
-        """Return a shard's records, string [], and let go of the copy at their end."""
+    def records(
+        self, number: Tensor, compression: str, cut: Callable[[TfDataset], TfDataset]
+    ) -> TfDataset:
+        """Return what ``cut`` leaves of a shard's records, string [].
+
+        At its end, let go of the copy.
+        """
         path = python_call(self._take, (number,), tf.string, [])
         release = plain(lambda number: python_call(self._release, (number,), tf.string, []))
         end = tf.data.Dataset.from_tensors(number).map(release).filter(plain(lambda _: False))
-        return tf.data.TFRecordDataset(path, compression).concatenate(end)
+        return cut(tf.data.TFRecordDataset(path, compression)).concatenate(end)
 
     def _announce(self, number: Tensor) -> Tensor:
         key = int(number)
