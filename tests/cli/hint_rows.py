@@ -275,8 +275,13 @@ train pets --model cnn --image-size 32 --epochs 1 --out run --resume | 1
   > rm -r run
   > tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run --resume
 train unclear --model cnn --image-size 32 | 1
-  ? tfrtool inspect shard unclear shows what the records hold
+  ? tfrtool inspect shard unclear shows what the records hold, and --image-feature NAME says which
+  ? it is
   > tfrtool inspect shard unclear
+  > tfrtool bench unclear --image-feature left --split nosuch | 2
+train pets --model cnn --image-size 32 --label-feature labels | 2
+  ? it may be one of these: label
+  > tfrtool bench pets --label-feature label --split nosuch | 2
 train hurt --model cnn --image-size 32 --epochs 1 | 1
   ? tfrtool train --on-corrupt skip leaves out what is damaged
   > tfrtool train hurt --model cnn --image-size 32 --epochs 1 --on-corrupt skip | 3

@@ -20,6 +20,7 @@ from tfrtool.loading.cache.disk_cache import (
     write_disk_cache,
 )
 from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.label_form import LabelForm
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Holdout, LoadOptions
 from tfrtool.loading.pipeline.share import Share
@@ -62,7 +63,7 @@ def test_key_differs_with_anything_that_decides(shards: Dataset) -> None:
         _of(shards, cycle_length=1),
         _of(shards, block_length=2),
         _of(replace(shards, class_names=shards.class_names[::-1])),
-        _of(replace(shards, label_dtype=DType.STRING)),
+        _of(replace(shards, label_form=LabelForm(dtype=DType.STRING))),
         _of(shards, pipelines=2),
         _of(replace(shards, image_feature="other")),
         _of(replace(shards, splits={"train": turned})),

@@ -39,7 +39,8 @@ def test_shards_without_metadata(tmp_path: Path) -> None:
     payloads = [image_payload(label, image="pic", target="kind") for label in (0, 3, 1)]
     dataset = open_dataset(write_foreign(tmp_path / "d", [payloads, payloads[:1]]))
     assert dataset.split("train").records == 4
-    assert dataset.class_names == ("0", "1", "2", "3")
+    assert dataset.class_names == ("0", "1", "3")
+    assert dataset.notes == ("labels 0, 1, 3 are classes 0 to 2",)
     assert (dataset.image_feature, dataset.label_feature) == ("pic", "kind")
 
 
@@ -191,7 +192,7 @@ def _write_named(directory: Path, shards: dict[str, list[bytes]]) -> Path:
 
 
 def test_labels_from_one_with_names_beside_them(tmp_path: Path) -> None:
-    """As TensorFlow's models have ImageNet: numbers stay, the names beside them name them."""
+    """As TensorFlow's models have ImageNet: the names beside the numbers name the classes."""
     tench, shark = _slim(1, b"tench"), _slim(3, b"shark")
     shards = {
         "train-00000-of-00002": [tench, shark],
@@ -199,7 +200,8 @@ def test_labels_from_one_with_names_beside_them(tmp_path: Path) -> None:
         "validation-00000-of-00001": [shark],
     }
     dataset = open_dataset(_write_named(tmp_path / "d", shards))
-    assert dataset.class_names == ("0", "tench", "2", "shark")
+    assert dataset.class_names == ("tench", "shark")
+    assert dataset.notes == ("labels 1, 3 are classes 0 to 1",)
     assert {name: split.records for name, split in dataset.splits.items()} == {
         "train": 3,
         "validation": 1,
@@ -223,7 +225,7 @@ def test_names_instead_of_numbers(tmp_path: Path) -> None:
         for name in (b"dog", b"cat", "\xe4ffchen".encode())
     ]
     dataset = open_dataset(write_foreign(tmp_path / "d", [payloads]))
-    assert dataset.label_dtype is DType.STRING
+    assert dataset.label_form.dtype is DType.STRING
     assert dataset.class_names == ("cat", "dog", "\xe4ffchen")
 
 

@@ -62,6 +62,11 @@ ENGINE = {
     "--engine local|ray=local": "Work on this machine, or on the nodes of a Ray cluster.",
     "--engine-address ADDRESS": "HOST:PORT of the cluster.  [default: RAY_ADDRESS]",
 }
+FEATURES = {
+    "--image-feature NAME": "The feature with the images. By default it is told from the records.",
+    "--label-feature NAME": "The feature with the labels: class numbers, names, or vectors of 0 "
+    "and 1. By default it is told from the records.",
+}
 SHARD_CACHE = {
     "--shard-cache DIR": "Local folder to which shards of a dataset in a store are fetched. The "
     "default is in the user's cache directory.",

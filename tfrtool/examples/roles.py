@@ -13,8 +13,8 @@ from tfrtool.examples.example import DType, Feature, Value
 from tfrtool.examples.tfds_metadata import DatasetInfo, read_class_names, read_dataset_info
 
 # TFDS; TensorFlow's object detection and slim; tensorflow-recorder; the Keras and TFRecord guides.
-_IMAGES = ("image", "image/encoded", "image_raw", "image/data", "jpeg", "png", "img")
-_LABELS = ("label", "image/class/label", "labels", "class", "image/class/text", "target", "y")
+IMAGES = ("image", "image/encoded", "image_raw", "image/data", "jpeg", "png", "img")
+LABELS = ("label", "image/class/label", "labels", "class", "image/class/text", "target", "y")
 _NAMES = ("image/filename", "filename", "image_name", "file_name", "image/source_id", "name", "id")
 _HEAD = 18
 """Bytes that tell an image in a known format from everything else."""
@@ -46,20 +46,23 @@ def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None)
     single = {name: item.values[0] for name, item in features.items() if len(item.values) == 1}
     encoded = [name for name, value in single.items() if is_image(value)]
     strings = [name for name, value in single.items() if isinstance(value, bytes)]
-    image = _choose(info.image_feature if info else None, _IMAGES, encoded)
+    image = _choose(info.image_feature if info else None, IMAGES, encoded)
     if image is None and not encoded:  # pixels without a format, perhaps
-        image = next((name for name in _IMAGES if name in strings), None)
+        image = next((name for name in IMAGES if name in strings), None)
     numbers = [
-        name
-        for name in single
-        if features[name].dtype is DType.INT64 and _NO_CLASS.search(name) is None
+        name for name in single if features[name].dtype is DType.INT64 and not measures(name)
     ]
     texts = [name for name in strings if name != image and _is_text(single[name])]
-    label = _choose(info.label_feature if info else None, _LABELS, numbers)
+    label = _choose(info.label_feature if info else None, LABELS, numbers)
     if label is None:
-        label = next((name for name in _LABELS if name in texts), None)
+        label = next((name for name in LABELS if name in texts), None)
     name = next((name for name in _NAMES if name in texts), None)
     return Roles(image=image, label=label, name=name)
+
+
+def measures(name: str) -> bool:
+    """Return whether numbers of a feature count or measure something, by its name."""
+    return _NO_CLASS.search(name) is not None
 
 
 def _choose(said: str | None, usual: Iterable[str], candidates: Sequence[str]) -> str | None:

@@ -106,6 +106,8 @@ def bench(
     epochs: int = 2,
     rounds: int = 3,
     limit: int = 2000,
+    image_feature: str | None = None,
+    label_feature: str | None = None,
     shard_cache: str | os.PathLike[str] | None = None,
     shard_cache_size: int | str | None = None,
     on_progress: OnProgress = silent,
@@ -123,7 +125,9 @@ def bench(
         epochs: how many epochs each pipeline goes through, 2 or more: the first fills the cache.
         rounds: how often each pipeline is measured, in turn with the others.
         limit: how many images are enough; as many shards are read as it takes to have them.
-        shard_cache: where shards of a store are fetched to, as in `open_dataset`.
+        image_feature: the feature with the images, as in `open_dataset`.
+        label_feature: the feature with the classes, likewise.
+        shard_cache: where shards of a store are fetched to, likewise.
         shard_cache_size: how large that may become.
         on_progress: told of each measurement before it starts.
 
@@ -134,7 +138,13 @@ def bench(
     numbers = {"epochs": epochs, "rounds": rounds, "limit": limit}
     check_least(numbers, {"epochs": 2, "rounds": 1, "limit": 1})
     load = LoadOptions(image_size=image_size, split=split, batch_size=batch_size)
-    dataset = open_dataset(path, shard_cache=shard_cache, shard_cache_size=shard_cache_size)
+    dataset = open_dataset(
+        path,
+        image_feature=image_feature,
+        label_feature=label_feature,
+        shard_cache=shard_cache,
+        shard_cache_size=shard_cache_size,
+    )
     whole = dataset.split(split)
     count = 1 + sum(total < limit for total in accumulate(whole.lengths))
     shards = replace(whole, shards=whole.shards[:count], lengths=whole.lengths[:count])

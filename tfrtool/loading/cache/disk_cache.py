@@ -1,8 +1,9 @@
 """Decoded images on disk, to be found again by the next epoch and by the next run.
 
-A cache is one file: the pixels of all images, uint8 [images, size, size, 3]; their labels, int64,
-little-endian; and an end that says whose images they are, with a CRC-32C of the pixels, and one of
-labels and end. The end is written last, so a file without it isn't whole.
+A cache is one file: the pixels of all images, uint8 [images, size, size, 3]; their labels, int64
+[images] or float32 [images, classes], little-endian; and an end that says whose images they are,
+with a CRC-32C of the pixels, and one of labels and end. The end is written last, so a file without
+it isn't whole.
 
 It is read, and not mapped into memory: where a mapped file is cut, or the disk fails, the system
 ends the whole process.
@@ -21,6 +22,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -46,7 +48,6 @@ changes: caches that older releases wrote are not used any more."""
 
 _CHANNELS = 3
 _FAILED = "the cache can't be written"
-_LABEL = np.dtype("<i8")
 _MAGIC = b"tfrimgs2"
 _END = struct.Struct("<8s16sQQI")
 """The magic, the key's digest, the number of images, their size in pixels, the pixels' CRC."""
@@ -71,6 +72,7 @@ class CacheKey:
     image_size: int  # in pixels, both ways
     part: str  # 16 hexadecimal digits that differ where the part of a split does
     digest: str  # 32 that differ where anything does
+    classes: int | None = None  # float32 numbers that a label is; None for one int64
 
     @classmethod
     def of(
@@ -99,14 +101,27 @@ class CacheKey:
         facts = {
             "shards": shards,
             "images": [images, options.image_size, repr(dataset.image_form)],
-            "features": [dataset.image_feature, dataset.label_feature, dataset.label_dtype.value],
+            "features": [dataset.image_feature, dataset.label_feature, repr(dataset.label_form)],
             "class_names": dataset.class_names,  # labels may be names, to be numbered by these
             "fraction": None if holdout is None else holdout.fraction,
             "order": [options.cycle_length, options.block_length, (0, 1)],
             "decoding": [_DECODING, str(tf.__version__)],
         }
         digests = _digest(part)[:16], _digest([part, facts])[:32]
-        return cls(images=images, image_size=options.image_size, part=digests[0], digest=digests[1])
+        return cls(
+            images=images,
+            image_size=options.image_size,
+            part=digests[0],
+            digest=digests[1],
+            classes=dataset.label_width,
+        )
+
+    @property
+    def no_labels(self) -> Any:
+        """An array for labels of all images, little-endian, not filled yet."""
+        if self.classes is None:
+            return np.empty(self.images, "<i8")
+        return np.empty((self.images, self.classes), "<f4")
 
     @property
     def file_name(self) -> str:
@@ -127,7 +142,7 @@ def default_cache_directory(environment: Mapping[str, str] = os.environ) -> Path
 
 
 class DiskCache:
-    """A whole cache, whose file is open as long as this lives; ``labels`` are int64 [images]."""
+    """A whole cache, whose file is open as long as this lives, and the ``labels`` in it."""
 
     def __init__(self, directory: Path, key: CacheKey) -> None:
         """Open the file of a key, and see whether it is whole; its pixels are not read.
@@ -140,7 +155,8 @@ class DiskCache:
         self._lock = threading.Lock()
         weakref.finalize(self, self._file.close)
         status = os.fstat(self._file.fileno())
-        labels = key.images * _LABEL.itemsize
+        empty = key.no_labels
+        labels = empty.nbytes
         end = bytearray(labels + _END.size + _CRC.size)
         self._pixels = key.images * key.image_size**2 * _CHANNELS
         if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
@@ -151,7 +167,8 @@ class DiskCache:
         self._crc = _END.unpack_from(end, labels)[-1]
         if end != _end(key, bytes(end[:labels]), self._crc):
             raise ValueError("is not what its name says")
-        self.labels = np.frombuffer(end, _LABEL, key.images).astype(np.int64)
+        held = np.frombuffer(end, empty.dtype, empty.size).reshape(empty.shape)
+        self.labels = held.astype(empty.dtype.newbyteorder("="))
 
     def check_pixels(self) -> None:
         """Read all pixels, before anybody else does; ValueError if they are not as written."""
@@ -241,7 +258,7 @@ def write_disk_cache(
         with os_errors_as(WriteError, path, _FAILED):
             file = stack.enter_context(new_file(path))
             Path(file.name).chmod(0o600)
-        labels = np.empty(key.images, _LABEL)
+        labels = key.no_labels
         done, crc = 0, 0
         for images, some in batches:
             start, done = done, done + len(some)

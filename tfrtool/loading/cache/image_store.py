@@ -31,10 +31,11 @@ class ImageStore:
     iterator that comes meanwhile stores the same images in the same rows.
     """
 
-    def __init__(self, images: int, image_size: int) -> None:
-        """Make room for some images."""
+    def __init__(self, images: int, image_size: int, classes: int | None = None) -> None:
+        """Make room for some images; with ``classes``, labels are that many float32 each."""
         self._images, pixels = _memory((images, image_size, image_size, 3), np.uint8)
-        self._labels, labels = _memory((images,), np.int64)
+        dtype, width = (np.int64, ()) if classes is None else (np.float32, (classes,))
+        self._labels, labels = _memory((images, *width), dtype)
         self._tensors = pixels, labels
         self._count = images
         self._full = False
@@ -61,9 +62,9 @@ class ImageStore:
         """Return the batches of all epochs, augmented, each as soon as its rows are there.
 
         They are of images, uint8 [n, size, size, 3], or float32 after some augmentations, and
-        labels, int64 [n]. ``decoded`` gives pairs of an image, uint8 [size, size, 3], and a label,
-        int64 []: in every iteration the same in the same order, or nothing where nothing is
-        missing. ``pipeline`` is the number of this one, where there are several.
+        labels, int64 [n] or float32 [n, classes]. ``decoded`` gives pairs of an image, uint8
+        [size, size, 3], and a label: in every iteration the same in the same order, or nothing
+        where nothing is missing. ``pipeline`` is the number of this one, where there are several.
         """
         epochs, counter = options.epochs, epoch_counter(options)
         augment = epoch_augmenter(options, pipeline)

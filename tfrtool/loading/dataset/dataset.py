@@ -4,13 +4,13 @@ import enum
 import os
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import UsageError
-from tfrtool.examples.example import DType
 from tfrtool.loading.dataset.forms import ImageForm
+from tfrtool.loading.dataset.label_form import LabelForm, Task
 from tfrtool.loading.pipeline.tensors import TfDataset
 from tfrtool.records.compression import Compression
 from tfrtool.storage.progress import OnProgress, silent
@@ -63,11 +63,11 @@ class Dataset:
         directory: where it is.
         name: its name.
         splits: by name.
-        image_feature: the string feature with the images.
-        label_feature: the feature with the classes: numbers from 0, or names.
-        class_names: by number.
-        image_form: what the bytes of an image are.
-        label_dtype: INT64 for numbers, STRING for names.
+        image_feature: the feature with the images.
+        label_feature: the feature with the classes.
+        class_names: by number, from 0.
+        image_form: what the bytes or the numbers of an image are.
+        label_form: what the values of a label are.
         shard_cache: where shards are fetched to before they are read; None for local ones.
     """
 
@@ -78,12 +78,27 @@ class Dataset:
     label_feature: str
     class_names: tuple[str, ...]
     image_form: ImageForm
-    label_dtype: DType = DType.INT64
+    label_form: LabelForm = field(default_factory=LabelForm)
     shard_cache: ShardCache | None = None
 
     def __fspath__(self) -> str:
         """Return the directory: what takes the path of a dataset takes a dataset, too."""
         return os.fspath(self.directory)
+
+    @property
+    def task(self) -> Task:
+        """Whether an image is of one class, or of any number of them."""
+        return self.label_form.task
+
+    @property
+    def label_width(self) -> int | None:
+        """How many numbers a label is in a batch, one for each class; None for the class alone."""
+        return len(self.class_names) if self.task is Task.MULTI else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was made of unusual images and labels, a clause each, for people."""
+        return *self.image_form.notes, *self.label_form.notes
 
     def local(self, shard: Path) -> AbstractContextManager[Path]:
         """Give the file to read for a shard, which stays where it is for the time of a ``with``."""
@@ -154,7 +169,8 @@ class Dataset:
         Returns:
             A ``tf.data.Dataset`` of ``epochs`` epochs, with its cardinality known: pairs of images,
             float32 [batch, image_size, image_size, 3] (uint8 without ``rescale``), and labels,
-            int64 [batch].
+            int64 [batch]; where an image may be of several classes (``task``), float32 [batch,
+            classes] of 0 and 1.
 
         Raises:
             UsageError: there is no such split or option, a word is unknown, or the options don't

@@ -1,28 +1,27 @@
 """Finding out what is in a directory of shards, by its metadata or by what the shards hold."""
 
 import os
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from itertools import chain, islice
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.dataset_files import SplitFiles, find_files
-from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
-from tfrtool.examples.roles import find_roles
+from tfrtool.examples.example import DType
 from tfrtool.examples.tfds_metadata import (
     DATASET_INFO,
-    DatasetInfo,
     read_class_names,
     read_dataset_info,
     read_written_shards,
 )
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
-from tfrtool.loading.dataset.forms import find_image_form, read_described
-from tfrtool.loading.dataset.record_check import find_classes
+from tfrtool.loading.dataset.feature_choice import Wanted, choose_features
+from tfrtool.loading.dataset.label_form import LabelEncoding, LabelForm
+from tfrtool.loading.dataset.record_check import find_labels
 from tfrtool.records.count import as_error, count_shard
-from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import check_dataset_name, find_conflicts
 from tfrtool.records.shards import Shard, find_folders
@@ -37,14 +36,13 @@ _UNNAMED = "train"
 _OTHERS = "all"
 """The same, where other shards are called "train"."""
 
-_LOOKED_AT = 64
-"""Records of a damaged dataset from which its features are told at most."""
-
 
 def open_dataset(
     path: str | os.PathLike[str],
     on_corrupt: str | OnCorrupt = "stop",
     *,
+    image_feature: str | None = None,
+    label_feature: str | None = None,
     shard_cache: str | os.PathLike[str] | None = None,
     shard_cache_size: int | str | None = None,
 ) -> Dataset:
@@ -60,12 +58,17 @@ def open_dataset(
         path: where the shards are, or versions of the dataset, or folders of splits.
         on_corrupt: ``stop``; or ``skip``, with which damaged and missing shards are no error. What
             comes back is not fit to be read by TensorFlow before its `Dataset.drop_corrupt`.
+        image_feature: the feature with the images: files, or pixels as bytes, as serialized tensors
+            or as numbers; told from the records where it isn't given.
+        label_feature: the feature with the classes: a number or a name, a list of them, or a vector
+            of 0 and 1; told likewise.
         shard_cache: the local folder to which shards of a store are fetched; in the user's own
             cache directory.
         shard_cache_size: how large it may become: bytes, or text such as ``20GiB``. Half of what is
             free there, and of what it holds, by default.
 
     Raises:
+        UsageError: there is no such feature.
         DatasetError: the directory holds no dataset, or not the one that its metadata describes,
             or one that no classifier of images can be trained on; or one that is being replaced.
         CorruptShardError: the framing of a shard is damaged.
@@ -91,25 +94,39 @@ def open_dataset(
         }
         if not splits:
             raise DatasetError("has no records", path=root)
-        features, image, label = _features(root, info, splits, skip)
-        described = read_described(root, image, label)
-        dtype = features[label].dtype or DType.INT64
+        shards = [path for split in splits.values() for path in split.shards]
+        wanted = Wanted(image_feature, label_feature)
+        chosen = choose_features(root, info, shards, wanted, skip=skip)
+        label, described = chosen.label, chosen.described
+        dtype = chosen.features[label].dtype or DType.INT64
         names: Sequence[str] | None = read_class_names(root, label)
         if names is None and described.classes and dtype is DType.INT64:
             names = [str(number) for number in range(described.classes)]
-        if not names:
-            shards = [path for split in splits.values() for path in split.shards]
+        single, form = len(chosen.features[label].values) == 1 and not described.listed, LabelForm()
+        if names and dtype is not DType.FLOAT32 and (single or described.listed):
+            encoding = LabelEncoding.CLASS if single else LabelEncoding.LIST
+            form = LabelForm(dtype=dtype, encoding=encoding)
+        else:
             local = nullcontext if cache is None else cache.local
-            names = find_classes(shards, label, dtype, skip=skip, local=local)
+            listed = described.listed
+            form, told = find_labels(shards, label, dtype, skip=skip, listed=listed, local=local)
+            if names and form.is_vector and len(names) != len(told):
+                raise DatasetError(
+                    f"the vectors in the feature {label!r} have another number of classes",
+                    path=root,
+                    expected=f"{len(names)} by the metadata",
+                    found=len(told),
+                )
+            form, names = (replace(form, numbers=()), names) if names else (form, told)
         return Dataset(
             directory=root,
             name=root.name if info is None else info.name,
             splits=splits,
-            image_feature=image,
+            image_feature=chosen.image,
             label_feature=label,
-            class_names=tuple(names),
-            image_form=find_image_form(features, image, described, root),
-            label_dtype=dtype,
+            class_names=tuple(names or ()),
+            image_form=chosen.form,
+            label_form=form,
             shard_cache=cache,
         )
 
@@ -185,30 +202,3 @@ def _split(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -
         lengths=tuple(records.values()),
         compression=kinds.pop(),
     )
-
-
-def _features(
-    directory: Path, info: DatasetInfo | None, splits: Mapping[str, Split], skip: bool
-) -> tuple[Mapping[str, Feature], str, str]:
-    """Return a record's features, and which of them are the image and the label."""
-    problem = DatasetError("the first record can't be parsed", path=directory)
-    shards = (path for split in splits.values() for path in split.shards)
-    items = chain.from_iterable(map(read_shard, shards))
-    records = (item for item in items if isinstance(item, Record))
-    for record in islice(records, _LOOKED_AT if skip else 1):
-        try:
-            features = decode_example(record.payload, PayloadKind.EXAMPLE).features
-        except ValueError as error:
-            problem = DatasetError(f"the first record can't be parsed: {error}", path=directory)
-            continue
-        roles = find_roles(features, info)
-        if roles.image is not None and roles.label is not None:
-            return features, roles.image, roles.label
-        shown = shlex.quote(str(directory))
-        problem = DatasetError(
-            f"it is not clear which feature is the {'image' if roles.image is None else 'label'}",
-            path=directory,
-            found=", ".join(features) or "no features",
-            hint=f"tfrtool inspect shard {shown} shows what the records hold",
-        )
-    raise problem

@@ -1,12 +1,13 @@
-"""From serialized records to images of one size, and class numbers."""
+"""From serialized records to images of one size, and labels."""
 
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from tfrtool.examples.example import DType, feature_key, feature_name
+from tfrtool.examples.example import feature_key, feature_name
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.forms import ImageEncoding
+from tfrtool.loading.pipeline.parsed_values import image_spec, label_spec, label_tensor, pixels
 from tfrtool.loading.pipeline.tensors import Batch, Tensor
 
 _RGB = 3
@@ -18,11 +19,12 @@ def parser(dataset: Dataset, *, batched: bool = False) -> Callable[[Tensor], dic
     With ``batched`` it takes records, string [n], and what it gives is to be unbatched.
     """
     form = dataset.image_form
-    types = {dataset.image_feature: tf.string}
-    types |= {name: tf.int64 for name in (form.height_feature, form.width_feature) if name}
-    types[dataset.label_feature] = tf.string if dataset.label_dtype is DType.STRING else tf.int64
+    sides = filter(None, (form.height_feature, form.width_feature))
     # What is needed and nothing else, for parsing copies; by bytes, for a name need not be text.
-    keys = {feature_key(name): tf.io.FixedLenFeature([], dtype) for name, dtype in types.items()}
+    keys = {feature_key(name): tf.io.FixedLenFeature([], tf.int64) for name in sides}
+    keys[feature_key(dataset.image_feature)] = image_spec(form)
+    label = label_spec(dataset.label_form, len(dataset.class_names))
+    keys[feature_key(dataset.label_feature)] = label
     parse = tf.io.parse_example if batched else tf.io.parse_single_example
     return lambda record: {feature_name(key): value for key, value in parse(record, keys).items()}
 
@@ -43,23 +45,26 @@ def full_image(dataset: Dataset, features: Mapping[str, Tensor]) -> Tensor:
     height, width = form.height, form.width
     if form.height_feature is not None and form.width_feature is not None:
         height, width = features[form.height_feature], features[form.width_feature]
+    if form.encoding in (ImageEncoding.TENSOR, ImageEncoding.VALUES):
+        return pixels(form, data, height, width)
     return tf.reshape(tf.io.decode_raw(data, tf.uint8), [height, width, form.channels])
 
 
 def decoder(
     dataset: Dataset, image_size: int, *, floats: bool = False, parsed: bool = False
 ) -> Callable[[Tensor], Batch]:
-    """Return a function from a serialized record, string [], to an image and its class number.
+    """Return a function from a serialized record, string [], to an image and its label.
 
-    The image is uint8 [image_size, image_size, 3], the label int64 []. What the record holds must
-    be right: a wrong label, too, is an ``InvalidArgumentError`` when the graph runs. A loss would
-    not always tell: on some devices a number that is too high makes it NaN.
+    The image is uint8 [image_size, image_size, 3], the label int64 [], or float32 [classes] of 0
+    and 1 where an image may be of several classes. What the record holds must be right: a wrong
+    label, too, is an ``InvalidArgumentError`` when the graph runs. A loss would not always tell: on
+    some devices a number that is too high makes it NaN.
 
     With ``floats`` images are float32, 0 to 255, and not rounded. This is what published pipelines
     do, and costs four times the memory. With ``parsed`` the function takes what a `parser` gives.
     """
     parse = None if parsed else parser(dataset)
-    size, classes = (image_size, image_size), len(dataset.class_names)
+    size = (image_size, image_size)
 
     def decode(record: Tensor) -> Batch:
         features = record if parse is None else parse(record)
@@ -82,14 +87,6 @@ def decoder(
             image = tf.tile(image[..., :1], [1, 1, _RGB])
         elif image.shape[-1] > _RGB:  # alpha is left out
             image = image[..., :_RGB]
-        label = features[dataset.label_feature]
-        if dataset.label_dtype is DType.STRING:
-            matches = tf.equal(tf.constant(dataset.class_names), label)
-            number = tf.argmax(tf.cast(matches, tf.uint8))
-            label = tf.where(tf.reduce_any(matches), number, tf.constant(-1, tf.int64))
-        # Taking the number from a list of all checks its range, in one operation. An assertion
-        # costs five, which shows beside small images. tf.data runs on the CPU, where this does
-        # raise.
-        return image, tf.gather(tf.range(classes, dtype=tf.int64), label)
+        return image, label_tensor(dataset, features[dataset.label_feature])
 
     return decode

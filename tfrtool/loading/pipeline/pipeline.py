@@ -172,7 +172,7 @@ class _Loader:
     def stored(self, on_progress: OnProgress) -> TfDataset:
         """Return batches of images that are all kept in memory, or on disk."""
         options, order = self.options, self.order
-        store = ImageStore(order.images, options.image_size)
+        store = ImageStore(order.images, options.image_size, self.dataset.label_width)
         if options.cache is Cache.DISK:
             directory = options.cache_directory or default_cache_directory()
             key = CacheKey.of(self.dataset, options, order.images, self.share)

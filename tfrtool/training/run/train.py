@@ -51,6 +51,7 @@ def train(
 
             split ("train"), validation: what is trained on; the name of a split to validate on,
             or the fraction of the training split to hold out, else the split "validation" if any.
+            image_feature, label_feature: as in `dataset`, told from the records by default.
             model ("mobilenet_v2"): that, "cnn", another name of keras.applications,
             "module:function", a function of image size and number of classes that returns a
             ``keras.Model``, or such a model, which is trained as it is.

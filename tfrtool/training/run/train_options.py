@@ -72,6 +72,8 @@ class TrainOptions:
     dataset: Path
     split: str = "train"
     validation: str | float | None = None
+    image_feature: str | None = None
+    label_feature: str | None = None
     model: str = "mobilenet_v2"  # or what `own` says
     own: Any = None  # a function or a keras.Model, of which ``model`` is the name
     weights: str | None = None

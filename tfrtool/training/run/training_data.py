@@ -95,8 +95,11 @@ def find_training_data(
     folder, size = options.shard_cache, options.shard_cache_size
     if given is not None and (folder is not None or size is not None):
         raise UsageError("a dataset that is open has its shard cache already")
+    named = {"image_feature": options.image_feature, "label_feature": options.label_feature}
+    if given is not None and any(named.values()):
+        raise UsageError("of a dataset that is open it is told already which features are which")
     original = given or open_dataset(
-        options.dataset, options.on_corrupt, shard_cache=folder, shard_cache_size=size
+        options.dataset, options.on_corrupt, shard_cache=folder, shard_cache_size=size, **named
     )
     dataset, report = original, None
     if options.on_corrupt is OnCorrupt.SKIP:

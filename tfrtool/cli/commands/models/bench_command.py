@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.output import Outcome, emit, human_bytes
-from tfrtool.cli.parameters import INPUT, SHARD_CACHE, command, dataset_of
+from tfrtool.cli.parameters import FEATURES, INPUT, SHARD_CACHE, command, dataset_of
 from tfrtool.cli.render.page import Heading, Page, Table, wrapped
 from tfrtool.errors import human_count
 from tfrtool.storage.progress import Progress
@@ -22,6 +22,7 @@ _HEAD = ("1st images/s", "CPU ms", "later images/s", "CPU ms", "memory")
     "tfrtool bench shards --image-size 160 --rounds 1 --json",
     options={
         "--split NAME=train": "The split to load.",
+        **FEATURES,
         "--image-size N=224": "Images are resized to N x N pixels.",
         "--batch-size N=32": "Images in a batch.",
         "--epochs N=2": "Epochs of each run; all but the first count as later ones.",

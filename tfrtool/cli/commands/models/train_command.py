@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, SHARD_CACHE, command, dataset_of
+from tfrtool.cli.parameters import FEATURES, INPUT, LOCAL_INPUT, SHARD_CACHE, command, dataset_of
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.cli.render.page import shortened
 from tfrtool.errors import UsageError
@@ -37,6 +37,7 @@ _OPTIONS = {
     "--split NAME=train": "The split to train on.",
     "--validation NAME|FRACTION": "The split to validate on, or the fraction of the training "
     "split to hold out. The default is the split named validation, if there is one.",
+    **FEATURES,
     "--on-corrupt stop|skip=stop": "What to do at a damaged record: stop and name it, or skip what "
     "is damaged and end with exit code 3.",
     "--model NAME|MODULE:FUNCTION=mobilenet_v2": "mobilenet_v2, the name of any other "

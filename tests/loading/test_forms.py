@@ -1,0 +1,370 @@
+"""Labels and images in the forms in which people keep them, as TensorFlow's functions read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.datasets import write_foreign
+from tests.photos import image_bytes
+from tfrtool.errors import DatasetError, UsageError
+from tfrtool.examples.example import DType, Feature, Value, encode_example
+from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset.drop_corrupt import naming_damage
+from tfrtool.loading.dataset.forms import ImageEncoding
+from tfrtool.loading.dataset.label_form import LabelEncoding, Task
+from tfrtool.loading.dataset.open_dataset import open_dataset
+
+pytestmark = pytest.mark.tf
+
+SIZE = 6
+_DTYPES = {bytes: DType.STRING, int: DType.INT64, float: DType.FLOAT32}
+
+
+def feature(*values: Value) -> Feature:
+    """Return a feature of some values; without any, of int64."""
+    dtype = _DTYPES[type(values[0])] if values else DType.INT64
+    return Feature(dtype=dtype, values=values)
+
+
+def labelled(values: Sequence[Value] | None, tint: int = 0, **more: Feature) -> bytes:
+    """Return an Example of an image and a label of some values; None leaves the label out."""
+    image = feature(image_bytes("PNG", tint=tint))
+    label = {} if values is None else {"label": feature(*values)}
+    return encode_example({"image": image, **label, **more})
+
+
+def write_labels(directory: Path, labels: Sequence[Sequence[Value] | None]) -> Path:
+    """Write records with these labels as two shards."""
+    payloads = [labelled(label, 7 * number) for number, label in enumerate(labels)]
+    return write_foreign(directory, [payloads[:2], payloads[2:]])
+
+
+def loaded_labels(dataset: Dataset, **options: Any) -> Any:
+    """Return the labels of all records, in their order, by the loader."""
+    batches = dataset.load(image_size=SIZE, training=False, cycle_length=1, **options)
+    return np.concatenate([labels.numpy() for _, labels in batches])
+
+
+def hot(rows: Sequence[Sequence[int]], classes: int) -> Any:
+    """Return the vectors, float32, of lists of classes."""
+    vectors = np.zeros((len(rows), classes), np.float32)
+    for vector, row in zip(vectors, rows, strict=True):
+        vector[list(row)] = 1
+    return vectors
+
+
+FORMS: dict[str, tuple[list[Any], LabelEncoding, tuple[str, ...], Any, tuple[str, ...]]] = {
+    "one-hot": (
+        [(0, 1, 0), (1, 0, 0), (0, 0, 1)],
+        LabelEncoding.ONE_HOT,
+        ("0", "1", "2"),
+        [1, 0, 2],
+        ("one-hot vectors",),
+    ),
+    "one-hot floats": (
+        [(0.0, 1.0), (1.0, 0.0), (0.0, 1.0)],
+        LabelEncoding.ONE_HOT,
+        ("0", "1"),
+        [1, 0, 1],
+        ("one-hot vectors",),
+    ),
+    "multi-hot": (
+        [(1, 1, 0), (0, 0, 0), (0, 0, 1)],
+        LabelEncoding.MULTI_HOT,
+        ("0", "1", "2"),
+        hot([(0, 1), (), (2,)], 3),
+        ("multi-hot vectors",),
+    ),
+    "multi-hot floats": (
+        [(1.0, 1.0), (0.0, 1.0), (0.0, 0.0)],
+        LabelEncoding.MULTI_HOT,
+        ("0", "1"),
+        hot([(0, 1), (1,), ()], 2),
+        ("multi-hot vectors",),
+    ),
+    "lists": (
+        [(2,), (0, 3, 3), (), (1, 0)],
+        LabelEncoding.LIST,
+        ("0", "1", "2", "3"),
+        hot([(2,), (0, 3), (), (0, 1)], 4),
+        ("lists of class numbers",),
+    ),
+    "lists of 0 and 1": (
+        [(0, 1), (1,), (0,)],
+        LabelEncoding.LIST,
+        ("0", "1"),
+        hot([(0, 1), (1,), (0,)], 2),
+        ("lists of class numbers",),
+    ),
+    "lists with gaps": (
+        [(90,), (4, 7), None, (7,)],
+        LabelEncoding.LIST,
+        ("4", "7", "90"),
+        hot([(2,), (0, 1), (), (1,)], 3),
+        ("lists of class numbers", "labels 4, 7, 90 are classes 0 to 2"),
+    ),
+    "lists of names": (
+        [(b"sea", b"sky"), (b"cat",), None],
+        LabelEncoding.LIST,
+        ("cat", "sea", "sky"),
+        hot([(1, 2), (0,), ()], 3),
+        ("lists of class names",),
+    ),
+    "from 1": (
+        [(3,), (1,), (2,), (5,), (4,)],
+        LabelEncoding.CLASS,
+        ("1", "2", "3", "4", "5"),
+        [2, 0, 1, 4, 3],
+        ("labels 1 to 5 are classes 0 to 4",),
+    ),
+    "gaps": (
+        [(30,), (10,), (2**62,)],
+        LabelEncoding.CLASS,
+        ("10", "30", str(2**62)),
+        [1, 0, 2],
+        (f"labels 10, 30, {2**62} are classes 0 to 2",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_labels_of_every_form(name: str, tmp_path: Path) -> None:
+    """The form is told from the records; the loader gives classes, or vectors of 0 and 1."""
+    values, encoding, names, expected, notes = FORMS[name]
+    dataset = open_dataset(write_labels(tmp_path / "d", values))
+    assert (dataset.label_form.encoding, dataset.class_names) == (encoding, names)
+    assert dataset.notes == notes
+    multi = np.ndim(expected) == 2
+    assert dataset.task is (Task.MULTI if multi else Task.SINGLE)
+    found = loaded_labels(dataset)
+    assert found.dtype == (np.float32 if multi else np.int64)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["one-hot", "multi-hot", "lists of names"])
+def test_labels_by_every_way(name: str, tmp_path: Path) -> None:
+    """Caches, parsing in batches and the published pipelines give the same labels."""
+    values, _, _, expected, _ = FORMS[name]
+    dataset = open_dataset(write_labels(tmp_path / "d", values))
+    disk = {"cache": "disk", "cache_directory": tmp_path / "cache"}
+    for options in ({"cache": "memory"}, disk, disk, {"batched_parse": 2}):
+        np.testing.assert_array_equal(loaded_labels(dataset, batch_size=2, **options), expected)
+    naive = dataset.load(image_size=SIZE, training=False, recipe="naive")
+    np.testing.assert_array_equal(np.concatenate([one.numpy() for _, one in naive]), expected)
+
+
+WRONG: dict[str, tuple[list[Any], int]] = {
+    "one-hot": ([(0, 1, 0)] * 4 + [(0, 1)], 3),
+    "one-hot with a 2": ([(0, 1, 0)] * 4 + [(0, 2, 0)], 3),
+    "one-hot of floats": ([(0.0, 1.0, 0.0)] * 4 + [(0.0, 0.5, 0.0)], 3),
+    "multi-hot": ([(0, 1, 1)] * 4 + [(0, -1, 1)], 3),
+    "multi-hot without": ([(0, 1, 1)] * 4 + [None], 3),
+    "lists": ([(0, 1, 4)] * 4 + [(0, -1)], 3),
+    "from 1": ([(1,), (2,), (5,), (4,), (-1,)], 4),
+    "names": ([(b"a",), (b"b",), (b"a", b"b"), None, (b"\xff",)], 2),
+    "one class": ([(0,), (1,), (0,), (1,), None], 2),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_label_is_named_or_left_out(name: str, tmp_path: Path) -> None:
+    """A label unlike the others is an error with its place; or one record is left out."""
+    values, classes = WRONG[name]
+    directory = write_labels(tmp_path / "d", values)
+    with pytest.raises(DatasetError) as caught:
+        open_dataset(directory)
+    assert caught.value.path == str(max(directory.iterdir()))
+    assert caught.value.record == 2
+    dataset, report = open_dataset(directory, "skip").drop_corrupt(tmp_path / "scratch")
+    assert len(dataset.class_names) == classes
+    assert [one.fault.record for one in report.left_out] == [2]
+    assert len(loaded_labels(dataset)) == 4
+
+
+@pytest.mark.parametrize("name", ["one-hot", "multi-hot", "lists with gaps", "lists of names"])
+def test_label_that_changed_since_is_named(name: str, tmp_path: Path) -> None:
+    """The graph refuses a wrong label as well, and the record is named."""
+    values = FORMS[name][0]
+    directory = write_labels(tmp_path / "d", values)
+    dataset = open_dataset(directory)
+    wrong = {"one-hot": (1, 1, 0), "multi-hot": (0, 7, 0), "lists of names": (b"sky", b"dog")}
+    last = max(directory.iterdir())
+    write_labels(directory, [*values[:2], wrong.get(name, (4, 5)), *values[3:]])
+    with pytest.raises(DatasetError) as caught, naming_damage(dataset, "train"):
+        loaded_labels(dataset)
+    assert (caught.value.path, caught.value.record) == (str(last), 0)
+    assert "'label' is no class" in caught.value.what
+
+
+PIXELS = np.random.default_rng(3).integers(0, 256, (SIZE, SIZE, 3), np.uint8)
+UNIT = (PIXELS / 255).astype(np.float32)
+
+
+def image_record(image: Feature, shape: Sequence[int] = (), label: int = 0) -> bytes:
+    """Return an Example of an image of some form, with the shape beside it if there is one."""
+    sides = dict(zip(("height", "width", "depth"), map(feature, shape), strict=False))
+    return encode_example({"image": image, "label": feature(label), **sides})
+
+
+def _flat(pixels: Any) -> Feature:
+    return feature(*pixels.ravel().tolist())
+
+
+@pytest.mark.parametrize("element", ["uint8", "float32", "float64", "float16"])
+@pytest.mark.parametrize("grey", [False, True])
+def test_serialized_tensors(element: str, grey: bool, tmp_path: Path, tf: Any) -> None:
+    """What tf.io.serialize_tensor wrote comes out as the pixels that went in, of any size."""
+    images = [PIXELS, np.roll(PIXELS, 1)[:, :5]]
+    tensors = [image[..., 0] if grey else image for image in images]
+    if element != "uint8":
+        tensors = [(image / 255).astype(element) for image in tensors]
+    payloads = [
+        image_record(feature(tf.io.serialize_tensor(image).numpy()), label=number)
+        for number, image in enumerate(tensors)
+    ]
+    dataset = open_dataset(write_foreign(tmp_path / "d", [payloads]))
+    assert dataset.image_form.encoding is ImageEncoding.TENSOR
+    told = element if element == "uint8" else f"{element}, 0 to 1"
+    assert dataset.notes == (f"serialized tensors of {told}",)
+    assert _first_image(dataset, PIXELS[..., :1] if grey else PIXELS) <= 0.5
+    assert sorted(loaded_labels(dataset)) == [0, 1]
+
+
+def _first_image(dataset: Dataset, expected: Any) -> float:
+    """Return how far the loader's first image is from the pixels expected, in grey levels."""
+    batches = dataset.load(image_size=SIZE, training=False, rescale=None)
+    image = next(iter(batches))[0][0].numpy().astype(float)
+    return float(np.abs(image - expected).max())
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (UNIT, "float32, 0 to 1"),
+        (UNIT * 2 - 1, "float32, -1 to 1"),
+        (PIXELS.astype(np.float32), "float32, 0 to 255"),
+        (PIXELS.astype(np.int64), "int64, 0 to 255"),
+    ],
+)
+def test_arrays_of_numbers(values: Any, told: str, tmp_path: Path) -> None:
+    """Numbers with a shape beside them are pixels; the range is told from them, and said."""
+    payloads = [image_record(_flat(values), values.shape, label) for label in (0, 1)]
+    dataset = open_dataset(write_foreign(tmp_path / "d", [payloads]))
+    assert dataset.notes == (f"arrays of {told}",)
+    assert _first_image(dataset, PIXELS) <= 0.5
+
+
+def _bad_images(tf: Any) -> dict[str, tuple[bytes, bytes]]:
+    """Return a good record and a bad one, by what is wrong."""
+
+    def tensor(pixels: Any) -> bytes:
+        return image_record(feature(tf.io.serialize_tensor(pixels).numpy()))
+
+    def array(pixels: Any, shape: Any = None) -> bytes:
+        return image_record(_flat(pixels), pixels.shape if shape is None else shape)
+
+    proto = tf.make_tensor_proto(PIXELS)
+    proto.tensor_shape.dim[0].size = 2**40
+    splat = tf.make_tensor_proto(PIXELS)
+    splat.tensor_content = b""
+    splat.int_val.append(1)
+    nothing = UNIT.copy()
+    nothing[1, 1, 1] = np.nan
+    good, floats = tensor(PIXELS), array(UNIT)
+    return {
+        "another dtype": (good, tensor(UNIT)),
+        "another rank": (good, tensor(PIXELS[0])),
+        "a shape that claims a terabyte": (good, image_record(feature(proto.SerializeToString()))),
+        "one value for all": (good, image_record(feature(splat.SerializeToString()))),
+        "no tensor": (good, image_record(feature(b"none"))),
+        "too bright": (floats, array(UNIT * 3)),
+        "no number": (floats, array(nothing)),
+        "another shape": (floats, array(UNIT, (7, 7))),
+        "below 0": (floats, array(UNIT, (-6, -6))),
+        "integers": (floats, array(PIXELS.astype(np.int64))),
+    }
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_wrong_pixels_are_named_or_left_out(skip: bool, tmp_path: Path, tf: Any) -> None:
+    """Whatever a record claims of its image, it is an error with its place, or left out."""
+    for name, (good, bad) in _bad_images(tf).items():
+        directory = write_foreign(tmp_path / name, [[good, bad, good]])
+        dataset = open_dataset(directory, "skip" if skip else "stop")
+        if skip:
+            dataset, report = dataset.drop_corrupt(tmp_path / f"{name} scratch")
+            assert [one.fault.record for one in report.left_out] == [1], name
+            assert len(loaded_labels(dataset)) == 2
+            continue
+        with pytest.raises(DatasetError) as caught, naming_damage(dataset, "train"):
+            loaded_labels(dataset)
+        assert caught.value.record == 1, name
+
+
+def _lacking(directory: Path, found: str, **features: Feature) -> DatasetError:
+    with pytest.raises(DatasetError) as caught:
+        open_dataset(write_foreign(directory, [[encode_example(features)]]))
+    assert str(caught.value.found) == found
+    return caught.value
+
+
+def test_what_candidates_lack_is_said(tmp_path: Path) -> None:
+    """An error has a clause for each feature that could be meant, and the option that names one."""
+    image = feature(image_bytes())
+    error = _lacking(
+        tmp_path / "a",
+        "label: float32, 2 values; want int64 or string",
+        image=image,
+        label=feature(0.5, 2.0),
+    )
+    assert "--label-feature NAME" in str(error)
+    error = _lacking(
+        tmp_path / "b",
+        "label: int64, 1 value; want string / other: int64, 70 values; want string, or its height "
+        "and width in int64 features or features.json / "
+        "x: 5 bytes of text data; want a JPEG, PNG, GIF, BMP or WebP "
+        "file, a serialized tensor, or uint8 pixels of a height and width that each record or "
+        "features.json says",
+        x=feature(b"words"),
+        label=feature(1),
+        other=feature(*range(70)),
+    )
+    assert "--image-feature NAME" in str(error)
+    many = {f"n{number}": feature(number) for number in range(8)}
+    found = " / ".join(f"n{number}: int64, 1 value; could be it" for number in range(6))
+    _lacking(tmp_path / "c", found, image=image, **many)
+
+
+def test_features_are_named(tmp_path: Path) -> None:
+    """What is named is taken, whatever else there is; what can't be it says why."""
+    record = encode_example(
+        {
+            "image": feature(image_bytes()),
+            "right": feature(image_bytes(tint=90)),
+            "label": feature(0),
+            "height": feature(4),
+            "tags": feature(b"sea", b"sky"),
+            "score": feature(0.5),
+        }
+    )
+    directory = write_foreign(tmp_path / "d", [[record]])
+    dataset = open_dataset(directory, image_feature="right", label_feature="tags")
+    assert (dataset.image_feature, dataset.label_feature) == ("right", "tags")
+    assert (dataset.task, dataset.class_names) == (Task.MULTI, ("sea", "sky"))
+    assert open_dataset(directory, label_feature="height").class_names == ("4",)
+    for role, name, lack in (
+        ("image", "tags", "string, 2 values; want one"),
+        ("label", "score", "float32, 1 value; want int64 or string"),
+        ("label", "image", "it is the image"),
+    ):
+        with pytest.raises(DatasetError, match=f"the feature '{name}' can't be the {role}") as odd:
+            open_dataset(directory, **{f"{role}_feature": name})
+        assert odd.value.found == lack
+    with pytest.raises(UsageError) as caught:
+        open_dataset(directory, label_feature="tag")
+    assert caught.value.hint == "it may be one of these: tags, image"
