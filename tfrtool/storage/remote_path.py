@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 from urllib.parse import unquote
@@ -102,13 +103,11 @@ class RemotePath(type(Path())):  # type: ignore[misc]
         """Return itself."""
         return self
 
-    absolute = expanduser = resolve
+    absolute = resolve
 
     def iterdir(self) -> Iterator["RemotePath"]:
-        """Yield what is in a folder: files with their sizes, and folders."""
-        files, folders = self.entries()
-        yield from files
-        yield from folders
+        """Return what is in a folder: files with their sizes, and folders."""
+        return chain(*self.entries())
 
     def entries(self) -> "tuple[list[RemotePath], list[RemotePath]]":
         """Return the files and the folders in a folder."""
@@ -125,17 +124,6 @@ class RemotePath(type(Path())):  # type: ignore[misc]
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
         """Do nothing: folders are there as soon as something is in them."""
-
-    def unlink(self, missing_ok: bool = False) -> None:
-        """Delete the object."""
-        if not missing_ok:
-            self.store.head(self.key)
-        self.store.delete([self.key])
-        self.status = None
-
-    def read_bytes(self) -> bytes:
-        """Return all of it."""
-        return b"".join(self.store.stream(self.key))
 
     def fixed(self) -> "RemotePath":
         """Return the folder that it names before the first wild card of a pattern."""
@@ -189,7 +177,7 @@ def _refused(self: RemotePath, *_: Any, **__: Any) -> NoReturn:
 
 for _name in (
     *("open", "write_bytes", "write_text", "touch", "rename", "replace", "rmdir", "glob", "rglob"),
-    *("walk", "chmod", "symlink_to", "hardlink_to", "readlink"),
+    *("walk", "chmod", "symlink_to", "hardlink_to", "readlink", "read_bytes", "unlink"),
 ):
     setattr(RemotePath, _name, _refused)
 

@@ -5,7 +5,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 
 from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, size_problem
@@ -86,11 +86,9 @@ class StoreFiles:
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
-        sizes: dict[str, int] = {}
         with os_errors_as(SourceError, self._folder):
-            for key, size in _below(self._folder):
-                if len(sizes) == MAX_OBJECTS:
-                    what = f"more than {MAX_OBJECTS:,} objects are below it"
-                    raise OSError(errno.EFBIG, what, str(self._folder))
-                sizes[key] = size
+            sizes = dict(islice(_below(self._folder), MAX_OBJECTS + 1))
+        if len(sizes) > MAX_OBJECTS:
+            what = f"more than {MAX_OBJECTS:,} objects are below it"
+            raise SourceError(what, path=self._folder)
         return sizes

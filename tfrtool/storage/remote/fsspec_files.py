@@ -20,7 +20,7 @@ class _Answer(NamedTuple):
 class FsspecFiles:
     """A file system; only what reads is there, for not all of them make a file at once."""
 
-    def __init__(self, scheme: str) -> None:
+    def __init__(self, scheme: str, _place: str, _query: str) -> None:
         """Find what is registered for a protocol; `ImportError` if its library is not there."""
         if scheme not in fsspec.available_protocols():
             expected = "s3://, gs://, az://, https://, hf:// or another that fsspec knows"
@@ -71,6 +71,4 @@ def _meta(found: dict[str, Any]) -> dict[str, Any]:
     return {"path": _path(found), "size": size, "e_tag": etag, "last_modified": modified}
 
 
-def library_for(scheme: str, _place: str, _query: str) -> FsspecFiles:
-    """Return the file system of a protocol."""
-    return FsspecFiles(scheme)
+library_for = FsspecFiles
