@@ -17,7 +17,7 @@ from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.storage.remote_path import RemotePath
-from tfrtool.storage.stores import ChangedError, Store, store_of
+from tfrtool.storage.stores import Store, store_of
 
 PathOf = Callable[[str], RemotePath]
 
@@ -38,19 +38,6 @@ def path_of(bucket: Bucket) -> PathOf:
         return path
 
     return make
-
-
-def test_put_only_new_and_replacing(store: Store) -> None:
-    """An object appears only where nothing is, or in place of what is known, if that is asked."""
-    first = store.put("a/x", b"one", only_new=True)
-    with pytest.raises(FileExistsError):
-        store.put("a/x", b"two", only_new=True)
-    second = store.put("a/x", b"three", replacing=first)
-    with pytest.raises(ChangedError):
-        store.put("a/x", b"four", replacing=first)
-    assert store.read_range("a/x", 0, 100, second) == b"three"
-    with pytest.raises(ChangedError, match="was changed while it was read"):
-        store.read_range("a/x", 0, 100, first)
 
 
 def test_ranges(store: Store) -> None:
