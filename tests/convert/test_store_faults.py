@@ -247,9 +247,9 @@ def test_the_one_that_takes_over_wins(
     whole: list[dict[str, str]],
 ) -> None:
     """Whenever another one takes the claim of a fresh write, its dataset is there in the end."""
-    for at in STEPS[1:]:
+    for at in STEPS[1 + second :: 2]:  # the other ones are tried with the other records
         _clear(bucket)
-        existing = ("resume", "overwrite")[(at + second) % 2]
+        existing = ("resume", "overwrite")[at // 2 % 2]
         other = lambda: _write(sources[second], url, existing)  # noqa: B023, E731
         lost, report = _beside(at, lambda: _write(sources[0], url), other)
         if report is None:  # the first one was complete, if it ever came
