@@ -169,17 +169,17 @@ def test_too_many_features() -> None:
         assert SchemaFold().add(payload) == (kind is PayloadKind.EXAMPLE)
 
 
-def test_millions_of_steps() -> None:
+def test_many_steps() -> None:
     """The steps of a feature list are looked at one after the other, and not held."""
-    steps = field(1, b"") * 300_000
+    steps = field(1, b"") * 100_000
     payload = field(2, field(1, field(1, b"steps") + field(2, steps)))
     fold = SchemaFold()
     tracemalloc.start()
     try:
         assert fold.add(payload)
         assert describe_bytes(payload) == "binary"
-        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+        assert tracemalloc.get_traced_memory()[1] < 2_600_000
     finally:
         tracemalloc.stop()
     (steps_seen,) = fold.features()
-    assert (steps_seen.lengths, steps_seen.unset) == ((300_000, 300_000), 300_000)
+    assert (steps_seen.lengths, steps_seen.unset) == ((100_000, 100_000), 100_000)

@@ -20,7 +20,7 @@ from tfrtool.records.framing import frame
 
 __all__ = ["kill_often"]
 
-_FILES = 30
+_FILES = 12
 _WORDS = ("--shards", str(_FILES), "--name", "some", "--workers", "2")
 _JOBS = {"reshard": ("--shuffle", "5"), "convert": ("--to", "parquet")}
 
@@ -28,7 +28,7 @@ _JOBS = {"reshard": ("--shuffle", "5"), "convert": ("--to", "parquet")}
 def _make(folder: Path) -> Path:
     rng, source = random.Random(1), folder / "some-train.tfrecord-00000-of-00001"
     with source.open("wb") as file:
-        for _ in range(3000):
+        for _ in range(1200):
             file.write(frame(rng.randbytes(rng.randrange(20_000))))
     return source
 

@@ -185,10 +185,10 @@ def test_many_features_in_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
         return decode_records(*arguments)
 
     monkeypatch.setattr("tfrtool.inspection.stats.stats.decode_records", decode)
-    made = (encode_example({f"n{n % 2_000}": n}) for n in range(6_000))
+    made = (encode_example({f"n{n % 1_500}": n}) for n in range(3_000))
     report = tfrtool.stats(stream(made))
-    assert (len(report.features), report.records) == (2_000, 6_000)
-    assert all(one["values"]["count"] == 3 for one in report.features)
+    assert (len(report.features), report.records) == (1_500, 3_000)
+    assert all(one["values"]["count"] == 2 for one in report.features)
     assert max(cells) <= 4_000_000 < sum(cells)
 
 
