@@ -108,6 +108,16 @@ def tf() -> Any:
     return tensorflow
 
 
+@pytest.fixture(scope="module")
+def quick_graphs() -> Iterator[None]:
+    """Leave out TensorFlow's optimizer, which takes longer than it saves in a few small steps."""
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
 @pytest.fixture
 def make_shard(tmp_path: Path) -> MakeShard:
     """Return a function that writes payloads as a shard, and returns its path."""

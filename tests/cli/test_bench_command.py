@@ -13,7 +13,7 @@ from tfrtool.cli import main
 from tfrtool.loading.bench.bench import StageRun
 from tfrtool.loading.dataset.dataset import Dataset
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs")]
 
 FAST = ["--image-size", "32", "--batch-size", "8", "--rounds", "1"]
 STAGES = ["naive", "interleave", "parallel map", "cache", "prefetch", "tfrtool"]

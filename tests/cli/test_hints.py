@@ -57,6 +57,7 @@ def do(command: str) -> int:
 
 
 @pytest.mark.tf
+@pytest.mark.usefixtures("quick_graphs")
 @pytest.mark.parametrize("row", ALL, ids=lambda row: row.command[:60])
 @pytest.mark.usefixtures("world")
 def test_hint(
@@ -126,6 +127,7 @@ def _hints(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.tf
+@pytest.mark.usefixtures("quick_graphs")
 def test_a_record_that_was_damaged_meanwhile(world: Path) -> None:
     """The command in the hint of random access is run."""
     records = tfrtool.open("a.tfrecord")
@@ -138,6 +140,7 @@ def test_a_record_that_was_damaged_meanwhile(world: Path) -> None:
 
 
 @pytest.mark.tf
+@pytest.mark.usefixtures("quick_graphs")
 @pytest.mark.usefixtures("world")
 def test_a_dataset_of_several_splits() -> None:
     """What the hint says is an argument that helps."""
@@ -150,6 +153,7 @@ def test_a_dataset_of_several_splits() -> None:
 
 
 @pytest.mark.tf
+@pytest.mark.usefixtures("quick_graphs")
 def test_no_place_for_a_cache(tmp_path: Path) -> None:
     """XDG_CACHE_HOME is one."""
     from tfrtool.loading.cache.disk_cache import default_cache_directory
@@ -183,6 +187,7 @@ def test_what_training_is_told_to_do_is_accepted(words: str, capsys: Capture) ->
 
 
 @pytest.mark.tf
+@pytest.mark.usefixtures("quick_graphs")
 def test_layers_that_a_model_lists_are_accepted() -> None:
     """The name of a layer that its summary shows is one that --trainable takes."""
     from tfrtool.training.models.models import build_classifier

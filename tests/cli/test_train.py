@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tfrtool.cli import main
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs")]
 
 FAST = ["--model", "cnn", "--image-size", "32", "--epochs", "2", "--batch-size", "8"]
 FAST += ["--trainable", "head"]
@@ -21,16 +20,6 @@ FAST += ["--trainable", "head"]
 def pets(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a dataset of two classes and two splits."""
     return str(write_pets(tmp_path_factory.mktemp("data")))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_graphs() -> Iterator[None]:
-    """Leave out TensorFlow's optimizer, which takes longer than it saves in a few small steps."""
-    import tensorflow as tf
-
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    yield
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 def test_a_run_is_resumed(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

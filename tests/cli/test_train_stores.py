@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,10 @@ from tfrtool.cli import main
 from tfrtool.loading.bench.bench import StageRun
 from tfrtool.loading.dataset.dataset import Dataset
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs")]
 
 SMALL = ["--model", "cnn", "--image-size", "32", "--batch-size", "4", "--epochs", "2"]
 SMALL += ["--trainable", "head"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_graphs() -> Iterator[None]:
-    """Leave out TensorFlow's optimizer, which takes longer than it saves in a few small steps."""
-    import tensorflow as tf
-
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    yield
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 @pytest.fixture(scope="module")
