@@ -17,6 +17,11 @@ _ACCESSES = 2048
 
 _CODING = "utf-8", "surrogatepass"  # sorts as texts do, and takes what is no UTF-8
 
+_NEW: Any = object.__new__
+_SET_KEY, _SET_LABEL, _SET_BYTES, _SET_PLACE, _SET_SPLIT = (
+    Item.__dict__[name].__set__ for name in ("key", "label", "bytes", "place", "split")
+)
+
 
 class ManifestWriter:
     """Takes the items of a source, sorted by key, and gives them back as a sequence.
@@ -117,13 +122,14 @@ class Manifest(Sequence[Item]):
 
     def _item(self, row: int, batch: Sequence[Any]) -> Item:
         (key_at, key), labels, sizes, (place_at, place), splits = batch
-        return Item(
-            key=str(key[key_at[row] : key_at[row + 1]], *_CODING),
-            label=self._names[labels[row]],
-            bytes=sizes[row],
-            place=int.from_bytes(place[place_at[row] : place_at[row + 1]], "little"),
-            split=self._names[splits[row]],
-        )
+        item: Item = _NEW(Item)  # a tenth of what its own checks take, which it has passed
+        _SET_KEY(item, str(key[key_at[row] : key_at[row + 1]], *_CODING))
+        _SET_LABEL(item, self._names[labels[row]])
+        _SET_BYTES(item, sizes[row])
+        start, end = place_at[row], place_at[row + 1]
+        _SET_PLACE(item, int.from_bytes(place[start:end], "little") if start < end else 0)
+        _SET_SPLIT(item, self._names[splits[row]])
+        return item
 
 
 def _view(column: Any) -> Any:

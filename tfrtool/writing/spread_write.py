@@ -41,9 +41,8 @@ def write_spread(
     shards: Sequence[PlannedShard], staging: Staging, engine: Engine
 ) -> Iterator[tuple[PlannedShard, ShardReport]]:
     """Yield shards as nodes have written them, and noted that; `BadImage` as `write_shards`."""
-    tasks = ((at, shard.part()) for at, shard in enumerate(shards))
     write = partial(_write, staging=staging)
-    for at, report, found in map_shards(write, tasks, engine, in_order=False):
+    for at, report, found in map_shards(write, enumerate(shards), engine, in_order=False):
         shards[at].audit.adopt(shards[at].positions, found)
         if report is None:
             raise BadImage

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, islice, pairwise
+from typing import Any
 
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.records.compression import Compression
@@ -41,10 +42,13 @@ class PlannedShard:
         """A digest of all that the shard's bytes depend on, once its images are known."""
         return next(_fingerprints([self]))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.part().__dict__ if isinstance(self.positions, memoryview) else self.__dict__
+
     def part(self) -> "PlannedShard":
         """Return the same shard with nothing but its own images, for another process.
 
-        It can be pickled, has the same fingerprint, and `write_shard` makes the
+        It is what a pickled shard becomes. It has the same fingerprint, and `write_shard` makes the
         same bytes of it.
         """
         audit = self.audit.part(self.positions)

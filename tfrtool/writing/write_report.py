@@ -22,7 +22,7 @@ from tfrtool.images.recipe import Encode
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.plain import plain
-from tfrtool.storage.scratch.external_sort import column, forgetting, rising
+from tfrtool.storage.scratch.external_sort import forgetting, rising
 from tfrtool.writing.image_audit import Audit, Shared
 from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import PlannedShard
@@ -160,17 +160,10 @@ def report_on(
     """
     items, labels = audit.source.items, audit.source.labels
     counts = {plan.name.split: Counter(dict.fromkeys(labels, 0)) for plan in planned}
-    tallies = [Counter[str](), *counts.values()]
-    numbers = {split: number for number, split in enumerate(counts, 1)}
-    where = column("H", len(items), audit.scratch)  # the split of each image, and 0 for none
-    for split, number in numbers.items():
-        groups = (plan.positions for plan in planned if plan.name.split == split)
-        for _, position in rising(groups, where):
-            where[position] = number
-    for item, number in zip(items, forgetting(where, where), strict=True):
-        tallies[number][item.label] += 1
     splits = {}
     for split, count in counts.items():
+        groups = (plan.positions for plan in planned if plan.name.split == split)
+        count.update(items[position].label for _, position in rising(groups))
         start = f"{options.name}-{split}."
         own = [shard for shard in shards if shard.path.startswith(start)]
         splits[split] = SplitReport.of_shards(own, count)
