@@ -7,7 +7,7 @@ from typing import Any
 
 _HINTS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN) hold credentials, "
-    "AWS_SKIP_SIGNATURE=true does without",
+    "AWS_PROFILE names a profile (which boto3 reads), AWS_SKIP_SIGNATURE=true does without",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS names a file with credentials, "
     "GOOGLE_SKIP_SIGNATURE=true does without",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN "
