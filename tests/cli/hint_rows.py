@@ -317,6 +317,7 @@ ELSEWHERE = {
     "--cache auto takes what fits": "below",
     "open one of them: split=": "below",
     "names another place for its index": "test_standard_input.py runs it",
+    "layers of one's own need get_config": "tests/training/test_own_model.py has one without",
     "lists all damage": "below",
     "labels:": "above, with the paths",
     "TFDS_DATA_DIR names another place": "tests/sources/test_tfds.py prepares data where that says",
