@@ -4,7 +4,7 @@
 process of its own, by the code that `write` has between listing files and reading them: items are
 sorted by key, the sizes of records told, splits drawn, copies found, records ordered and cut into
 shards, and a digest and a report made of all. Only the files, and looking at them, are made up.
-With ``--chart FILE`` memory is drawn.
+With ``--chart FILE`` that is drawn; ``--from FILE`` takes lines that ``--once`` has printed before.
 """
 
 from __future__ import annotations
@@ -187,9 +187,11 @@ def _drawn(found: Sequence[dict[str, Any]]) -> bytes:
         values: dict[int, float] = dict(zip(steps, (one[name] for one in found), strict=True))
         return [values.get(step) for step in range(1, max(steps) + 1)]
 
-    memory = {"all": line("memory"), "anonymous": line("anonymous")}
-    time_each: Lines = {"us of CPU": line("microseconds")}
-    return draw_charts({"MiB, by million images": memory, "CPU each, by million images": time_each})
+    charts: dict[str, Lines] = {
+        "memory, MiB": {"peak": line("memory"), "of it not mapped": line("anonymous")},
+        "CPU an image, us": {"planning": line("microseconds")},
+    }
+    return draw_charts(charts, "million images")
 
 
 def main() -> None:
@@ -198,9 +200,14 @@ def main() -> None:
     parser.add_argument("millions", nargs="*", type=float, default=(1, 2, 5, 10, 20))
     parser.add_argument("--once", type=int)
     parser.add_argument("--chart", type=Path)
+    parser.add_argument("--from", type=Path, dest="told")
     told = parser.parse_args()
     if told.once:
         print(json.dumps(measure(told.once)))
+        return
+    if told.told and told.chart:
+        found = [json.loads(line) for line in told.told.read_text().splitlines()]
+        told.chart.write_bytes(_drawn(sorted(found, key=lambda one: int(one["images"]))))
         return
     for text in run(Path(), told.millions, told.chart):
         print(text, flush=True)

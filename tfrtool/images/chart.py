@@ -16,21 +16,24 @@ Lines = Mapping[str, Sequence[float | None]]
 """The lines of a chart by their names: a value for each step on the x axis, from 1."""
 
 
-def draw_charts(charts: Mapping[str, Lines]) -> bytes:
-    """Draw charts side by side, each under its title, by epoch, and return them as a PNG.
+def draw_charts(charts: Mapping[str, Lines], axis: str | None = None) -> bytes:
+    """Draw charts side by side, each under its title, and return them as a PNG.
 
-    Values that are None or not finite are left out, and lines without any value too.
+    Values that are None or not finite are left out, and lines without any value too. Below
+    the x axis stands "epoch", and values begin where they do; or ``axis``, and they begin at 0.
     """
     canvas = Image.new("RGB", (_WIDTH * len(charts), _HEIGHT), _PAPER)
     draw = ImageDraw.Draw(canvas)
     for number, (title, lines) in enumerate(charts.items()):
-        _draw_chart(draw, number * _WIDTH, title, lines)
+        _draw_chart(draw, number * _WIDTH, title, lines, axis)
     output = io.BytesIO()
     canvas.save(output, "PNG")
     return output.getvalue()
 
 
-def _draw_chart(draw: ImageDraw.ImageDraw, left: int, title: str, named: Lines) -> None:
+def _draw_chart(
+    draw: ImageDraw.ImageDraw, left: int, title: str, named: Lines, axis: str | None
+) -> None:
     lines: dict[str, list[tuple[int, float]]] = {}
     for name, values in named.items():
         points = [(n, v) for n, v in enumerate(values, 1) if v is not None and math.isfinite(v)]
@@ -40,7 +43,7 @@ def _draw_chart(draw: ImageDraw.ImageDraw, left: int, title: str, named: Lines) 
     if not lines:
         return
     found = [value for points in lines.values() for _, value in points]
-    ticks = _ticks(min(found), max(found))
+    ticks = _ticks(min(found) if axis is None else 0, max(found))
     steps = max(step for points in lines.values() for step, _ in points)
     x0, x1 = left + _LEFT, left + _WIDTH - _RIGHT
     y0, y1 = _HEIGHT - _BOTTOM, _TOP
@@ -55,7 +58,7 @@ def _draw_chart(draw: ImageDraw.ImageDraw, left: int, title: str, named: Lines) 
         draw.text((x0 - 8, y), f"{tick:g}", _INK, small, anchor="rm")
     for step in {1, *range(max(steps // 8, 1), steps + 1, max(steps // 8, 1))}:
         draw.text((place(step, ticks[0])[0], y0 + 6), str(step), _INK, small, anchor="mt")
-    draw.text(((x0 + x1) / 2, y0 + 26), "epoch", _INK, small, anchor="mt")
+    draw.text(((x0 + x1) / 2, y0 + 26), axis or "epoch", _INK, small, anchor="mt")
     for number, (name, points) in enumerate(lines.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         places = [place(step, value) for step, value in points]
