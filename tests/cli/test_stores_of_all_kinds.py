@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.datasets import write_pets
-from tests.emulators import Controlled, Website
+from tests.emulators import Bucket, Controlled, Website
 from tfrtool.cli import main
 from tfrtool.errors import DatasetError
 from tfrtool.records.shards import find_shards
@@ -99,6 +100,36 @@ def test_a_signed_url(website: Website, pets: Path, capsys: Capture) -> None:
     assert "hidden" not in repr(as_path(url)) + str(as_path(url).__reduce__())
     assert main(["count", url.replace("a.tfrecord", "none.tfrecord"), "--debug"]) == 1
     assert "hidden" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["count", "{bucket}"], 1, "can't be read: nothing is in it"),
+        (["count", "s3:///pets"], 2, "a URL without a bucket or host"),
+        (["count", "http://127.0.0.1:99999/x"], 1, "not a URL that the library for it reads"),
+        (["count", "http://[::1"], 1, "not a URL that the library for it reads"),
+        (["count", "hf://datasets"], 1, "not a URL that the library for it reads"),
+        (["count", "ftp://127.0.0.1:1/x"], 2, "ftp:// is not read: download the files first"),
+        (["count", "sftp://127.0.0.1/x"], 2, "sftp://"),
+        (["reshard", "{pets}", "hf://datasets/a/b"], 2, "can only be read"),
+        (["write", "{pets}", "http://127.0.0.1:1/new"], 2, "can only be read"),
+        (["append", "{pets}", "{pets}", "--out", "http://127.0.0.1:1/new"], 2, "can only be read"),
+        (["convert", "{pets}", "http://127.0.0.1:1/new.parquet"], 2, "can only be read"),
+    ],
+)
+def test_urls_that_lead_nowhere(
+    words: list[str],
+    code: int,
+    said: str,
+    bucket: Bucket,
+    pets: Path,
+    run: Callable[..., tuple[int, str, str]],
+) -> None:
+    """One line says what is wrong with them, before anything is asked of another machine."""
+    places = {"bucket": bucket.url, "pets": pets}
+    found, _, error = run(*(word.format(**places) for word in words))
+    assert (found, error.count("\n"), said in error) == (code, 1, True), error
 
 
 def test_what_fsspec_reads(pets: Path, capsys: Capture) -> None:

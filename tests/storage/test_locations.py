@@ -47,6 +47,8 @@ def test_url(url: str | Path) -> None:
         ("s3://b/x//y", "s3://b/x//y"),
         ("s3://b/../y", "s3://b/../y"),
         ("s3:/", "s3://"),
+        ("s3:///x", "s3:///x"),
+        ("file:///x", "file:///x"),
     ],
 )
 def test_url_that_is_refused(url: str, shown: str) -> None:

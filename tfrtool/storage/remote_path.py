@@ -195,6 +195,8 @@ def remote_path(url: str) -> RemotePath:
     """
     found = _URL.match(url)
     scheme, rest = (found[1].lower(), url[found.end() :]) if found else ("", "")
+    if found and url.startswith(":///", found.end(1)):  # what follows is no bucket
+        rest = f"/{rest}"
     shown = f"{scheme}://{rest.rpartition('@')[2] if '@' in rest.partition('/')[0] else rest}"
     query = ""
     if scheme in ("http", "https"):
@@ -205,7 +207,8 @@ def remote_path(url: str) -> RemotePath:
         hint = "the environment, or a profile, gives credentials"
         raise UsageError("a URL with a user's name or a password", path=shown, hint=hint)
     if not place or scheme == "file":
-        what = "a local file is named by its path" if scheme == "file" else "a URL without a host"
+        local = scheme == "file"
+        what = "a local file is named by its path" if local else "a URL without a bucket or host"
         raise UsageError(what, path=shown)
     if any(part in ("", ".", "..") for part in key.rstrip("/").split("/")) and key.strip("/"):
         raise UsageError("a URL with empty parts or dots between its slashes", path=shown)

@@ -62,6 +62,9 @@ class Status(NamedTuple):
     modified: float = 0.0  # seconds since 1970
 
 
+ONLY_READ = "this kind of URL can only be read"
+
+
 class Store:
     """One bucket or host. Keys are relative to it, without a slash before or behind them.
 
@@ -72,12 +75,13 @@ class Store:
     Attributes:
         url: it, such as ``s3://bucket``.
         lists: whether it can be listed; a web server can't.
+        writes: whether it can be written to.
     """
 
     def __init__(self, url: str, library: Any, *, lists: bool = True, writes: bool = True) -> None:
         """Stand for ``url``, with a store of obstore's, or what is like one."""
-        self.url, self.lists = url, lists
-        self._library, self._writes = library, writes
+        self.url, self.lists, self.writes = url, lists, writes
+        self._library = library
         # Threads that wait for answers; none is started before it is needed.
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tfrtool-store")
 
@@ -87,10 +91,11 @@ class Store:
     def head(self, key: str) -> Status:
         """Ask what an object is; `FileNotFoundError` if it isn't there."""
         with self._errors(key):
-            return self._status(self._library.head(key))
+            return self._status(self._library.head(self._named(key)))
 
     def get(self, key: str, start: int, size: int, etag: str | None = None) -> tuple[bytes, Status]:
         """Read a range and say what the object is; else it is `read_range`."""
+        self._named(key)
         options: dict[str, Any] = {}
         if etag is not None and not etag.startswith("W/"):  # which matches nothing
             options["if_match"] = f'"{_bare(etag)}"'
@@ -284,12 +289,17 @@ class Store:
         with self._errors(key):
             return ask()
 
+    def _named(self, key: str) -> str:
+        """Return a key; a bucket is none, and is asked for where no folder is found in it."""
+        if not key and self.lists:
+            raise FileNotFoundError(errno.ENOENT, "nothing is in it", self.url)
+        return key
+
     @contextlib.contextmanager
     def _changes(self, key: str) -> Iterator[None]:
         with self._errors(key):
-            if not self._writes:
-                what = "this kind of URL can only be read"
-                raise OSError(errno.EACCES, what, self.url_of(key))
+            if not self.writes:
+                raise OSError(errno.EACCES, ONLY_READ, self.url_of(key))
             yield
 
     @contextlib.contextmanager

@@ -17,6 +17,8 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import VERSION, check_dataset_name, check_split_name, check_version
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.storage.limits import MAX_SHARDS
+from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.stores import ONLY_READ
 
 _SEEDS = range(-(2**63), 2**63)
 _WITHOUT_EFFECT = ("source", "dataset", "existing", "workers", "skip_bad")
@@ -64,6 +66,7 @@ class WriteOptions:
     workers: int
 
     def __post_init__(self) -> None:
+        check_goal(self.dataset)
         check_dataset_name(self.name)
         check_version(self.version)
         check_splits(self.splits, "images")
@@ -75,6 +78,13 @@ class WriteOptions:
         facts |= facts.pop("recipe")
         facts["splits"] = [f"{name}={fraction:g}" for name, fraction in self.splits.items()]
         return dict(json.loads(json.dumps(facts, default=_plain)))
+
+
+def check_goal(folder: Path) -> None:
+    """Raise a `UsageError` if nothing can be written there, for it is a URL that is only read."""
+    if isinstance(folder, RemotePath) and not folder.store.writes:
+        expected = "a local folder, or s3://, gs:// or az://"
+        raise UsageError(ONLY_READ, path=folder, expected=expected)
 
 
 def check_splits(splits: Mapping[str, float], items: str) -> None:

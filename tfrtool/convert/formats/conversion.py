@@ -42,7 +42,7 @@ from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.plain import plain
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.words import as_member, make_options
-from tfrtool.writing.write_options import Existing, check_shard_count
+from tfrtool.writing.write_options import Existing, check_goal, check_shard_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +110,7 @@ def convert(
         WriteError: a file can't be written, or what was read back differs.
     """
     folder = as_path(target)
+    check_goal(folder)
     proof = as_member(Prove, prove, "proof")
     found = find_sources(source, folder, partial(look_for, name=from_format))
     form = format_of_files(found.paths) if from_format is None else format_of(from_format)

@@ -5,6 +5,7 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import fsspec
+from fsspec.registry import known_implementations
 
 from tfrtool.errors import UsageError
 
@@ -25,7 +26,16 @@ class FsspecFiles:
         if scheme not in fsspec.available_protocols():
             expected = "s3://, gs://, az://, https://, hf:// or another that fsspec knows"
             raise UsageError("no such kind of URL", expected=expected, found=f"{scheme}://")
-        self._files = fsspec.filesystem(scheme)
+        try:
+            kind = fsspec.get_filesystem_class(scheme)
+        except ImportError:
+            if scheme == "hf":  # the extra has it
+                raise
+            said = known_implementations[scheme].get("err")
+            raise UsageError(f"nothing that is installed reads {scheme}://: {said}") from None
+        if kind._get_kwargs_from_urls(f"{scheme}://host/key"):  # how to log in there is not asked
+            raise UsageError(f"{scheme}:// is not read: download the files first")
+        self._files = kind()
 
     def head(self, key: str) -> dict[str, Any]:
         """Return what there is to know of a file."""

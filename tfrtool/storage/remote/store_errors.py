@@ -86,6 +86,7 @@ def a_store_error(error: Exception, url: str) -> OSError:
         (_LATE.search(text), errno.ETIMEDOUT, "the store did not answer in time"),
         (unreached or kind in _UNREACHED, errno.ECONNREFUSED, "the store can't be reached"),
         (kind == "GenericError", CutShortError, ""),
+        (isinstance(error, ValueError), errno.EINVAL, "not a URL that the library for it reads"),
         (True, errno.EIO, f"failed with {kind}"),
     )
     number, what = next((number, what) for holds, number, what in said_so if holds)
