@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ShardError,
         SourceError,
         TfrtoolError,
+        TrainingError,
         UsageError,
         WeightsError,
         WriteError,
@@ -62,7 +63,7 @@ _HOMES = {
     "tfrtool.convert.filter_records": "filter",
     "tfrtool.convert.reshard": "reshard",
     "tfrtool.errors": "ClusterError CorruptShardError DatasetError SchemaError ShardError "
-    "SourceError TfrtoolError UsageError WeightsError WriteError",
+    "SourceError TfrtoolError TrainingError UsageError WeightsError WriteError",
     "tfrtool.examples.example": "encode_example",
     "tfrtool.examples.parsing": "parse_example",
     "tfrtool.examples.schema": "FeatureSpec Schema",
@@ -103,11 +104,11 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 __all__ = [
     "ClusterError", "CorruptShardError", "Dataset", "DatasetError", "Fault", "FeatureSpec",
     "Record", "Records", "Schema", "SchemaError", "Shard", "ShardError", "SourceError", "Split",
-    "TfrtoolError", "UsageError", "WeightsError", "WriteError", "append", "bench", "contact_sheet",
-    "convert", "count", "croissant", "dataset", "diff", "edit", "encode_example", "evaluate",
-    "extract", "filter", "find_shards", "infer_schema", "inspect_dataset", "inspect_shard",
-    "load_model", "open", "parse_example", "predict", "read", "repair", "reshard", "stats", "train",
-    "verify", "write",
+    "TfrtoolError", "TrainingError", "UsageError", "WeightsError", "WriteError", "append", "bench",
+    "contact_sheet", "convert", "count", "croissant", "dataset", "diff", "edit", "encode_example",
+    "evaluate", "extract", "filter", "find_shards", "infer_schema", "inspect_dataset",
+    "inspect_shard", "load_model", "open", "parse_example", "predict", "read", "repair", "reshard",
+    "stats", "train", "verify", "write",
 ]  # fmt: skip
 
 

@@ -101,6 +101,10 @@ class SchemaError(TfrtoolError):
     exit_code = 2
 
 
+class TrainingError(TfrtoolError):
+    """A training run can't go on; what it has kept so far stays."""
+
+
 class WeightsError(TfrtoolError):
     """A model's weights can't be loaded."""
 

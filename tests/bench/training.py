@@ -275,7 +275,7 @@ def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> 
     values, labels = extract_features(frozen, decoding, keras.callbacks.CallbackList([]))
     marks.mark("features")
     marks.parts["waiting for images"] = decoding.waited
-    trainer = Trainer(model, 1e-3, head)
+    trainer = Trainer(model, keras.optimizers.Adam(1e-3), head)
     losses = []
     for _ in range(_EPOCHS):
         total = 0.0

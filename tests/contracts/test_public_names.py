@@ -23,7 +23,7 @@ VERBS = {
 TYPES = {"Dataset", "Fault", "FeatureSpec", "Record", "Records", "Schema", "Shard", "Split"}
 ERRORS = {
     "ClusterError", "CorruptShardError", "DatasetError", "SchemaError", "ShardError",
-    "SourceError", "TfrtoolError", "UsageError", "WeightsError", "WriteError",
+    "SourceError", "TfrtoolError", "TrainingError", "UsageError", "WeightsError", "WriteError",
 }  # fmt: skip
 
 

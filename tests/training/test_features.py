@@ -312,7 +312,7 @@ def test_head_learns_as_in_the_whole_model(keras: Any, odd: Any, tf: Any) -> Non
     frozen = freeze(base, SIZE, RESCALE)
     pipeline = tf.data.Dataset.from_tensor_slices((pixels, labels)).batch(32)
     values, numbers, _ = _extract(frozen, pipeline, 40, 32)
-    trainer = Trainer(whole, 0.01, head)
+    trainer = Trainer(whole, keras.optimizers.Adam(0.01), head)
     scores = [float(trainer.train(values[batch], numbers[batch])[0]) for batch in rows]
     assert len(scores) == len(rows)
     for name, before, wanted, found in zip(

@@ -13,7 +13,7 @@ import pytest
 from tests.training.conftest import Told
 from tests.training.runs import saved_variables, small_options
 from tfrtool import train
-from tfrtool.errors import UsageError
+from tfrtool.errors import TrainingError, UsageError
 from tfrtool.training.run.checkpoints import CHECKPOINTS
 from tfrtool.training.run.train_report import EpochReport
 
@@ -62,7 +62,11 @@ def _numbers(epochs: tuple[EpochReport, ...]) -> list[tuple[float | None, ...]]:
     ("changes", "cache", "free"),
     [
         ({"trainable": "all", "validation": 0.25, "early_stopping": 3}, "memory", FREE),
-        ({"cache": "none", "augment": "rotate=20"}, "none", 0),
+        (
+            {"cache": "none", "augment": "rotate=20", "optimizer": "sgd", "schedule": "cosine"},
+            "none",
+            0,
+        ),
         (HEAD, "features", FREE),
     ],
     ids=["memory", "augmented", "features"],
@@ -110,6 +114,36 @@ def test_a_finished_run_is_told_and_can_be_prolonged(finished: Told, tmp_path: P
     longer = train(**dict(options, epochs=3))
     assert longer.epochs[:2] == finished.report.epochs
     assert [epoch.epoch for epoch in longer.epochs] == [1, 2, 3]
+
+
+def test_a_schedule_has_its_epochs(few: Path, tmp_path: Path) -> None:
+    """A learning rate that has come down to 0 at the end can't go on with more epochs."""
+    options = small_options(few, epochs=3, schedule="cosine", out=tmp_path / "run")
+    _leave(options, after=1)
+    with pytest.raises(
+        UsageError, match="other options: epochs: expected epochs 3, found epochs 4"
+    ):
+        train(**dict(options, epochs=4, resume=True))
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(few: Path, tmp_path: Path) -> None:
+    """It is said where, and the checkpoint of the epoch before stays; no model is saved."""
+    import keras
+
+    def spoil(epoch: int, logs: object) -> None:
+        del logs
+        if epoch == 1:
+            weight = spoiling.model.trainable_weights[0]
+            weight.assign(weight * float("nan"))
+
+    spoiling = keras.callbacks.LambdaCallback(on_epoch_begin=spoil)
+    options = small_options(few, epochs=2, out=tmp_path / "run")
+    with pytest.raises(TrainingError, match=r"epoch 2: the loss is nan.*epoch 1 is kept"):
+        train(**options, callbacks=[spoiling])
+    assert not (tmp_path / "run" / "model.keras").exists()
+    resumed = train(**dict(options, resume=True))
+    assert resumed.plan.epochs_before == 1
+    assert np.isfinite(resumed.epochs[1].loss)
 
 
 def test_a_model_that_was_not_saved_is_saved(copied: dict[str, Any]) -> None:

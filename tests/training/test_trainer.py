@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tfrtool.training.models.optimizers import Optimizer, Schedule, make_optimizer
 from tfrtool.training.run.trainer import EpochIterator, Trainer
 
 pytestmark = pytest.mark.tf
@@ -36,13 +38,27 @@ def _batches() -> list[tuple[Any, Any]]:
     ]
 
 
-def test_steps_are_those_of_keras() -> None:
+MADE: dict[Optimizer, Callable[[Any, Any], Any]] = {
+    Optimizer.ADAM: lambda of, rate: of.Adam(rate),
+    Optimizer.ADAMW: lambda of, rate: of.AdamW(rate),
+    Optimizer.SGD: lambda of, rate: of.SGD(rate, momentum=0.9),
+    Optimizer.RMSPROP: lambda of, rate: of.RMSprop(rate),
+    Optimizer.LION: lambda of, rate: of.Lion(rate),
+}
+
+
+@pytest.mark.parametrize("optimizer", Optimizer)
+def test_steps_are_those_of_keras(optimizer: Optimizer) -> None:
     """Loss, accuracy, weights and statistics are what train_on_batch makes of the same batches."""
     import keras
 
-    ours, theirs = Trainer(_model(1), 0.01), _model(1)
+    ours, theirs = (
+        Trainer(_model(1), make_optimizer(optimizer, 0.01, Schedule.COSINE, 5)),
+        _model(1),
+    )
+    decay = keras.optimizers.schedules.CosineDecay(0.01, 5)
     theirs.compile(
-        optimizer=keras.optimizers.Adam(0.01),
+        optimizer=MADE[optimizer](keras.optimizers, decay),
         loss=keras.losses.SparseCategoricalCrossentropy(),
         metrics=["accuracy"],
     )
@@ -65,7 +81,7 @@ def test_evaluation_is_that_of_keras_and_changes_nothing() -> None:
     model.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(), metrics=["accuracy"], optimizer="sgd"
     )
-    trainer, before = Trainer(model, 0.01), model.get_weights()
+    trainer, before = Trainer(model, keras.optimizers.Adam(0.01)), model.get_weights()
     batches = EpochIterator(_batches(), 54, 5, at_once=False)
     callbacks = keras.callbacks.CallbackList([])
     nothing = EpochIterator([], 0, 0, at_once=False)
@@ -80,7 +96,9 @@ def test_evaluation_is_that_of_keras_and_changes_nothing() -> None:
 
 def test_one_graph_for_batches_of_any_size() -> None:
     """The last batch of an epoch, which is smaller, is no reason to build another graph."""
-    trainer = Trainer(_model(3), 0.01)
+    import keras
+
+    trainer = Trainer(_model(3), keras.optimizers.Adam(0.01))
     for inputs, labels in _batches():
         trainer.train(inputs, labels)
     assert trainer.train.experimental_get_tracing_count() == 1

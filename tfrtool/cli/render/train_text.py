@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tfrtool.errors import human_count, printable, some_of
+from tfrtool.training.models.optimizers import Schedule
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
 if TYPE_CHECKING:
@@ -24,10 +25,12 @@ def render_plan(plan: TrainPlan) -> str:
         loader += ", in any order"
     if options.augment is not None:
         loader += f", augment {options.augment}"
+    down = "" if options.schedule is Schedule.CONSTANT else f" down a {options.schedule.value}"
     lines = [
         f"{options.model} at {plan.image_size} px, "
         f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
-        f"learning rate {options.rate:g}" + ("" if precision == "float32" else f", {precision}"),
+        f"{options.optimizer.value}, learning rate {options.rate:g}{down}"
+        + ("" if precision == "float32" else f", {precision}"),
         f"  classes  {len(plan.class_names)} ({classes})",
         f"  images   {plan.train_images:,} to train on, {validated}",
         f"  pixels   {_pixels(plan.rescale)}",

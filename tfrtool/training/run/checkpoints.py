@@ -29,6 +29,7 @@ from tfrtool.records.crc import crc32c
 from tfrtool.storage.appearing import private_folder
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.opening import read_bounded
+from tfrtool.training.models.optimizers import Schedule
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import EpochReport
 
@@ -233,9 +234,10 @@ def check_same(out: Path, before: RunState, request: Mapping[str, Any]) -> None:
     Raises:
         UsageError: something differs; names it.
     """
-    done = len(before.epochs)
-    # More epochs may follow, and fewer than were done can't be asked for.
-    old, new = {**before.request, "epochs": max(done, request["epochs"])}, request
+    done, old, new = len(before.epochs), before.request, request
+    if request.get("schedule") != Schedule.COSINE.value:
+        # More epochs may follow, and fewer than were done can't be asked for.
+        old = {**before.request, "epochs": max(done, request["epochs"])}
     differ = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
     if differ:
         expected, found = (

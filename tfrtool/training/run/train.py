@@ -61,8 +61,11 @@ def train(
             image_size: in pixels, both ways; the model's own.
             rescale ("model"): the range that the model was trained on; "unit" is 0 to 1, and
             "dataset" makes the mean of each channel 0 and its standard deviation 1.
-            epochs (5), batch_size (32), seed (0), learning_rate: Adam's; 0.001 where only a head
-            is trained, 0.0003 from random weights, and 0.0001 from loaded ones.
+            epochs (5), batch_size (32), seed (0), learning_rate: 0.001 where only a head is
+            trained, 0.0003 from random weights, and 0.0001 from loaded ones; of sgd ten times
+            that, of lion a tenth.
+            optimizer ("adam"): or "adamw", "sgd" (with a momentum of 0.9), "rmsprop", "lion".
+            schedule ("constant"): or "cosine", half of one, down to 0 at the last step.
             early_stopping: end after this many epochs without a lower val_loss (loss, where
             nothing is validated), with the weights of the best epoch.
             recipe ("tfrtool"): the loader; "notebook" and "naive" are the published ones.
@@ -87,6 +90,7 @@ def train(
             the run to resume.
         DatasetError: the dataset can't be trained on, or the checkpoint can't be used.
         CorruptShardError: a shard is damaged; names the record.
+        TrainingError: the loss is not finite; the checkpoint of the epoch before is kept.
         WeightsError: the weights can't be had.
         WriteError: the directory can't be written to.
     """

@@ -20,6 +20,7 @@ from tfrtool.training.models.model_choice import (
     model_name,
     own_name,
 )
+from tfrtool.training.models.optimizers import FACTORS, Optimizer, Schedule
 
 KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
 """The numbers of our loader; None for each is its own default."""
@@ -83,6 +84,8 @@ class TrainOptions:
     epochs: int = 5
     batch_size: int = 32
     learning_rate: float | None = None
+    optimizer: Optimizer = Optimizer.ADAM
+    schedule: Schedule = Schedule.CONSTANT
     seed: int = 0
     recipe: Recipe = Recipe.TFRTOOL
     cache: Cache | None = None
@@ -172,7 +175,7 @@ class TrainOptions:
         if self.cache is None and self.cache_directory is not None:
             object.__setattr__(self, "cache", Cache.DISK)
         take_words(self, rescale=RescaleTo, recipe=Recipe, cache=Cache, precision=Precision)
-        take_words(self, on_corrupt=OnCorrupt)
+        take_words(self, on_corrupt=OnCorrupt, optimizer=Optimizer, schedule=Schedule)
         take_paths(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
         if self.shard_cache_size is not None:
             object.__setattr__(self, "shard_cache_size", as_size(self.shard_cache_size))
@@ -221,10 +224,11 @@ class TrainOptions:
         """The learning rate; without one, larger steps would spoil loaded weights below a head."""
         if self.learning_rate is not None:
             return self.learning_rate
-        if self.trained == "head":
-            return _HEAD_RATE
         random = self.initial_weights == NO_WEIGHTS or self.model == CNN
-        return _RANDOM_RATE if random else _TUNING_RATE
+        rate = _RANDOM_RATE if random else _TUNING_RATE
+        if self.trained == "head":
+            rate = _HEAD_RATE
+        return rate * FACTORS.get(self.optimizer, 1.0)
 
     @property
     def initial_weights(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfrtool.errors import WriteError, os_errors_as
+from tfrtool.errors import TrainingError, WriteError, os_errors_as
 from tfrtool.images.chart import draw_charts
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.loading.pipeline.pipeline import load
@@ -19,6 +19,7 @@ from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.training.features.extraction import batches_of_features
 from tfrtool.training.features.frozen_base import freeze
 from tfrtool.training.models.models import build_classifier, rescale_for
+from tfrtool.training.models.optimizers import make_optimizer
 from tfrtool.training.models.saved_model import MODEL_FILE, ModelFacts, save_model
 from tfrtool.training.run.checkpoints import (
     CHECKPOINTS,
@@ -89,7 +90,9 @@ class TrainingRun:
             options.own,
         )
         core, head = self._classifier.core, self._classifier.head
-        self._trainer = Trainer(core, options.rate, head if self._features else None)
+        steps = -(-data.images[0] // options.batch_size) * options.epochs
+        optimizer = make_optimizer(options.optimizer, options.rate, options.schedule, steps)
+        self._trainer = Trainer(core, optimizer, head if self._features else None)
         frozen = self._classifier.base.variables if self._classifier.frozen else []
         self._state = RunState(
             request=request,
@@ -203,12 +206,22 @@ class TrainingRun:
                     iterators = made
                 while not (self._is_over or model.stop_training):
                     number = len(self._epochs) + 1
-                    epoch = self._trainer.run_epoch(number, iterators, callbacks, start, waited)
+                    epoch = self._epoch(number, iterators, callbacks, start, waited)
                     self._epochs.append(epoch)
                     self._keep()
                     on_epoch(epoch)
                     start, waited = time.perf_counter(), 0.0
             callbacks.on_train_end()
+
+    def _epoch(self, number: int, *given: Any) -> EpochReport:
+        try:
+            return self._trainer.run_epoch(number, *given)
+        except TrainingError as error:
+            error.what = f"epoch {number}: {error.what}"
+            error.hint = f"a lower --learning-rate than {self._options.rate:g} may help"
+            if self._checkpoints is not None and number > 1:
+                error.hint += f"; the checkpoint of epoch {number - 1} is kept"
+            raise
 
     @property
     def _steps(self) -> int:

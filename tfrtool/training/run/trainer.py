@@ -1,5 +1,6 @@
 """The training loop: batches, steps and epochs, with Keras' callbacks."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -9,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError
+from tfrtool.errors import DatasetError, TrainingError
 from tfrtool.loading.pipeline.python_calls import plain
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.training.run.train_report import EpochReport
@@ -61,7 +62,7 @@ class EpochIterator:
 
 
 class Trainer:
-    """A classifier with Adam and cross-entropy.
+    """A classifier with an optimizer and cross-entropy.
 
     Its steps do what ``fit`` and ``evaluate`` of Keras do. The loop is our own because ``fit`` of
     Keras 3 fails under MultiWorkerMirroredStrategy, and a step of the small cnn takes 1.9 ms where
@@ -70,19 +71,19 @@ class Trainer:
     Attributes:
         model: the compiled ``keras.Model`` that callbacks see; it shares the core's layers, and
             the core that is saved has no optimizer in it.
-        optimizer: Adam.
+        optimizer: Keras' own.
         train: takes a step, and returns mean loss and accuracy before it, and of how many
             images they are the means, float32 [3].
         evaluate: returns the same, and changes nothing.
     """
 
-    def __init__(self, core: Any, rate: float, head: Any = None) -> None:
+    def __init__(self, core: Any, optimizer: Any, head: Any = None) -> None:
         """Get ready to train a core, or on features its last layer alone, the head.
 
         The strategy is that in whose scope this is called; the core is of the same.
         """
         self._strategy = tf.distribute.get_strategy()
-        self.optimizer = keras.optimizers.Adam(rate)
+        self.optimizer = optimizer
         self.optimizer.build(core.trainable_variables)
         self.model = keras.Model(core.inputs, core.outputs, name=core.name)
         whole = keras.losses.SparseCategoricalCrossentropy()
@@ -198,5 +199,7 @@ def _run(step: Any, batches: EpochIterator, on_begin: Any, on_end: Any) -> Mappi
         images += count
         sums = [total + figure * count for total, figure in zip(sums, figures, strict=True)]
         means = {"loss": sums[0] / images, "accuracy": sums[1] / images}
+        if not math.isfinite(sums[0]):
+            raise TrainingError(f"the loss is {sums[0]}, from step {number + 1} of the epoch on")
         on_end(number, means)
     return means

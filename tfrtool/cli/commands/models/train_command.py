@@ -56,8 +56,11 @@ _OPTIONS = {
     "with --trainable head, --cache features or auto, and no --augment.",
     "--epochs N=5": "Epochs to train.",
     "--batch-size N=32": "Images in a batch.",
-    "--learning-rate X": "Learning rate of Adam. The default is 0.001 for a head, 0.0003 for "
-    "random weights, and 0.0001 for loaded ones.",
+    "--learning-rate X": "Learning rate. The default is 0.001 for a head, 0.0003 for random "
+    "weights, and 0.0001 for loaded ones; ten times that for sgd, a tenth for lion.",
+    "--optimizer adam|adamw|sgd|rmsprop|lion=adam": "Optimizer; sgd has a momentum of 0.9.",
+    "--schedule constant|cosine=constant": "Learning rate over the run: constant, or half a "
+    "cosine down to 0 at the last step.",
     "--early-stopping N": "Stop after N epochs without a lower val_loss (loss, without "
     "validation), and keep the best epoch's weights.",
     "--seed N=0": "Seed of the initial weights, the order of images, and augmentation.",
