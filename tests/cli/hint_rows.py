@@ -310,7 +310,6 @@ ELSEWHERE = {
     "--shard-cache-size makes it larger": "tests/cli/test_train_stores.py has one that fits",
     "--shard-cache names a folder": "tests/storage/test_shard_cache.py does",
     "on another disk by --shard-cache": "tests/storage/test_shard_cache.py makes room instead",
-    "layers of one's own need get_config": "tests/training/test_own_model.py",
     "a lower --learning-rate than": "may help, or not: tests/training/test_resume.py",
     "leaves that out": "tests/cli/test_train_stores.py does",
     "was there enough memory?": "a question, where a worker died",
