@@ -28,7 +28,7 @@ TEXTS |= {
     "--records",
     "--rename",
 }
-TEXTS |= {"--select", "--stratify", "--url", "--where", "sql"}
+TEXTS |= {"--image-feature", "--label-feature", "--select", "--stratify", "--url", "--where", "sql"}
 """Options that are neither paths nor of a type that says what they are."""
 
 
