@@ -1,8 +1,10 @@
 """A training run as text."""
 
+import math
 from typing import TYPE_CHECKING
 
 from tfrtool.errors import human_count, printable, some_of
+from tfrtool.loading.dataset.label_form import Task
 from tfrtool.training.models.optimizers import Schedule
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
@@ -10,6 +12,7 @@ if TYPE_CHECKING:
     from tfrtool.loading.pipeline.load_options import Rescale
 
 _CLASSES_SHOWN = 10
+_MULTI = ", any number of them an image: sigmoid and binary cross-entropy"
 
 
 def render_plan(plan: TrainPlan) -> str:
@@ -31,7 +34,8 @@ def render_plan(plan: TrainPlan) -> str:
         f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
         f"{options.optimizer.value}, learning rate {options.rate:g}{down}"
         + ("" if precision == "float32" else f", {precision}"),
-        f"  classes  {len(plan.class_names)} ({classes})",
+        f"  classes  {len(plan.class_names)} ({classes}){_MULTI * (plan.task is Task.MULTI)}",
+        *(f"  data     {printable(note)}" for note in plan.notes),
         f"  images   {plan.train_images:,} to train on, {validated}",
         f"  pixels   {_pixels(plan.rescale)}",
         f"  loader   {loader}; cache: {plan.cache.cache.value} ({plan.cache.reason})",
@@ -40,11 +44,10 @@ def render_plan(plan: TrainPlan) -> str:
         lines.append(f"  damage   {human_count(plan.n_left_out, 'record')} left out")
     if options.profile_folder is not None:
         lines.append(f"  profile  {printable(str(options.profile_folder))}")
-    lines += [
-        "",
-        "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait",
-    ]
-    return "\n".join(lines)
+    head = "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait"
+    if plan.task is Task.MULTI:
+        head += "     mAP  val mAP"
+    return "\n".join([*lines, "", head])
 
 
 def _pixels(rescale: "Rescale") -> str:
@@ -57,14 +60,19 @@ def _pixels(rescale: "Rescale") -> str:
 
 def render_epoch(epoch: EpochReport) -> str:
     """Return an epoch as a line of the table."""
-    val_loss, val_accuracy = (
-        "-" if value is None else f"{value:.4f}" for value in (epoch.val_loss, epoch.val_accuracy)
-    )
+    val_loss, val_accuracy = _figure(epoch.val_loss), _figure(epoch.val_accuracy)
+    precisions: list[tuple[float | None, int]] = []
+    if epoch.mean_average_precision is not None:
+        precisions = [(epoch.mean_average_precision, 6), (epoch.val_mean_average_precision, 7)]
     return (
         f"{epoch.epoch:5d}  {epoch.seconds:8.1f}  {epoch.images_per_second:8.1f}  "
         f"{epoch.loss:7.4f}  {epoch.accuracy:8.4f}  {val_loss:>8}  {val_accuracy:>12}  "
         f"{epoch.input_wait_fraction:10.1%}"
-    )
+    ) + "".join(f"  {_figure(value):>{width}}" for value, width in precisions)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
 
 
 def render_end(report: TrainReport) -> str:

@@ -96,6 +96,11 @@ class Dataset:
         return len(self.class_names) if self.task is Task.MULTI else None
 
     @property
+    def label_bytes(self) -> int:
+        """How long a label is in memory."""
+        return 8 if self.label_width is None else 4 * self.label_width
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What was made of unusual images and labels, a clause each, for people."""
         return *self.image_form.notes, *self.label_form.notes

@@ -59,16 +59,18 @@ def extract_features(
     """Run a base over all images, uint8 [n, size, size, 3]; the order stays.
 
     Returns:
-        Values, float32 [images, width], and labels, int64 [images].
+        Values, float32 [images, width], and labels, int64 [images] or float32 [images, classes].
 
     Raises:
         DatasetError: there are more images than were counted, or fewer.
     """
     values = np.empty((images.images, base.width), np.float32)
-    labels = np.empty(images.images, np.int64)
-    end = 0
+    labels, end = np.empty(0), 0
     for step, (pixels, numbers) in enumerate(images.epoch(callbacks.on_predict_batch_begin)):
         begin, end = end, end + len(numbers)
+        if not begin:
+            shape = images.images, *numbers.shape[1:]
+            labels = np.empty(shape, numbers.dtype.as_numpy_dtype)
         if end > len(labels):
             break
         values[begin:end], labels[begin:end] = base(pixels), numbers

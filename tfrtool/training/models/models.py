@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from tfrtool.errors import UsageError, WeightsError, nearest, reason_of
+from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.models.applications import (
     application_rescale,
@@ -22,6 +23,7 @@ _UNIT = Rescale(scale=1 / 255, offset=0.0)
 
 _FILTERS = (16, 32, 64, 64, 64)
 _HIDDEN = 512
+_ACTIVATIONS = {Task.SINGLE: "softmax", Task.MULTI: "sigmoid"}
 _HEAD = "probabilities"
 """The name of the last layer of every model here."""
 
@@ -36,7 +38,7 @@ class Classifier:
     always has the same features.
     """
 
-    core: Any  # keras.Model, rescaled float32 [batch, image_size, image_size, 3] to softmax
+    core: Any  # keras.Model, rescaled float32 [batch, image_size, image_size, 3] to probabilities
     base: Any = None  # keras.Model, the same to pooled features, float32 [batch, features]
     head: Any = None  # the layer from features to probabilities
     frozen: bool = False
@@ -55,8 +57,11 @@ def build_classifier(
     weights: str = NO_WEIGHTS,
     trainable: str = "all",
     own: Any = None,
+    task: Task = Task.SINGLE,
 ) -> Classifier:
     """Build a classifier of rescaled images; ``own`` is the user's function or ``keras.Model``.
+
+    The last layer of ours is a softmax, or sigmoids where an image may be of several classes.
 
     Loaded weights come with statistics in their BatchNormalization layers, which a few small
     batches would spoil. The base then runs in inference mode, whatever of it is trained, as Keras'
@@ -72,10 +77,12 @@ def build_classifier(
         raise WeightsError(
             "no such file", path=file, expected="imagenet, none or a file of weights"
         )
-    saved = _saved(file, model, classes) if file is not None and file.suffix == _SAVED else None
+    saved = None
+    if file is not None and file.suffix == _SAVED:
+        saved = _saved(file, model, classes, task)
     if model == CNN or is_own(model):
         if model == CNN:
-            core, called = _cnn(image_size, classes), "the cnn"
+            core, called = _cnn(image_size, classes, _ACTIVATIONS[task]), "the cnn"
             layers = core.layers
         else:
             own, called = own or find_function(model), model
@@ -100,7 +107,7 @@ def build_classifier(
         features = base(inputs, training=False)
     else:
         features = base(inputs)
-    head = keras.layers.Dense(classes, activation="softmax", name=_HEAD)
+    head = keras.layers.Dense(classes, activation=_ACTIVATIONS[task], name=_HEAD)
     core = keras.Model(inputs, head(features), name=CORE)
     if saved is not None:
         head.set_weights(saved.core.layers[-1].get_weights())
@@ -136,7 +143,7 @@ def _hold_still(base: Any) -> None:
             layer.rate = 0.0
 
 
-def _cnn(image_size: int, classes: int) -> Any:
+def _cnn(image_size: int, classes: int, activation: str) -> Any:
     """Five convolutions, as in the horses_or_humans example.
 
     That one doesn't pad, and needs images of 300 pixels; padding lets smaller ones through, and
@@ -150,7 +157,7 @@ def _cnn(image_size: int, classes: int) -> Any:
         layers.append(keras.layers.MaxPooling2D(2, name=f"pool{number}"))
     layers.append(keras.layers.Flatten(name="flatten"))
     layers.append(keras.layers.Dense(_HIDDEN, activation="relu", name="hidden"))
-    layers.append(keras.layers.Dense(classes, activation="softmax", name=_HEAD))
+    layers.append(keras.layers.Dense(classes, activation=activation, name=_HEAD))
     return keras.Sequential(layers, name=CORE)
 
 
@@ -167,15 +174,15 @@ def _freeze_before(layers: Sequence[Any], name: str, model: str) -> None:
         layer.trainable = False
 
 
-def _saved(file: Path, model: str, classes: int) -> SavedModel:
+def _saved(file: Path, model: str, classes: int, task: Task) -> SavedModel:
     saved = load_model(file)
     facts = saved.facts
-    if facts.model != model or len(facts.class_names) != classes:
+    if (facts.model, len(facts.class_names), facts.task) != (model, classes, task):
         raise WeightsError(
             "the saved model is another",
             path=file,
-            expected=f"{model} for {classes} classes",
-            found=f"{facts.model} for {len(facts.class_names)}",
+            expected=f"{model} for {classes} classes, {task.value}",
+            found=f"{facts.model} for {len(facts.class_names)}, {facts.task.value}",
         )
     return saved
 

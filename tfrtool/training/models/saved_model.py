@@ -11,6 +11,7 @@ from typing import Any
 import keras
 
 from tfrtool.errors import WeightsError, os_reason, reason_of
+from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.locations import as_local_path
@@ -45,24 +46,26 @@ class ModelFacts:
     model: str  # its name on the command line
     image_size: int  # pixels both ways, to which images are resized for the model
     class_names: tuple[str, ...]  # by number
+    task: Task = Task.SINGLE  # of models from before there was another
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that is kept in the file."""
-        return asdict(self) | _FORM
+        return asdict(self) | {"task": self.task.value} | _FORM
 
     @classmethod
     def from_json(cls, data: Any) -> "ModelFacts":
         """Make it again from the object in a file; anything else is a ValueError."""
         if not isinstance(data, dict) or {name: data.get(name) for name in _FORM} != _FORM:
             raise ValueError("of another version of tfrtool")
-        model, size, names = (data.get(field.name) for field in fields(cls))
+        model, size, names, task = (data.get(field.name) for field in fields(cls))
         if not isinstance(model, str) or type(size) is not int or size < 1:
             raise ValueError("the model's name or its image size is missing")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError("the class names are missing")
-        if len(names) < 2:
+        task = Task(Task.SINGLE.value if task is None else task)
+        if len(names) < (2 if task is Task.SINGLE else 1):
             raise ValueError("a classifier knows at least two classes")
-        return cls(model=model, image_size=size, class_names=tuple(names))
+        return cls(model=model, image_size=size, class_names=tuple(names), task=task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

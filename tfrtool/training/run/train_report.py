@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tfrtool.loading.cache.cache_plan import CachePlan
+from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.run.train_options import TrainOptions
 
@@ -22,6 +23,8 @@ class TrainPlan:
     rescale: Rescale
     image_size: int  # pixels both ways
     class_names: tuple[str, ...]
+    task: Task = Task.SINGLE
+    notes: tuple[str, ...] = ()  # what was made of unusual images and labels, a clause each
     train_images: int
     validation_images: int  # 0 where nothing is validated on
     trainable_parameters: int
@@ -39,9 +42,13 @@ class EpochReport:
         seconds: wall time, validation included.
         images_per_second: training images by the wall time of training alone.
         loss: mean cross-entropy over the epoch, while the weights changed.
-        accuracy: the share of images whose class was predicted, likewise.
+        accuracy: the share of images whose class was predicted, likewise; where an image may be
+            of several classes, the share of right decisions, a class at a time, at 0.5.
+        mean_average_precision: where an image may be of several classes, likewise: how well the
+            probabilities order the images, the mean over classes. NaN where that can't be told.
         val_loss: after the epoch, on the validation images; None without any.
         val_accuracy: likewise.
+        val_mean_average_precision: likewise.
         input_wait_fraction: the share of the training time spent waiting for a batch, 0 to 1.
     """
 
@@ -50,9 +57,11 @@ class EpochReport:
     images_per_second: float
     loss: float
     accuracy: float
-    val_loss: float | None
-    val_accuracy: float | None
+    val_loss: float | None = None
+    val_accuracy: float | None = None
     input_wait_fraction: float
+    mean_average_precision: float | None = None
+    val_mean_average_precision: float | None = None
 
     @property
     def monitored(self) -> float:
@@ -69,6 +78,8 @@ class EpochReport:
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that ``train --json`` prints for an epoch."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.mean_average_precision is None:
+            values = {name: values[name] for name in values if not name.endswith("precision")}
         return {
             # A loss that went to infinity is no number of JSON's.
             name: round(value, _DIGITS.get(name, 6))
@@ -118,6 +129,8 @@ class TrainReport:
             "stopped_early": self.stopped_early,
             "cache_reason": plan.cache.reason,
             "image_size": plan.image_size,
+            "task": plan.task.value,
+            "forms": list(plan.notes),
             "train_images": plan.train_images,
             "validation_images": plan.validation_images,
             "precision": options.precision.value,

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfrtool.errors import TrainingError, WriteError, os_errors_as
 from tfrtool.images.chart import draw_charts
+from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.storage.appearing import new_file, new_file_by_name
@@ -30,6 +31,7 @@ from tfrtool.training.run.checkpoints import (
     request_of,
     unusable,
 )
+from tfrtool.training.run.scores import MEAN_AVERAGE_PRECISION
 from tfrtool.training.run.train_options import RescaleTo, TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 from tfrtool.training.run.trainer import EpochIterator, Trainer
@@ -88,11 +90,14 @@ class TrainingRun:
             options.initial_weights,
             options.trained,
             options.own,
+            task=data.dataset.task,
         )
         core, head = self._classifier.core, self._classifier.head
         steps = -(-data.images[0] // options.batch_size) * options.epochs
         optimizer = make_optimizer(options.optimizer, options.rate, options.schedule, steps)
-        self._trainer = Trainer(core, optimizer, head if self._features else None)
+        self._trainer = Trainer(
+            core, optimizer, head if self._features else None, data.dataset.task
+        )
         frozen = self._classifier.base.variables if self._classifier.frozen else []
         self._state = RunState(
             request=request,
@@ -110,6 +115,8 @@ class TrainingRun:
             rescale=rescale,
             image_size=size,
             class_names=classes,
+            task=data.dataset.task,
+            notes=data.dataset.notes,
             train_images=images,
             validation_images=sum(validated),
             trainable_parameters=sum(
@@ -265,12 +272,13 @@ class TrainingRun:
 def _save(out: Path, core: Any, report: TrainReport) -> None:
     """Save model.keras, history.json, history.png and labels.txt; the model comes last."""
     plan, epochs = report.plan, [epoch.to_json() for epoch in report.epochs]
+    drawn = ["loss", "accuracy", *([MEAN_AVERAGE_PRECISION] if plan.task is Task.MULTI else [])]
     charts = {
-        name: {
+        name.replace("_", " "): {
             "training": [getattr(one, name) for one in report.epochs],
             "validation": [getattr(one, f"val_{name}") for one in report.epochs],
         }
-        for name in ("loss", "accuracy")
+        for name in drawn
     }
     history = {"epochs": epochs, "run": report.to_json()}
     files = {
@@ -279,7 +287,10 @@ def _save(out: Path, core: Any, report: TrainReport) -> None:
         "labels.txt": "".join(f"{name}\n" for name in plan.class_names).encode(),
     }
     facts = ModelFacts(
-        model=plan.options.model, image_size=plan.image_size, class_names=plan.class_names
+        model=plan.options.model,
+        image_size=plan.image_size,
+        class_names=plan.class_names,
+        task=plan.task,
     )
     with os_errors_as(WriteError, out, "can't be written"):
         for name, data in files.items():

@@ -17,6 +17,7 @@ from tfrtool.loading.cache.cache_plan import (
 from tfrtool.loading.cache.disk_cache import default_cache_directory
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt
 from tfrtool.loading.dataset.drop_corrupt import DropReport, naming_damage
+from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.decode import full_image, parser
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
@@ -107,7 +108,7 @@ def find_training_data(
         dataset, report = original.drop_corrupt(
             scratch, splits=sorted(splits), on_progress=on_progress
         )
-    if len(dataset.class_names) < 2:
+    if len(dataset.class_names) < (2 if dataset.task is Task.SINGLE else 1):
         raise DatasetError(
             "a classifier needs at least two classes",
             path=dataset.directory,
@@ -173,6 +174,7 @@ def plan_run_cache(options: TrainOptions, data: TrainingData, before: Cache | No
             base_frozen=options.freezes_base,
             augmented=options.augment is not None,
             feature_size=known_sizes(options.model)[1],
+            label_bytes=data.dataset.label_bytes,
             free_memory=available_memory(),
             free_disk=free_disk(directory) if ours else None,
             on_disk=ours and all(has_disk_cache(data.dataset, part) for part in data.parts),

@@ -1,0 +1,255 @@
+"""Models of images that may be of several classes, held against Keras and scikit-learn."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tfrtool
+from tests.datasets import write_foreign
+from tests.photos import image_bytes
+from tests.training.runs import small_options
+from tfrtool.cli import main
+from tfrtool.cli.render.train_text import render_epoch, render_plan
+from tfrtool.errors import WeightsError
+from tfrtool.examples.example import encode_example
+from tfrtool.loading.dataset.label_form import Task
+from tfrtool.training.models.saved_model import load_model
+from tfrtool.training.run.scores import EpochScores, mean_average_precision
+from tfrtool.training.run.trainer import EpochIterator, Trainer
+
+pytestmark = pytest.mark.tf
+
+NAMES = ("red", "green", "blue")
+COUNT, EPOCHS = 48, 30
+LEARNED = {"trainable": "all", "learning_rate": 0.003}
+
+
+@pytest.fixture(scope="module")
+def lights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset of images of one colour each, with the lights that it is made of."""
+    payloads, draw = [], np.random.default_rng(0)
+    for _ in range(COUNT):
+        lit = np.flatnonzero(draw.random(3) < 0.5)
+        pixels = np.zeros((8, 8, 3), np.uint8)
+        pixels[..., lit] = 255
+        names = tuple(NAMES[channel].encode() for channel in lit)
+        sides = {"height": 8, "width": 8, "depth": 3}
+        record = {"image": pixels.tobytes(), **sides, **({"labels": names} if names else {})}
+        payloads.append(encode_example(record))
+    return write_foreign(tmp_path_factory.mktemp("lights") / "d", [payloads[:9], payloads[9:]])
+
+
+def _options(dataset: Path, **changes: Any) -> dict[str, Any]:
+    options = small_options(dataset, validation=0.25, cache="memory", batch_size=8)
+    return {**options, "epochs": EPOCHS, **changes}
+
+
+@pytest.fixture(scope="module")
+def run(lights: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return a run that has learned the colours, and its directory."""
+    out = tmp_path_factory.mktemp("run") / "run"
+    return tfrtool.train(**_options(lights, **LEARNED), out=out), out
+
+
+def test_a_run_learns_and_tells_its_task(run: Any) -> None:
+    """Plan, epochs, history and model say what was decided; what was learned is right."""
+    report, out = run
+    assert report.plan.task is Task.MULTI
+    assert report.plan.notes == ("lists of class names",)
+    assert report.plan.class_names == ("blue", "green", "red")
+    last = report.epochs[-1]
+    assert last.val_accuracy == last.val_mean_average_precision == 1.0
+    assert 0.9 < last.mean_average_precision <= 1.0
+    history = json.loads((out / "history.json").read_text())
+    assert history["run"]["task"] == "multi-label"
+    assert history["run"]["forms"] == ["lists of class names"]
+    assert history["epochs"][-1]["val_mean_average_precision"] == 1.0
+    assert load_model(out).facts.task is Task.MULTI
+
+
+def test_predictions_are_of_each_class(run: Any, tmp_path: Path) -> None:
+    """Probabilities add up to more than one where an image is of several classes."""
+    from PIL import Image
+
+    path = tmp_path / "yellow.png"
+    Image.new("RGB", (8, 8), (255, 255, 0)).save(path)
+    (found,) = tfrtool.predict(run[1], path, top=3)
+    probable = {name for name, value in found.classes.items() if value > 0.5}
+    assert probable == {"red", "green"}
+    assert found.label in probable
+
+
+def test_text_tells_the_task(run: Any) -> None:
+    """The plan says what the labels are, and the table has the mean average precision."""
+    report, _ = run
+    plan, head = render_plan(report.plan), render_plan(report.plan).splitlines()[-1]
+    assert "3 (blue, green, red), any number of them an image: sigmoid" in plan
+    assert "  data     lists of class names" in plan
+    line = render_epoch(report.epochs[-1])
+    assert head.endswith("mAP  val mAP")
+    assert (len(line), line.split()[-1]) == (len(head), "1.0000")
+
+
+def test_command_names_features(lights: Path, capfd: Any) -> None:
+    """With --json each epoch has the mean average precision, and the last object the task."""
+    words = ["train", str(lights), "--model", "cnn", "--image-size", "32", "--epochs", "1"]
+    words += ["--image-feature", "image", "--label-feature", "labels", "--trainable", "head"]
+    assert main([*words, "--json"]) == 0
+    epoch, last = map(json.loads, capfd.readouterr().out.splitlines())
+    assert 0 <= epoch["mean_average_precision"] <= 1
+    assert epoch["val_mean_average_precision"] is None
+    assert (last["task"], last["forms"]) == ("multi-label", ["lists of class names"])
+
+
+@pytest.mark.usefixtures("quick_base")
+def test_features_of_a_frozen_base_are_kept(lights: Path) -> None:
+    """A head on a frozen base learns several classes from features as from images."""
+    options = {"model": "mobilenet", "weights": "none", "trainable": "head", "epochs": 1}
+    reports = [
+        tfrtool.train(**{**_options(lights), **options, "cache": cache})
+        for cache in ("features", "memory")
+    ]
+    kept, anew = (report.epochs[-1] for report in reports)
+    assert [report.plan.cache.cache.value for report in reports] == ["features", "memory"]
+    assert kept.val_loss == pytest.approx(anew.val_loss, rel=1e-3)
+    assert kept.val_mean_average_precision == pytest.approx(anew.val_mean_average_precision)
+
+
+def test_a_run_is_resumed(run: Any, tmp_path: Path) -> None:
+    """The mean average precision of the epochs before is in the checkpoint."""
+    before, out = run
+    shutil.copytree(out, tmp_path / "run")
+    options = before.plan.options
+    after = tfrtool.train(
+        **_options(options.dataset, **LEARNED, epochs=EPOCHS + 1),
+        out=tmp_path / "run",
+        resume=True,
+    )
+    assert after.epochs[:-1] == before.epochs
+    assert after.epochs[-1].val_mean_average_precision == 1.0
+
+
+def test_weights_of_another_task_are_refused(run: Any, tmp_path: Path) -> None:
+    """A model for several classes an image is no start for one class an image."""
+    payloads = [
+        encode_example({"image": image_bytes(tint=9 * n), "label": n % 3}) for n in range(6)
+    ]
+    single = write_foreign(tmp_path / "d", [payloads])
+    with pytest.raises(WeightsError, match="single-label, found cnn for 3, multi-label"):
+        tfrtool.train(**small_options(single, weights=run[1] / "model.keras"))
+
+
+def test_models_from_before_are_single_label(run: Any, tmp_path: Path) -> None:
+    """A model whose facts have no task was for one class an image; an unknown task is refused."""
+    for number, task in enumerate((None, "ranking")):
+        path = tmp_path / f"{number}.keras"
+        with zipfile.ZipFile(run[1] / "model.keras") as old, zipfile.ZipFile(path, "w") as new:
+            for name in old.namelist():
+                data = old.read(name)
+                if name == "tfrtool.json":
+                    facts = json.loads(data) | {"task": task}
+                    data = json.dumps({k: v for k, v in facts.items() if v}).encode()
+                new.writestr(name, data)
+        if task is None:
+            assert load_model(path).facts.task is Task.SINGLE
+        else:
+            with pytest.raises(WeightsError, match="ranking"):
+                load_model(path)
+
+
+def _model(seed: int) -> Any:
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    layers = [keras.Input((8,)), keras.layers.Dense(4, activation="sigmoid")]
+    return keras.Sequential(layers)
+
+
+def _batches() -> list[tuple[Any, Any]]:
+    draw = np.random.default_rng(0)
+    return [
+        (draw.normal(size=(n, 8)).astype("float32"), draw.integers(0, 2, (n, 4)).astype("float32"))
+        for n in (16, 5, 16, 1)
+    ]
+
+
+def test_steps_are_those_of_keras() -> None:
+    """Loss, accuracy and weights are what train_on_batch makes of the same batches."""
+    import keras
+
+    ours, theirs = Trainer(_model(1), keras.optimizers.Adam(0.01), task=Task.MULTI), _model(1)
+    accuracy = keras.metrics.BinaryAccuracy(name="accuracy")
+    loss = keras.losses.BinaryCrossentropy()
+    theirs.compile(keras.optimizers.Adam(0.01), loss, metrics=[accuracy])
+    for inputs, labels in _batches():
+        figures, truths, scores = ours.train(inputs, labels)
+        np.testing.assert_array_equal(truths, labels)
+        assert scores.shape == labels.shape
+        theirs.reset_metrics()
+        logs = theirs.train_on_batch(inputs, labels, return_dict=True)
+        assert float(figures[0]) == pytest.approx(float(logs["loss"]), rel=1e-5)
+        assert float(figures[1]) == pytest.approx(float(logs["accuracy"]))
+    for mine, other in zip(ours.model.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
+
+
+def test_validation_is_that_of_scikit_learn() -> None:
+    """The mean average precision is exact over all batches together."""
+    import keras
+
+    metrics = pytest.importorskip("sklearn.metrics")
+    model = _model(2)
+    trainer = Trainer(model, keras.optimizers.Adam(0.01), task=Task.MULTI)
+    batches = EpochIterator(_batches(), 38, 4, at_once=False)
+    nothing = EpochIterator([], 0, 0, at_once=False)
+    epoch = trainer.run_epoch(1, [nothing, batches], keras.callbacks.CallbackList([]), 0.0)
+    inputs, labels = (np.concatenate(part) for part in zip(*_batches(), strict=True))
+    expected = metrics.average_precision_score(labels, np.asarray(model(inputs)))
+    assert epoch.val_mean_average_precision == pytest.approx(expected, rel=1e-6)
+
+
+def _by_hand(truths: Any, scores: Any) -> float:
+    """Return the mean average precision, by counting at each threshold."""
+    found = []
+    for truth, score in zip(truths.T, scores.T, strict=True):
+        total, before, area = int(truth.sum()), 0, 0.0
+        for threshold in sorted(set(score.tolist()), reverse=True):
+            taken = score >= threshold
+            right = int((truth & taken).sum())
+            area += (right - before) * right / int(taken.sum())
+            before = right
+        found += [area / total] if total else []
+    return float(np.mean(found)) if found else float("nan")
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 12), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_mean_average_precision_by_hand(images: int, classes: int, seed: int) -> None:
+    """Ties, classes without images and single images are as the definition says."""
+    draw = np.random.default_rng(seed)
+    truths = draw.random((images, classes)) < 0.4
+    scores = np.round(draw.random((images, classes)), 1).astype(np.float32)
+    expected = _by_hand(truths, scores)
+    assert mean_average_precision(truths, scores) == pytest.approx(expected, nan_ok=True)
+    scores[0, 0] = np.nan
+    assert np.isnan(mean_average_precision(truths, scores))
+
+
+def test_too_many_scores_are_not_kept(monkeypatch: pytest.MonkeyPatch, tf: Any) -> None:
+    """Above the limit nothing is kept, and the figure is none."""
+    for limit, expected in ((8, 1.0), (7, float("nan"))):
+        monkeypatch.setattr("tfrtool.training.run.scores.MAX_SCORES", limit)
+        scores = EpochScores(4)
+        for _ in range(2):
+            scores.add(tf.constant([[1.0, 0.0], [0.0, 1.0]]), tf.constant([[0.9, 0.1], [0.2, 0.8]]))
+        (figure,) = scores.figures().values()
+        assert figure == pytest.approx(expected, nan_ok=True)
