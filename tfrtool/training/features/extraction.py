@@ -70,7 +70,7 @@ def extract_features(
         begin, end = end, end + len(numbers)
         if not begin:
             shape = images.images, *numbers.shape[1:]
-            labels = np.empty(shape, numbers.dtype.as_numpy_dtype)
+            labels = np.empty(shape, np.asarray(numbers).dtype)
         if end > len(labels):
             break
         values[begin:end], labels[begin:end] = base(pixels), numbers
