@@ -1,0 +1,1 @@
+"""The devices that a model is trained on: one, several of this machine, or several machines."""
