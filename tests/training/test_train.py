@@ -17,6 +17,8 @@ from tfrtool.errors import CorruptShardError, DatasetError, UsageError
 from tfrtool.loading.cache.cache_plan import CachePlan
 from tfrtool.loading.pipeline.load_options import Cache
 from tfrtool.storage.progress import silent
+from tfrtool.training.devices.devices import open_devices
+from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import TrainReport
 from tfrtool.training.run.training_data import find_training_data, plan_run_cache
@@ -92,7 +94,9 @@ def test_without_validation_nothing_is_validated(tmp_path: Path) -> None:
 
 def _planned(tmp_path: Path, options: dict[str, Any]) -> CachePlan:
     made = TrainOptions(**options)
-    return plan_run_cache(made, find_training_data(made, tmp_path, silent), None)
+    return plan_run_cache(
+        made, find_training_data(made, tmp_path, silent), None, open_devices(StrategyKind.ONE, 1.0)
+    )
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,9 @@ def count_images(dataset: Dataset, options: LoadOptions) -> int:
     return images
 
 
-def has_disk_cache(dataset: Dataset, options: LoadOptions) -> bool:
-    """Tell whether an earlier run has left a whole cache on disk for these options."""
-    key = CacheKey.of(dataset, options, count_images(dataset, options))
+def has_disk_cache(dataset: Dataset, options: LoadOptions, share: Share) -> bool:
+    """Tell whether an earlier run has left a whole cache on disk of a share of the images."""
+    key = CacheKey.of(dataset, options, share.images(count_images(dataset, options)), share)
     directory = options.cache_directory or default_cache_directory()
     return open_disk_cache(directory, key, pixels=False) is not None
 

@@ -3,7 +3,7 @@
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import ClusterError, UsageError, reason_of
+from tfrtool.loading.pipeline.python_calls import plain
 from tfrtool.loading.pipeline.share import Share, empty_batch
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.training.devices.worker_cluster import (
     VARIABLE,
+    DeviceFacts,
     StrategyKind,
     WorkerCluster,
     find_workers,
@@ -40,11 +42,14 @@ class Devices:
         kind: which strategy it is.
         strategy: TensorFlow's own; variables are made in its ``scope()``.
         cluster: the workers; None where this process is the only one.
+        shares: in how many ranges images are shuffled, each by itself: one of each worker, or as
+            many as there shall be of one.
     """
 
     kind: StrategyKind
     strategy: Any
     cluster: WorkerCluster | None = None
+    shares: int = 1
 
     @property
     def workers(self) -> int:
@@ -61,11 +66,16 @@ class Devices:
         """How many devices there are in all workers."""
         return int(self.strategy.num_replicas_in_sync)
 
+    @property
+    def facts(self) -> DeviceFacts:
+        """All of it for the plan of a run."""
+        return DeviceFacts(
+            strategy=self.kind, workers=self.workers, worker=self.number, replicas=self.replicas
+        )
+
     def own_context(self) -> Any:
         """Return what makes a loader load the range of this worker, for itself alone."""
-        if self.workers == 1:
-            return None
-        return tf.distribute.InputContext(self.workers, self.number, self.workers)
+        return None if self.workers == 1 else self._contexts()[self.number]
 
     def share(self, images: int, batch_size: int) -> Share:
         """Return what this worker has of so many images; UsageError if they can't be shared out."""
@@ -79,7 +89,14 @@ class Devices:
         ``ahead`` the first ones are made as soon as they are iterated over.
         """
         if self.kind is StrategyKind.ONE:
-            return make(None)
+            if self.shares == 1:
+                return make(None)
+            # What so many workers have together.
+            parts = [make(context) for context in self._contexts()]
+            joined = plain(
+                lambda *pairs: tuple(tf.concat(one, 0) for one in zip(*pairs, strict=True))
+            )
+            return tf.data.Dataset.zip(*parts).map(joined)
 
         def endless(context: Any) -> TfDataset:
             batches, options = make(context), tf.data.Options()
@@ -89,6 +106,16 @@ class Devices:
             return batches.concatenate(empty_batch(batches).repeat()).with_options(options)
 
         return self.strategy.distribute_datasets_from_function(endless)
+
+    def _contexts(self) -> list[Any]:
+        shares = range(self.shares)
+        return [tf.distribute.InputContext(self.shares, one, self.shares) for one in shares]
+
+    def ranges(self, images: int) -> list[tuple[int, int]]:
+        """Return the ranges of this worker's images that are shuffled each by itself, from 0."""
+        if self.workers > 1:
+            return [(0, Share.of(self.own_context(), images, self.workers).images(images))]
+        return [Share.of(one, images, self.shares).bounds(images) for one in self._contexts()]
 
     def part_out(self, values: Any, labels: Any, share: Share) -> Batch:
         """Return this worker's part of a batch, arrays, with a part of it for each replica."""
@@ -101,7 +128,7 @@ class Devices:
             return tf.constant(array[ends[own] : ends[own + 1]])
 
         parts = self.strategy.experimental_distribute_values_from_function
-        return tuple(parts(functools.partial(part, one)) for one in (values, labels))  # type: ignore[return-value]
+        return tuple(parts(functools.partial(part, one)) for one in (values, labels))
 
     def gather(self, *values: int) -> list[tuple[int, ...]]:
         """Return what each worker has given, in the order of workers; all of them must ask."""
@@ -127,7 +154,9 @@ class Devices:
     def check_same(self, *facts: int) -> None:
         """Check that all workers have the same facts of a run; UsageError names who has others."""
         found = self.gather(*facts)
-        if self.cluster is not None and (other := [n for n, one in enumerate(found) if one != facts]):
+        if self.cluster is not None and (
+            other := [n for n, one in enumerate(found) if one != facts]
+        ):
             names = ", ".join(map(self.cluster.describe, other))
             raise UsageError(
                 f"other options, another dataset or another checkpoint here than at {names}",
@@ -156,8 +185,10 @@ class Devices:
             ) from error
 
 
-def open_devices(kind: StrategyKind, worker_timeout: float) -> Devices:
+def open_devices(kind: StrategyKind, worker_timeout: float, shares: int | None = None) -> Devices:
     """Open what a strategy is for, before anything else is done with TensorFlow.
+
+    ``shares`` is in how many ranges images are shuffled; None is one for each worker.
 
     Raises:
         UsageError: there are no such devices, or TF_CONFIG makes no sense.
@@ -170,7 +201,10 @@ def open_devices(kind: StrategyKind, worker_timeout: float) -> Devices:
         found = StrategyKind.MIRRORED if gpus > 1 else StrategyKind.ONE
         kind = StrategyKind.MULTI_WORKER if several else found
     if kind is StrategyKind.ONE:
-        return Devices(kind=kind, strategy=tf.distribute.get_strategy())
+        return Devices(kind=kind, strategy=tf.distribute.get_strategy(), shares=shares or 1)
+    workers = 1 if kind is StrategyKind.MIRRORED or cluster is None else len(cluster.names)
+    if shares not in (None, workers):
+        raise UsageError("only one device can do as so many workers would", found=shares)
     if kind is StrategyKind.MIRRORED:
         return _mirrored()
     if cluster is None:
@@ -208,4 +242,9 @@ def _multi_worker(_text: str, cluster: WorkerCluster, timeout: float) -> Devices
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (RuntimeError, ValueError, tf.errors.OpError) as error:
         raise ClusterError(f"the workers can't begin together: {reason_of(error)}") from error
-    return Devices(kind=StrategyKind.MULTI_WORKER, strategy=strategy, cluster=cluster)
+    return Devices(
+        kind=StrategyKind.MULTI_WORKER,
+        strategy=strategy,
+        cluster=cluster,
+        shares=len(cluster.names),
+    )

@@ -40,6 +40,16 @@ class StrategyKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    """What a run is trained on, known before its first step."""
+
+    strategy: StrategyKind = StrategyKind.ONE
+    workers: int = 1  # processes
+    worker: int = 0  # which of them this is; the first is the chief, and writes
+    replicas: int = 1  # devices, of all workers together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerCluster:
     """All workers, of which one is this process; the first is the chief."""
 
@@ -123,7 +133,8 @@ def find_workers(environment: Mapping[str, str] = os.environ) -> WorkerCluster |
         return None
     if not isinstance(config, dict) or not isinstance(config.get("cluster"), dict):
         raise _nonsense("has no cluster", text)
-    names, addresses = [], []
+    names: list[str] = []
+    addresses: list[str] = []
     for job, found in sorted(config["cluster"].items()):
         if job not in _JOBS:
             raise _nonsense("has tasks that only chief and workers can share", job)

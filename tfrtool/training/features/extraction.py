@@ -1,6 +1,7 @@
 """A frozen base's outputs in the place of images."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.python_calls import plain
 from tfrtool.loading.pipeline.tensors import Batch
 from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.training.devices.devices import Devices
 from tfrtool.training.features.frozen_base import FrozenBase
 from tfrtool.training.run.trainer import EpochIterator
+from tfrtool.training.run.training_data import TrainingData
 
 _VALIDATED = 1024
 """Rows of features that are evaluated at a time."""
@@ -22,14 +25,15 @@ _VALIDATED = 1024
 def batches_of_features(
     base: FrozenBase,
     images: Sequence[EpochIterator],
-    options: LoadOptions,
+    data: TrainingData,
+    devices: Devices,
     callbacks: Any,
     on_progress: OnProgress,
 ) -> list[EpochIterator]:
     """Run a base over the images to train on, and those to validate on if any.
 
-    To the callbacks, each batch is a prediction. Returned are batches of features, in the order
-    that the images would have by the options.
+    ``images`` are those of this worker. To the callbacks, each batch is a prediction. Returned are
+    batches of features, with a part for each replica, in the order that the images would have.
     """
     total, done = sum(one.images for one in images), 0
 
@@ -39,14 +43,28 @@ def batches_of_features(
         on_progress(Progress(what="features", done=done, total=total, unit="images"))
 
     trained, *validated = [extract_features(base, one, callbacks, on_images) for one in images]
-    count = len(trained[1])
-    batches: Any = ((trained[0][rows], trained[1][rows]) for rows in row_order(count, options))
-    steps = -(-count // options.batch_size)
+    count, *others = data.images
+    options, size = data.training, data.training.batch_size
+    share, steps = devices.share(count, size), -(-count // size)
+    part = replace(options, batch_size=size // devices.shares)
+    ranges = devices.ranges(count)
+    orders = [row_order(end - first, part, steps) for first, end in ranges]
+    order = (
+        (
+            np.concatenate([at + one for (at, _), one in zip(ranges, rows, strict=True)])
+            for rows in zip(*orders, strict=True)
+        )
+        if len(ranges) > 1
+        else orders[0]
+    )
+    batches = (devices.part_out(trained[0][rows], trained[1][rows], share) for rows in order)
     made = [EpochIterator(batches, count, steps, at_once=True)]
-    for values, labels in validated:
-        starts = range(0, len(labels), _VALIDATED)
-        batches = [(values[at : at + _VALIDATED], labels[at : at + _VALIDATED]) for at in starts]
-        made.append(EpochIterator(batches, len(labels), len(batches), at_once=False))
+    for (values, labels), count in zip(validated, others, strict=True):
+        share, steps = devices.share(count, size), -(-count // (_VALIDATED * devices.workers))
+        starts = range(0, steps * _VALIDATED, _VALIDATED)
+        ends = [(at, at + _VALIDATED) for at in starts]
+        parts = [devices.part_out(values[at:end], labels[at:end], share) for at, end in ends]
+        made.append(EpochIterator(parts, count, steps, at_once=False))
     return made
 
 
@@ -82,12 +100,12 @@ def extract_features(
     return values, labels
 
 
-def row_order(images: int, options: LoadOptions) -> Iterator[Any]:
+def row_order(images: int, options: LoadOptions, steps: int | None = None) -> Iterator[Any]:
     """Yield the numbers of images, batch by batch, in the order of the loader's memory cache.
 
     What is trained on a base's outputs in this order sees what it would see of the images. The
     numbers of a whole epoch come at once: to ask for those of each batch would take a fifth of the
-    time that the head takes for it.
+    time that the head takes for it. Of the ``steps`` of an epoch, the last may have none.
     """
     order = RowOrder(
         images=images,
@@ -101,5 +119,6 @@ def row_order(images: int, options: LoadOptions) -> Iterator[Any]:
     epochs = tf.data.Dataset.range(options.first_epoch, options.first_epoch + options.epochs)
     rows = epochs.map(plain(lambda epoch: order.rows(epoch, tf.constant(0, tf.int64))))
     for epoch in rows.prefetch(1).with_options(chosen):
-        for start in range(0, images, options.batch_size):
+        for step in range(steps or -(-images // options.batch_size)):
+            start = step * options.batch_size
             yield epoch.numpy()[start : start + options.batch_size]

@@ -42,7 +42,7 @@ _FORMAT = 3
 
 _FREE = frozenset(
     {"dataset", "cache_directory", "parallel_calls", "prefetch", "recipe", "out", "resume", "own"}
-    | {"tensorboard", "profile", "shard_cache", "shard_cache_size"}
+    | {"tensorboard", "profile", "shard_cache", "shard_cache_size", "strategy", "worker_timeout"}
 )
 """What may differ where a run is resumed: it changes where files are, or how fast it goes."""
 
@@ -90,11 +90,18 @@ class RunState:
 class Checkpoints:
     """Saves and restores the variables of a model in training."""
 
-    def __init__(self, out: Path, state: Sequence[Any], best: Sequence[Any]) -> None:
-        """Get ready; `read_run` has looked at what is in the directory of the run."""
+    def __init__(
+        self, out: Path, state: Sequence[Any], best: Sequence[Any], *, saves: bool = True
+    ) -> None:
+        """Get ready; `read_run` has looked at what is in the directory of the run.
+
+        Of several workers only one ``saves``; the others have the same variables, and only restore.
+        """
         self._folder = out / CHECKPOINTS
         self._variables = {"state": list(state), "best": list(best)}
         self._run = tf.Variable(np.zeros(0, np.uint8), shape=[None])
+        if not saves:
+            return
         with os_errors_as(WriteError, self._folder, "the checkpoint can't be written"):
             private_folder(self._folder)
         checkpoint = tf.train.Checkpoint(**self._variables, run=[self._run])

@@ -18,6 +18,8 @@ from tfrtool.storage.locations import as_path
 from tfrtool.storage.lock import locked
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import make_options
+from tfrtool.training.devices.devices import open_devices
+from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.features.frozen_base import check_precision
 from tfrtool.training.models.saved_model import MODEL_FILE
 from tfrtool.training.run.checkpoints import has_checkpoint, read_run
@@ -79,6 +81,11 @@ def train(
             that may become, as in `open_dataset`; not for a dataset that is open.
             out, resume (False): a directory for the model, its history, its labels, and a
             checkpoint of each epoch; whether to begin after that.
+            strategy ("auto"): "one" device, "mirrored" on all GPUs of this machine, "multi-worker"
+            on the workers of TF_CONFIG; auto takes what there is.
+            shares: shuffle as so many workers would, each its own range of the images, so that
+            one device sees the batches of them all; a run of theirs can be resumed so.
+            worker_timeout (600): how many seconds the others are waited for.
             tensorboard, profile (False): a directory for TensorBoard's logs; whether some steps
             are traced, into it or into ``out / "profile"``.
 
@@ -92,6 +99,7 @@ def train(
         CorruptShardError: a shard is damaged; names the record.
         TrainingError: the loss is not finite; the checkpoint of the epoch before is kept.
         WeightsError: the weights can't be had.
+        ClusterError: a worker has not come, or ended in the middle of the run; names it.
         WriteError: the directory can't be written to.
     """
     given = dataset if isinstance(dataset, Dataset) else None
@@ -106,14 +114,21 @@ def train(
         return _compared(run, ours, on_progress)
     start = time.perf_counter()
     check_precision(chosen.precision)
+    ours_only = chosen.recipe is Recipe.TFRTOOL
+    kind = chosen.strategy if ours_only else StrategyKind.ONE
+    devices = open_devices(kind, chosen.worker_timeout, chosen.shares)
+    if devices.number > 0:  # the chief tells of the run
+        on_plan, on_epoch, on_progress = (lambda _: None), (lambda _: None), silent
     with contextlib.ExitStack() as stack:
+        stack.enter_context(devices.naming_lost_workers())
         before = None
         if chosen.out is not None:
-            stack.enter_context(_run_directory(chosen.out, resume=chosen.resume))
+            if devices.number == 0:
+                stack.enter_context(_run_directory(chosen.out, resume=chosen.resume))
             before = read_run(chosen.out)
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
         data = find_training_data(chosen, scratch, on_progress, given)
-        begun = TrainingRun(chosen, data, before, on_progress)
+        begun = TrainingRun(chosen, data, devices, before, on_progress)
         on_plan(begun.plan)
         begun.train(callbacks, on_epoch)
         return begun.finish(start)

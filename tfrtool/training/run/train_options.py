@@ -11,6 +11,7 @@ from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
 from tfrtool.storage.locations import as_path, take_paths
 from tfrtool.storage.words import as_size, take_words
+from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.models.model_choice import (
     CNN,
     IMAGENET,
@@ -32,6 +33,8 @@ _LOADED = (
 """What has the same name in `LoadOptions`."""
 
 _AUTO = "auto"
+
+_DAY = 86_400.0
 
 _HEAD_RATE = 1e-3
 """Keras' own default for Adam."""
@@ -106,6 +109,9 @@ class TrainOptions:
     resume: bool = False
     tensorboard: Path | None = None
     profile: bool = False
+    strategy: StrategyKind = StrategyKind.AUTO
+    worker_timeout: float = 600.0
+    shares: int | None = None
 
     def __post_init__(self) -> None:
         self._take_words()
@@ -128,6 +134,16 @@ class TrainOptions:
             raise UsageError(
                 "there is nothing to resume from", hint="--out names the directory of the run"
             )
+        if not 0 < self.worker_timeout <= _DAY:
+            raise UsageError(
+                "impossible time to wait for workers",
+                expected="above 0, and at most a day",
+                found=self.worker_timeout,
+            )
+        if self.shares is not None and not 1 <= self.shares <= self.batch_size:
+            raise UsageError(
+                "impossible number of shares", expected="1 to the batch size", found=self.shares
+            )
         if self.profile and self.profile_folder is None:
             raise UsageError(
                 "there is no place for the profile", hint="--tensorboard or --out names one"
@@ -144,6 +160,8 @@ class TrainOptions:
                 raise UsageError(f"{recipe} has a cache rule of its own")
             if not self.deterministic:
                 raise UsageError(f"{recipe} has an order of its own")
+            if self.strategy not in (StrategyKind.AUTO, StrategyKind.ONE):
+                raise UsageError(f"{recipe} knows no strategy but one")
             if self.resume:
                 raise UsageError(f"{recipe} can't be resumed: its order is lost with the run")
         if self.precision is not Precision.FLOAT32 and not self.keeps_features:
@@ -176,6 +194,7 @@ class TrainOptions:
             object.__setattr__(self, "cache", Cache.DISK)
         take_words(self, rescale=RescaleTo, recipe=Recipe, cache=Cache, precision=Precision)
         take_words(self, on_corrupt=OnCorrupt, optimizer=Optimizer, schedule=Schedule)
+        take_words(self, strategy=StrategyKind)
         take_paths(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
         if self.shard_cache_size is not None:
             object.__setattr__(self, "shard_cache_size", as_size(self.shard_cache_size))

@@ -8,6 +8,7 @@ from typing import Any
 from tfrtool.loading.cache.cache_plan import CachePlan
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.training.devices.worker_cluster import DeviceFacts
 from tfrtool.training.run.train_options import TrainOptions
 
 _DIGITS = {"seconds": 3, "images_per_second": 1, "input_wait_fraction": 4}
@@ -19,6 +20,7 @@ class TrainPlan:
     """What is about to be trained, known before the first step: the options, and what they mean."""
 
     options: TrainOptions
+    devices: DeviceFacts
     cache: CachePlan
     rescale: Rescale
     image_size: int  # pixels both ways
@@ -135,6 +137,9 @@ class TrainReport:
             "validation_images": plan.validation_images,
             "precision": options.precision.value,
             "left_out": plan.n_left_out,
+            "strategy": plan.devices.strategy.value,
+            "workers": plan.devices.workers,
+            "replicas": plan.devices.replicas,
         }
         if self.naive is not None:
             data["naive_seconds"] = round(self.naive.seconds, 3)

@@ -4,19 +4,23 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfrtool.errors import TrainingError, WriteError, os_errors_as
+from tfrtool.errors import TrainingError, UsageError, WriteError, os_errors_as
 from tfrtool.images.chart import draw_charts
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.loading.pipeline.pipeline import load
+from tfrtool.records.crc import crc32c
 from tfrtool.storage.appearing import new_file, new_file_by_name
 from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.training.devices.devices import Devices
+from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.features.extraction import batches_of_features
 from tfrtool.training.features.frozen_base import freeze
 from tfrtool.training.models.models import build_classifier, rescale_for
@@ -36,7 +40,7 @@ from tfrtool.training.run.train_options import RescaleTo, TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 from tfrtool.training.run.trainer import EpochIterator, Trainer
 from tfrtool.training.run.training_callbacks import EpochLogs, StepTrace
-from tfrtool.training.run.training_data import TrainingData, plan_run_cache
+from tfrtool.training.run.training_data import TrainingData, agree_on_cache, plan_run_cache
 
 OnEpoch = Callable[[EpochReport], None]
 
@@ -57,14 +61,25 @@ class TrainingRun:
         self,
         options: TrainOptions,
         data: TrainingData,
+        devices: Devices,
         before: RunState | None,
         on_progress: OnProgress,
     ) -> None:
-        self._options, self._on_progress = options, on_progress
-        request = request_of(options, data.original)
+        self._options, self._devices, self._on_progress = options, devices, on_progress
+        if devices.kind is not StrategyKind.ONE and isinstance(options.own, keras.Model):
+            raise UsageError(
+                f"a keras.Model is of one device, and can't be trained {devices.kind.value}",
+                hint="a function that returns it can",
+            )
+        # The order of images depends on it, and on nothing else of the devices.
+        shares = devices.shares if devices.shares > 1 else None
+        request = {**request_of(options, data.original), "shares": shares}
         if before is not None and options.out is not None:
             check_same(options.out, before, request)
-        cache = plan_run_cache(options, data, None if before is None else before.cache)
+        before_cache = None if before is None else before.cache
+        cache = agree_on_cache(plan_run_cache(options, data, before_cache, devices), devices)
+        done = 0 if before is None else len(before.epochs)
+        devices.check_same(crc32c(json.dumps(request, sort_keys=True).encode("ascii")), done)
         self._features = cache.cache is Cache.FEATURES
         if before is not None:
             rescale = before.rescale
@@ -73,7 +88,6 @@ class TrainingRun:
         else:
             rescale = rescale_for(options.model, unit=options.rescale is RescaleTo.UNIT)
         self._epochs = [] if before is None else before.epochs
-        done = len(self._epochs)
         self._data = data.changed(
             rescale=rescale,
             cache=Cache.NONE if self._features else cache.cache,  # a loader keeps no features
@@ -83,21 +97,22 @@ class TrainingRun:
         self._iterators = [] if self._is_over else self._begin_to_load()
         keras.utils.set_random_seed(options.seed)
         classes, size = data.dataset.class_names, data.training.image_size
-        self._classifier = build_classifier(
-            options.model,
-            size,
-            len(classes),
-            options.initial_weights,
-            options.trained,
-            options.own,
-            task=data.dataset.task,
-        )
-        core, head = self._classifier.core, self._classifier.head
-        steps = -(-data.images[0] // options.batch_size) * options.epochs
-        optimizer = make_optimizer(options.optimizer, options.rate, options.schedule, steps)
-        self._trainer = Trainer(
-            core, optimizer, head if self._features else None, data.dataset.task
-        )
+        with devices.strategy.scope():
+            self._classifier = build_classifier(
+                options.model,
+                size,
+                len(classes),
+                options.initial_weights,
+                options.trained,
+                options.own,
+                task=data.dataset.task,
+            )
+            core, head = self._classifier.core, self._classifier.head
+            steps = -(-data.images[0] // options.batch_size) * options.epochs
+            optimizer = make_optimizer(options.optimizer, options.rate, options.schedule, steps)
+            self._trainer = Trainer(
+                core, optimizer, head if self._features else None, data.dataset.task
+            )
         frozen = self._classifier.base.variables if self._classifier.frozen else []
         self._state = RunState(
             request=request,
@@ -111,6 +126,7 @@ class TrainingRun:
         damage = data.dropped
         self.plan = TrainPlan(
             options=options,
+            devices=devices.facts,
             cache=cache,
             rescale=rescale,
             image_size=size,
@@ -129,24 +145,27 @@ class TrainingRun:
 
     def _begin_to_load(self) -> list[EpochIterator]:
         """Return the batches to train on, and those to validate on if any."""
-        data, training = self._data, self._data.training
+        data, training, devices = self._data, self._data.training, self._devices
         if self._features:
             ahead = _AHEAD if training.prefetch is None else training.prefetch
-            data = data.once(batch_size=_FOR_THE_BASE, prefetch=ahead)
+            data = data.once(batch_size=_FOR_THE_BASE * devices.workers, prefetch=ahead)
         # The published pipelines are read as they are in the notebooks: anew each epoch.
         at_once = training.recipe is Recipe.TFRTOOL
-        with data.naming_damage():
-            return [
-                EpochIterator(
-                    load(data.dataset, part, on_progress=self._on_progress),
-                    images,
-                    -(-images // part.batch_size),
-                    at_once=at_once,
-                    # The base would wait when it comes to the second.
-                    ahead=self._features or part.training,
+        iterators = []
+        for part, images in zip(data.parts, data.images, strict=True):
+            # The base would wait when it comes to the second.
+            ahead, steps = self._features or part.training, -(-images // part.batch_size)
+            make = partial(load, data.dataset, part, on_progress=self._on_progress)
+            with data.naming_damage():
+                if self._features:
+                    share = devices.share(images, part.batch_size)
+                    batches, images = make(devices.own_context()), share.images(images)
+                else:
+                    batches = devices.batches(make, ahead=ahead)
+                iterators.append(
+                    EpochIterator(batches, images, steps, at_once=at_once, ahead=ahead)
                 )
-                for part, images in zip(data.parts, data.images, strict=True)
-            ]
+        return iterators
 
     def _prepare_checkpoints(self, before: RunState | None, frozen: set[int]) -> None:
         """Get ready to keep what changes, and bring back what a run before has kept."""
@@ -160,7 +179,8 @@ class TrainingRun:
             return
         changing = [one for one in core.variables if id(one) not in frozen]
         state = [one.value for one in (*changing, *self._trainer.optimizer.variables)]
-        self._checkpoints = Checkpoints(options.out, state, self._best)
+        saves = self._devices.number == 0
+        self._checkpoints = Checkpoints(options.out, state, self._best, saves=saves)
         if before is not None:
             if before.frozen != self._state.frozen:
                 reason = "the frozen weights are not those that the run began with"
@@ -184,10 +204,11 @@ class TrainingRun:
             return
         options, model, iterators = self._options, self._trainer.model, self._iterators
         own = [keras.callbacks.LambdaCallback(on_train_batch_end=self._tell)]
-        if options.tensorboard is not None:
+        chief = self._devices.number == 0
+        if options.tensorboard is not None and chief:
             own.append(EpochLogs(options.tensorboard))
         with ExitStack() as stack:
-            if options.profile_folder is not None:
+            if options.profile_folder is not None and chief:
                 trace = StepTrace(options.profile_folder, iterators[0].steps)
                 stack.callback(trace.stop)
                 own.append(trace)
@@ -207,7 +228,7 @@ class TrainingRun:
                     base = freeze(self._classifier.base, size, rescale, options.precision)
                     start = time.perf_counter()
                     made = batches_of_features(
-                        base, iterators, self._data.training, callbacks, self._on_progress
+                        base, iterators, self._data, self._devices, callbacks, self._on_progress
                     )
                     waited = sum(iterator.waited for iterator in iterators)
                     iterators = made
@@ -217,6 +238,9 @@ class TrainingRun:
                     self._epochs.append(epoch)
                     self._keep()
                     on_epoch(epoch)
+                    # A callback may be of one worker's alone.
+                    stops = self._devices.gather(int(bool(model.stop_training)))
+                    model.stop_training = any(stop for (stop,) in stops)
                     start, waited = time.perf_counter(), 0.0
             callbacks.on_train_end()
 
@@ -249,7 +273,7 @@ class TrainingRun:
         if self._best and self._best_epoch == len(self._epochs):
             for best, weight in zip(self._best, self._weights, strict=True):
                 best.assign(weight.value)
-        if self._checkpoints is not None:
+        if self._checkpoints is not None and self._devices.number == 0:
             self._checkpoints.save(self._state)
 
     def finish(self, start: float) -> TrainReport:
@@ -264,7 +288,7 @@ class TrainingRun:
             best_epoch=self._best_epoch if self._best else None,
             stopped_early=len(self._epochs) < self._options.epochs,
         )
-        if self._options.out is not None:
+        if self._options.out is not None and self._devices.number == 0:
             _save(self._options.out, self._classifier.core, report)
         return report
 

@@ -44,9 +44,11 @@ class EpochIterator:
         self._at_once = at_once
         self._iterator: Iterator[Batch] | None = None
         if at_once and ahead:
-            options = tf.data.Options()
-            options.experimental_warm_start = True
-            self._iterator = iter(batches.with_options(options))
+            if isinstance(batches, tf.data.Dataset):  # one that is distributed has it set already
+                options = tf.data.Options()
+                options.experimental_warm_start = True
+                batches = batches.with_options(options)
+            self._iterator = iter(batches)
 
     def epoch(self, on_begin: Callable[[int], None] = lambda _: None) -> Iterator[Batch]:
         """Yield an epoch's batches; ``on_begin`` is called before each is waited for."""
@@ -121,6 +123,13 @@ class Trainer:
             )
             for training in (True, False)
         )
+        self._own_statistics = [
+            variable
+            for variable in self._trained.non_trainable_variables
+            if self._strategy.num_replicas_in_sync > 1 and "float" in variable.dtype
+        ]
+        average = partial(self._strategy.run, self._average_statistics)
+        self._average = tf.function(average, autograph=False)
 
     def _step(self, inputs: Tensor, labels: Tensor, *, training: bool) -> Tensor:
         """Take a step on all replicas; each has the same figures, which are those of all."""
@@ -174,6 +183,17 @@ class Trainer:
             labels, probabilities = (context.all_gather(one, 0) for one in (labels, probabilities))
         return figures, labels, probabilities
 
+    def _average_statistics(self) -> None:
+        """Make what replicas have by themselves what they have on average.
+
+        BatchNormalization's statistics are of the images that a replica has seen. So they are of
+        all images, and evaluation and a resumed run find the same on all replicas.
+        """
+        context = tf.distribute.get_replica_context()
+        for variable in self._own_statistics:
+            mean = context.all_reduce(tf.distribute.ReduceOp.MEAN, variable.value + 0)
+            variable.value.assign(mean)
+
     def run_epoch(
         self,
         number: int,
@@ -190,6 +210,8 @@ class Trainer:
         callbacks.on_epoch_begin(number - 1)
         begin, end = callbacks.on_train_batch_begin, callbacks.on_train_batch_end
         trained, scores = _run(self.train, training, begin, end)
+        if self._own_statistics:
+            self._average()
         seconds = time.perf_counter() - start
         validated: Mapping[str, float] = {}
         for one in validation:

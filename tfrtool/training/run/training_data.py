@@ -3,6 +3,7 @@
 import statistics
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tfrtool.loading.pipeline.normalize import standard_rescale
 from tfrtool.loading.pipeline.pipeline import count_images, has_disk_cache, load
 from tfrtool.loading.pipeline.reading import split_records
 from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.training.devices.devices import Devices
 from tfrtool.training.models.model_choice import CNN, known_sizes
 from tfrtool.training.run.train_options import Precision, TrainOptions
 
@@ -157,16 +159,20 @@ def _choose_image_size(options: TrainOptions, dataset: Dataset) -> int:
     return min(options.size, -(-max(longest, 1) // _STEP) * _STEP)
 
 
-def plan_run_cache(options: TrainOptions, data: TrainingData, before: Cache | None) -> CachePlan:
+def plan_run_cache(
+    options: TrainOptions, data: TrainingData, before: Cache | None, devices: Devices
+) -> CachePlan:
     """Decide where images are kept between epochs; a run that is resumed keeps them where it did.
 
-    The order of images depends on it. What was asked for and doesn't fit is a UsageError.
+    The order of images depends on it. What was asked for and doesn't fit is a UsageError. A worker
+    keeps its own share alone.
     """
+    shares = [devices.share(images, options.batch_size) for images in data.images]
     ours = options.recipe is Recipe.TFRTOOL
     directory = options.cache_directory or default_cache_directory()
     plan = plan_cache(
         CacheRequest(
-            images=sum(data.images),
+            images=sum(one.images(images) for one, images in zip(shares, data.images, strict=True)),
             image_size=data.training.image_size,
             epochs=options.epochs,
             asked=before or options.cache,
@@ -177,9 +183,20 @@ def plan_run_cache(options: TrainOptions, data: TrainingData, before: Cache | No
             label_bytes=data.dataset.label_bytes,
             free_memory=available_memory(),
             free_disk=free_disk(directory) if ours else None,
-            on_disk=ours and all(has_disk_cache(data.dataset, part) for part in data.parts),
+            on_disk=ours and all(map(has_disk_cache, repeat(data.dataset), data.parts, shares)),
         )
     )
     if plan.cache is not Cache.FEATURES and options.precision is not Precision.FLOAT32:
         raise UsageError(f"{options.precision.value} is for features that are kept: {plan.reason}")
     return plan if before is None else replace(plan, reason=f"{plan.reason}, by the resumed run")
+
+
+def agree_on_cache(plan: CachePlan, devices: Devices) -> CachePlan:
+    """Return the plan that all workers can keep to: that of the one with the least room."""
+    kinds = list(Cache)
+    ranks = [rank for (rank,) in devices.gather(kinds.index(plan.cache))]
+    cache = kinds[max(ranks)]
+    if cache is plan.cache or devices.cluster is None:
+        return plan
+    reason = f"as {devices.cluster.describe(ranks.index(max(ranks)))} has room for no more"
+    return CachePlan(cache=cache, reason=reason)
