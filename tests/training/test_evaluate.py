@@ -18,7 +18,8 @@ from tests.images.colours import colours_of
 from tests.training.conftest import Told
 from tfrtool.cli import main
 from tfrtool.images.confusion_chart import draw_confusion
-from tfrtool.training.evaluate.evaluation import EvaluationReport
+from tfrtool.loading.dataset.label_form import Task
+from tfrtool.training.evaluate.evaluation import ClassFigures, EvaluationReport
 from tfrtool.training.models.models import rescale_for
 from tfrtool.training.models.saved_model import (
     CORE,
@@ -34,21 +35,28 @@ SIZE = 32
 NAMES = ("ant", "bee", "cat", "dog", "elk")
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedModel:
+def _saved(path: Path, task: Task) -> SavedModel:
     """Return a model of five classes that goes by an image's mean colour."""
     import keras
 
-    path = tmp_path_factory.mktemp("saved") / "model.keras"
     keras.utils.set_random_seed(3)
+    single = task is Task.SINGLE
     head = keras.layers.Dense(
-        len(NAMES), activation="softmax", kernel_initializer=keras.initializers.RandomNormal(0, 5)
+        len(NAMES),
+        activation="softmax" if single else "sigmoid",
+        kernel_initializer=keras.initializers.RandomNormal(0, 5),
     )
     layers = [keras.Input((SIZE, SIZE, 3)), keras.layers.GlobalAveragePooling2D(), head]
     core = keras.Sequential(layers, name=CORE)
-    facts = ModelFacts(model="cnn", image_size=SIZE, class_names=NAMES)
+    facts = ModelFacts(model="cnn", image_size=SIZE, class_names=NAMES, task=task)
     save_model(path, core, rescale_for("cnn"), facts)
     return load_model(path)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedModel:
+    """Return a model of one class an image."""
+    return _saved(tmp_path_factory.mktemp("saved") / "model.keras", Task.SINGLE)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +128,7 @@ def test_figures_are_those_of_scikit_learn(saved: SavedModel, noise: Path, tmp_p
     chosen = scores[range(93), truths]
     assert [x["label_probability"] for x in lines] == pytest.approx(chosen.tolist(), abs=1e-5)
     wrong = [n for n in np.argsort(chosen, kind="stable").tolist() if truths[n] != guesses[n]]
-    worst = [(Path(x.shard).name[:10], x.record) for x in report.most_wrong]
+    worst = [(x.shard.name[:10], x.record) for x in report.most_wrong]
     assert worst == [(f"part-0000{n // 31}", n % 31) for n in wrong[:36]]
     with Image.open(tmp_path / "out" / "most_wrong.png") as sheet:
         assert min(sheet.size) > 500
@@ -133,6 +141,46 @@ def test_they_are_what_training_said(finished: Told) -> None:
     assert (report.split, report.images) == ("validation", 44)
     assert report.accuracy == pytest.approx(last.val_accuracy)
     assert report.loss == pytest.approx(last.val_loss, abs=1e-4)
+
+
+def test_several_classes_an_image(tmp_path: Path) -> None:
+    """Each class is decided for itself, and ranked; the matrix is left out."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(8)
+    truths, names = random.random((40, 5)) < (0.2, 0.5, 0.8, 0.4, 0.0), NAMES[1:]
+    pixels = random.integers(0, random.integers(2, 256, (40, 1, 1, 3)), (40, SIZE, SIZE, 3))
+    records = []
+    for truth, image in zip(truths[:, 1:].astype(int).tolist(), pixels, strict=True):
+        file = io.BytesIO()
+        Image.fromarray(image.astype(np.uint8)).save(file, "PNG")
+        records.append(tfrtool.encode_example({"image": file.getvalue(), "label": truth}))
+    write_foreign(tmp_path / "d", [records])
+    (tmp_path / "d" / "label.labels.txt").write_text("\n".join(names))
+    saved = _saved(tmp_path / "model.keras", Task.MULTI)
+    scores = saved.whole(pixels.astype(np.float32), training=False).numpy()
+    truths[:, 0] = False
+    report = tfrtool.evaluate(saved, tmp_path / "d", out=tmp_path / "out", batch_size=16)
+    found = scores >= 0.5
+    assert 0.1 < found.mean() < 0.9
+    assert report.accuracy == pytest.approx((found == truths).mean())
+    bounded = np.clip(scores.astype(np.float64), 1e-7, 1 - 1e-7)
+    losses = -np.log(np.where(truths, bounded, 1 - bounded)).mean(axis=1)
+    assert report.loss == pytest.approx(losses.mean(), abs=1e-4)
+    each = metrics.precision_recall_fscore_support(truths, found, zero_division=0)
+    figures = [(c.precision or 0, c.recall or 0, c.f1 or 0, c.images) for c in report.classes]
+    np.testing.assert_allclose(np.array(figures).T, np.array(each))
+    met = [n for n in range(5) if truths[:, n].any()]
+    averages = [metrics.average_precision_score(truths[:, n], scores[:, n]) for n in met]
+    assert [report.classes[n].average_precision for n in met] == pytest.approx(averages, abs=1e-5)
+    assert report.mean_average_precision == pytest.approx(np.mean(averages), abs=1e-5)
+    data = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert (data["task"], data["confusion"]) == ("multi-label", None)
+    assert not (tmp_path / "out" / "confusion.png").exists()
+    line = _lines(tmp_path / "out")[3]
+    assert line["labels"] == [NAMES[n] for n in np.flatnonzero(truths[3])]
+    assert line["predicted"] == [NAMES[n] for n in np.flatnonzero(found[3])]
+    wrong = [n for n in np.argsort(-losses) if (found[n] != truths[n]).any()]
+    assert [one.record for one in report.most_wrong] == wrong[:36]
 
 
 def test_few_of_the_worst_are_kept(saved: SavedModel, noise: Path) -> None:
@@ -196,6 +244,8 @@ def test_what_does_not_fit(saved: SavedModel, noise: Path, tmp_path: Path, few: 
     write_foreign(tmp_path / "other", shards)
     with pytest.raises(tfrtool.UsageError, match=r"classes that the model does not know.*0, 1"):
         tfrtool.evaluate(saved, tmp_path / "other")
+    with pytest.raises(tfrtool.UsageError, match=r"another task.*multi-label, found single-label"):
+        tfrtool.evaluate(replace(saved, facts=replace(saved.facts, task=Task.MULTI)), noise)
     with pytest.raises(tfrtool.UsageError, match="no split 'nope'"):
         tfrtool.evaluate(saved, noise, split="nope")
     nan = replace(saved, whole=lambda pixels, **_: saved.whole(pixels) * float("nan"))
@@ -222,12 +272,15 @@ def test_chart_reads_well_for_any_number_of_classes() -> None:
 
 def test_classes_that_nobody_met() -> None:
     """What can't be told is None, and the mean is over the classes that were met."""
+    a, b, c = (
+        ClassFigures(label=name, images=images, predicted=predicted, right=right)
+        for name, images, predicted, right in (("a", 4, 3, 3), ("b", 0, 1, 0), ("c", 0, 0, 0))
+    )
     report = EvaluationReport(
-        model=Path("m"), dataset=Path("d"), split="s", images=4, loss=1.0,
-        names=("a", "b", "c"), confusion={(0, 0): 3, (0, 1): 1}, most_wrong=(), left_out=(),
+        model=Path("m"), dataset=Path("d"), split="s", images=4, loss=1.0, accuracy=0.75,
+        classes=(a, b, c), confusion={(0, 0): 3, (0, 1): 1}, most_wrong=(), left_out=(),
         n_left_out=0, seconds=1.0,
     )  # fmt: skip
-    a, b, c = report.classes
     assert (a.precision, a.recall) == (1.0, 0.75)
     assert (b.precision, b.recall, b.f1) == (0.0, None, 0.0)
     assert (c.precision, c.recall, c.f1) == (None, None, None)

@@ -2,6 +2,7 @@
 
 from tfrtool.cli.render.page import Heading, Page, Table, facts, shortened
 from tfrtool.errors import human_count, printable
+from tfrtool.loading.dataset.label_form import Task
 from tfrtool.training.evaluate.evaluation import EvaluationReport
 
 _MATRIX, _CLASSES, _PAIRS, _WORST = 12, 50, 10, 10
@@ -12,12 +13,16 @@ def evaluation_page(report: EvaluationReport, out: str | None) -> Page:
     """Return what ``evaluate`` shows: the figures, each class, what was taken for what."""
     names = [printable(name) for name in report.names]
     mean = ", ".join(f"{name} {report.mean(name):.4f}" for name in ("precision", "recall", "f1"))
+    ranked = []
+    if report.task is Task.MULTI:
+        ranked = [("mean average precision", _figure(report.mean_average_precision))]
     page: list[str | Table] = [
         Heading(f"{printable(str(report.model))} on {printable(str(report.dataset))}"),
         facts(
             ("split", f"{printable(report.split)}, {human_count(report.images, 'image')}"),
             ("accuracy", f"{report.accuracy:.4f}"),
             ("loss", f"{report.loss:.4f}"),
+            *ranked,
             ("classes", f"{len(names):,}; their means: {mean}"),
         ),
     ]
@@ -35,7 +40,7 @@ def evaluation_page(report: EvaluationReport, out: str | None) -> Page:
     head = ("class", "images", "precision", "recall", "F1")
     page += [Heading("classes"), Table(head=head, rows=rows, right=range(1, 5))]
     page += shortened([], 0, len(names) - len(classes))
-    if len(names) <= _MATRIX:
+    if report.task is Task.SINGLE and len(names) <= _MATRIX:
         matrix = [
             (name, *(f"{report.confusion.get((n, m), 0):,}" for m in range(len(names))))
             for n, name in enumerate(names)
@@ -51,21 +56,22 @@ def evaluation_page(report: EvaluationReport, out: str | None) -> Page:
             Table(head=("label", "predicted", "images"), rows=found, right=(2,)),
         ]
     if report.most_wrong:
-        wrong = [
-            (
-                printable(one.label),
-                printable(one.predicted),
-                f"{one.probability:.4f}",
-                "-" if one.record is None else f"{one.record:,}",
-                printable(one.shard.name),
-            )
-            for one in report.most_wrong[:_WORST]
-        ]
-        head = ("label", "predicted", "probability", "record", "shard")
-        page += [Heading("most wrong"), Table(head=head, rows=wrong, right=(2, 3))]
+        page += [Heading("most wrong"), _mistakes(report)]
     if out is not None:
         page += [Heading(f"written to {printable(out)}")]
     return page
+
+
+def _mistakes(report: EvaluationReport) -> Table:
+    rows = []
+    for one in report.most_wrong[:_WORST]:
+        labels, predicted = (", ".join(names) or "none" for names in (one.labels, one.predicted))
+        sure = max((one.probabilities[name] for name in one.predicted), default=None)
+        record = "-" if one.record is None else f"{one.record:,}"
+        found = printable(labels), printable(predicted), _figure(sure), record
+        rows.append((*found, printable(one.shard.name)))
+    head = ("label", "predicted", "probability", "record", "shard")
+    return Table(head=head, rows=rows, right=(2, 3))
 
 
 def _figure(value: float | None) -> str:

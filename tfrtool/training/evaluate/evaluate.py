@@ -17,18 +17,24 @@ import tensorflow as tf
 from tfrtool.errors import DatasetError, UsageError, WeightsError, WriteError, os_errors_as, some_of
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
+from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.dataset.open_dataset import open_dataset
+from tfrtool.storage.limits import MAX_SCORES
 from tfrtool.storage.locations import as_local_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import as_member, check_least
-from tfrtool.training.evaluate.evaluation import EvaluationReport, ImageResult
+from tfrtool.training.evaluate.evaluation import ClassFigures, EvaluationReport, ImageResult
 from tfrtool.training.evaluate.evaluation_files import EvaluationFiles, Mistake
 from tfrtool.training.models.saved_model import SavedModel, load_model
+from tfrtool.training.run.scores import average_precision
 
 _USUAL = ("test", "validation")
 """The splits that are evaluated where none is named: the first that is there."""
 
 _NAMED = 5
+_YES = 0.5
+_EPSILON = 1e-7
+"""By which Keras keeps probabilities away from 0 and 1 in its losses."""
 
 
 def evaluate(
@@ -94,10 +100,7 @@ def evaluate(
             model=saved.path,
             dataset=original.directory,
             split=name,
-            images=run.confusion.total(),
-            loss=run.losses / run.confusion.total(),
-            names=saved.facts.class_names,
-            confusion=run.confusion,
+            **run.figures,
             most_wrong=tuple(mistake.result for mistake in run.mistakes),
             left_out=() if dropped is None else dropped.lines,
             n_left_out=0 if dropped is None else dropped.n_left_out,
@@ -125,12 +128,16 @@ class _Evaluation:
     """A model at work on a dataset's images, and what has come of it so far."""
 
     def __init__(self, saved: SavedModel, dataset: Dataset, batch_size: int, worst: int) -> None:
-        self.confusion, self.losses = Counter[tuple[int, int]](), 0.0
         self._saved, self._batch_size, self._worst = saved, batch_size, worst
         self._names, self._size = saved.facts.class_names, saved.facts.image_size
-        self._numbers = self._matched(dataset)
-        self._dataset = dataset
+        self._numbers, self._dataset = self._matched(dataset), dataset
         self._kept: list[tuple[float, int, Mistake]] = []
+        self._total, self._images, self._losses, self._hits = 0, 0, 0.0, 0.0
+        self._confusion = Counter[tuple[int, int]]()
+        # Of each class: its images, those that were taken for it, and those that are both.
+        self._counts = np.zeros((3, len(self._names)), np.int64)
+        # Labels and probabilities of all images, where classes are ranked by them.
+        self._rows: list[tuple[Any, Any]] = []
         self._model = tf.function(
             lambda pixels: saved.whole(tf.cast(pixels, tf.float32), training=False),
             # One trace for batches of all lengths.
@@ -139,6 +146,14 @@ class _Evaluation:
 
     def _matched(self, dataset: Dataset) -> Any:
         """Return the model's class number for each of the dataset's."""
+        task = self._saved.facts.task
+        if dataset.task is not task:
+            raise UsageError(
+                "the model is for another task than the labels",
+                path=dataset.directory,
+                expected=task.value,
+                found=dataset.task.value,
+            )
         numbers = {name: number for number, name in enumerate(self._names)}
         unknown = [name for name in dataset.class_names if name not in numbers]
         if unknown:
@@ -155,11 +170,42 @@ class _Evaluation:
         """The mistaken images with the highest loss, highest first."""
         return [mistake for _, _, mistake in sorted(self._kept, key=lambda one: (-one[0], -one[1]))]
 
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What a report says of all images."""
+        averages: Sequence[float | None] = [None] * len(self._names)
+        if self._rows:
+            truths, scores = map(np.concatenate, zip(*self._rows, strict=True))
+            averages = [
+                average_precision(truths[:, n], scores[:, n]) if truths[:, n].any() else None
+                for n in range(len(self._names))
+            ]
+        told = [average for average in averages if average is not None]
+        counts = zip(self._names, self._counts.T.tolist(), averages, strict=True)
+        return {
+            "task": self._dataset.task,
+            "images": self._images,
+            "loss": self._losses / self._images,
+            "accuracy": self._hits / self._images,
+            "confusion": self._confusion,
+            "mean_average_precision": sum(told) / len(told) if told else None,
+            "classes": tuple(
+                ClassFigures(
+                    label=label,
+                    images=images,
+                    predicted=predicted,
+                    right=right,
+                    average_precision=average,
+                )
+                for label, (images, predicted, right), average in counts
+            ),
+        }
+
     def look(
         self, dataset: Dataset, name: str, lines: IO[bytes] | None, on_progress: OnProgress
     ) -> None:
         """Run all images of a split through the model, in the order of their records."""
-        split = dataset.split(name)
+        split, task = dataset.split(name), dataset.task
         batches = dataset.load(
             name,
             image_size=self._size,
@@ -168,38 +214,76 @@ class _Evaluation:
             batch_size=self._batch_size,
             cycle_length=1,  # shard after shard
         )
-        places, done = _places(split, self._dataset.split(name)), 0
+        places = _places(split, self._dataset.split(name))
+        self._total = split.records
         for pixels, labels in batches:
-            scores, truths = self._model(pixels).numpy(), self._numbers[labels.numpy()]
+            scores = self._model(pixels).numpy().astype(np.float64)
             if not np.isfinite(scores).all():
                 raise WeightsError("its probabilities are not finite", path=self._saved.path)
-            guesses = scores.argmax(axis=1)
-            for row, (truth, guess) in enumerate(
-                zip(truths.tolist(), guesses.tolist(), strict=True)
-            ):
-                shard, record = next(places)
-                result = ImageResult(
-                    shard=shard,
-                    record=record,
-                    label=self._names[truth],
-                    predicted=self._names[guess],
-                    probability=float(scores[row, guess]),
-                    label_probability=float(scores[row, truth]),
-                )
-                self.confusion[truth, guess] += 1
-                self.losses += result.loss
-                if truth != guess:
-                    self._keep(result, pixels[row])
+            truths, guesses = self._told(labels.numpy(), scores)
+            losses = self._add(truths, guesses, scores)
+            for row, loss in enumerate(losses.tolist()):
+                result = self._result(next(places), truths[row], guesses[row], scores[row], loss)
+                if result.labels != result.predicted:
+                    self._keep(result, pixels[row], self._images - len(losses) + row)
                 if lines is not None:
-                    lines.write(json.dumps(result.to_json()).encode("ascii") + b"\n")
-            done += len(truths)
+                    lines.write(json.dumps(result.to_json(task)).encode("ascii") + b"\n")
+            done = self._images
             on_progress(Progress(what="evaluate", done=done, total=split.records, unit="images"))
-        if done != split.records:
+        if self._images != split.records:
             raise DatasetError("the split has fewer records than were counted")
 
-    def _keep(self, result: ImageResult, pixels: Any) -> None:
+    def _told(self, labels: Any, scores: Any) -> tuple[Any, Any]:
+        """Return which classes images have, and which the model says: bool [n, classes] both."""
+        truths, rows = np.zeros(scores.shape, np.bool_), np.arange(len(scores))
+        if self._dataset.task is Task.MULTI:
+            truths[:, self._numbers] = labels > 0
+            return truths, scores >= _YES
+        guesses = np.zeros_like(truths)
+        truths[rows, self._numbers[labels]] = guesses[rows, scores.argmax(axis=1)] = True
+        return truths, guesses
+
+    def _add(self, truths: Any, guesses: Any, scores: Any) -> Any:
+        """Count a batch, and return the loss of each image, float64 [n]."""
+        bounded = np.clip(scores, _EPSILON, 1 - _EPSILON)
+        if self._dataset.task is Task.MULTI:
+            losses = -np.log(np.where(truths, bounded, 1 - bounded)).mean(axis=1)
+            self._hits += float((truths == guesses).mean(axis=1).sum())
+            if self._total * len(self._names) <= MAX_SCORES:
+                self._rows.append((truths, scores.astype(np.float32)))
+        else:
+            losses = -np.log(bounded[truths])
+            pairs = zip(
+                truths.argmax(axis=1).tolist(), guesses.argmax(axis=1).tolist(), strict=True
+            )
+            self._confusion.update(pairs)
+            self._hits += int((truths & guesses).sum())
+        self._images += len(losses)
+        self._losses += float(losses.sum())
+        self._counts += np.array([one.sum(axis=0) for one in (truths, guesses, truths & guesses)])
+        return losses
+
+    def _result(
+        self, place: tuple[Path, int | None], truths: Any, guesses: Any, scores: Any, loss: float
+    ) -> ImageResult:
+        shard, record = place
+        labels, predicted = (
+            tuple(self._names[number] for number in np.flatnonzero(one).tolist())
+            for one in (truths, guesses)
+        )
+        found = np.flatnonzero(truths | guesses).tolist()
+        return ImageResult(
+            shard=shard,
+            record=record,
+            labels=labels,
+            predicted=predicted,
+            probabilities={self._names[number]: float(scores[number]) for number in found},
+            loss=loss,
+        )
+
+    def _keep(self, result: ImageResult, pixels: Any, number: int) -> None:
         """Keep a mistaken image if it is among the worst; of two alike, the first that came."""
-        key = result.loss, -self.confusion.total()
+        key = result.loss, -number
         if len(self._kept) < self._worst:
             heapq.heappush(self._kept, (*key, Mistake(result=result, pixels=pixels.numpy())))
         elif self._kept and key > self._kept[0][:2]:

@@ -1,14 +1,16 @@
 """What a classifier got right and wrong: figures, and the images it was most wrong about."""
 
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfrtool.loading.dataset.label_form import Task
+
 _MATRIX_CLASSES = 1000
 """The most for which JSON has the whole matrix, of as many numbers squared."""
+
+FIGURES = ("precision", "recall", "f1")
 
 _DIGITS = 6
 
@@ -22,12 +24,15 @@ class ClassFigures:
         images: how many images are of this class.
         predicted: how many were taken for it.
         right: how many of both.
+        average_precision: how well its probabilities put its images first, where an image may be
+            of several classes; None elsewhere, or where there is no image of it.
     """
 
     label: str
     images: int
     predicted: int
     right: int
+    average_precision: float | None = None
 
     @property
     def precision(self) -> float | None:
@@ -45,41 +50,50 @@ class ClassFigures:
         both = self.images + self.predicted
         return 2 * self.right / both if both else None
 
+    def to_json(self) -> Mapping[str, Any]:
+        """Return an object of ``classes``."""
+        figures = {name: _rounded(getattr(self, name)) for name in FIGURES}
+        counts = {"label": self.label, "images": self.images, "predicted": self.predicted}
+        average = self.average_precision
+        return (
+            counts | figures | ({} if average is None else {"average_precision": _rounded(average)})
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageResult:
-    """What the model made of one image; ``losses`` is higher the more it is wrong.
+    """What the model made of one image.
 
     Attributes:
         shard: the file that the image is in.
         record: its place there, from 0; None where damage before it was left out.
-        label: what the dataset says.
-        predicted: the most probable class.
-        probability: of the predicted class, 0 to 1.
-        label_probability: of the label.
+        labels: the class that the dataset says, or the classes.
+        predicted: the most probable class; or all with a probability of 0.5 or more.
+        probabilities: of these classes, 0 to 1.
+        loss: cross-entropy in nats, of several classes the mean.
     """
 
     shard: Path
     record: int | None
-    label: str
-    predicted: str
-    probability: float
-    label_probability: float
+    labels: tuple[str, ...]
+    predicted: tuple[str, ...]
+    probabilities: Mapping[str, float]
+    loss: float
 
-    @property
-    def loss(self) -> float:
-        """The cross-entropy, in nats, with Keras' bounds."""
-        return cross_entropy(self.label_probability)
-
-    def to_json(self) -> Mapping[str, Any]:
+    def to_json(self, task: Task) -> Mapping[str, Any]:
         """Return a line of predictions.jsonl."""
+        place = {"shard": str(self.shard), "record": self.record}
+        found = {name: _rounded(value) for name, value in self.probabilities.items()}
+        if task is Task.MULTI:
+            names = {"labels": self.labels, "predicted": self.predicted}
+            return {**place, **names, "probabilities": found, "loss": _rounded(self.loss)}
+        (label,), (predicted,) = self.labels, self.predicted
         return {
-            "shard": str(self.shard),
-            "record": self.record,
-            "label": self.label,
-            "predicted": self.predicted,
-            "probability": round(self.probability, _DIGITS),
-            "label_probability": round(self.label_probability, _DIGITS),
+            **place,
+            "label": label,
+            "predicted": predicted,
+            "probability": found[predicted],
+            "label_probability": found[label],
         }
 
 
@@ -91,10 +105,16 @@ class EvaluationReport:
         model: its file.
         dataset: the directory of the shards.
         split: which part of it.
+        task: whether an image is of one class, or of any number of them.
         images: how many were looked at.
         loss: mean cross-entropy, in nats.
-        names: all classes of the model.
-        confusion: how many images of a class (the first number) were taken for a class.
+        accuracy: the share of images whose class was predicted; where there may be several, of
+            right decisions for or against a class.
+        classes: the figures of each class of the model.
+        confusion: how many images of a class (the first number) were taken for a class; empty
+            where there may be several.
+        mean_average_precision: over the classes that have images; None where there is one class
+            an image.
         most_wrong: the images with the highest loss that were mistaken, highest first.
         left_out: damage that was skipped, a line each.
         n_left_out: how many records that is.
@@ -104,33 +124,22 @@ class EvaluationReport:
     model: Path
     dataset: Path
     split: str
+    task: Task = Task.SINGLE
     images: int
     loss: float
-    names: tuple[str, ...]
+    accuracy: float
+    classes: tuple[ClassFigures, ...]
     confusion: Mapping[tuple[int, int], int]
+    mean_average_precision: float | None = None
     most_wrong: tuple[ImageResult, ...]
     left_out: tuple[str, ...]
     n_left_out: int
     seconds: float
 
     @property
-    def accuracy(self) -> float:
-        """The share of images whose class was predicted."""
-        right = sum(n for (truth, guess), n in self.confusion.items() if truth == guess)
-        return right / self.images
-
-    @property
-    def classes(self) -> tuple[ClassFigures, ...]:
-        """The figures of each class."""
-        truths, guesses, right = Counter[int](), Counter[int](), Counter[int]()
-        for (truth, guess), count in self.confusion.items():
-            truths[truth] += count
-            guesses[guess] += count
-            right[truth] += count if truth == guess else 0
-        return tuple(
-            ClassFigures(label=name, images=truths[n], predicted=guesses[n], right=right[n])
-            for n, name in enumerate(self.names)
-        )
+    def names(self) -> tuple[str, ...]:
+        """All classes of the model."""
+        return tuple(one.label for one in self.classes)
 
     def mean(self, figure: str) -> float:
         """Return the mean of "precision", "recall" or "f1" over classes (macro average).
@@ -139,7 +148,7 @@ class EvaluationReport:
         as with scikit-learn's ``zero_division=0``.
         """
         met = [getattr(one, figure) or 0.0 for one in self.classes if one.f1 is not None]
-        return sum(met) / len(met)
+        return sum(met) / len(met) if met else 0.0
 
     def most_confused(self, first: int) -> Sequence[tuple[str, str, int]]:
         """Return the commonest mistakes: a class, what it was taken for, and how often."""
@@ -149,41 +158,28 @@ class EvaluationReport:
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that ``evaluate --json`` prints, and evaluation.json holds."""
-        count, matrix = len(self.names), None
-        if count <= _MATRIX_CLASSES:
+        numbers, matrix = range(len(self.classes)), None
+        if self.task is Task.SINGLE and len(numbers) <= _MATRIX_CLASSES:
             matrix = [
-                [self.confusion.get((truth, guess), 0) for guess in range(count)]
-                for truth in range(count)
+                [self.confusion.get((truth, guess), 0) for guess in numbers] for truth in numbers
             ]
+        ranked = {"mean_average_precision": _rounded(self.mean_average_precision)}
         return {
             "model": str(self.model),
             "dataset": str(self.dataset),
             "split": self.split,
+            "task": self.task.value,
             "images": self.images,
-            "loss": round(self.loss, _DIGITS),
-            "accuracy": round(self.accuracy, _DIGITS),
-            **{name: round(self.mean(name), _DIGITS) for name in ("precision", "recall", "f1")},
-            "classes": [
-                {
-                    "label": one.label,
-                    "images": one.images,
-                    "predicted": one.predicted,
-                    **{
-                        name: _rounded(getattr(one, name)) for name in ("precision", "recall", "f1")
-                    },
-                }
-                for one in self.classes
-            ],
+            "loss": _rounded(self.loss),
+            "accuracy": _rounded(self.accuracy),
+            **{name: _rounded(self.mean(name)) for name in FIGURES},
+            **(ranked if self.task is Task.MULTI else {}),
+            "classes": [one.to_json() for one in self.classes],
             "confusion": matrix,
-            "most_wrong": [one.to_json() for one in self.most_wrong],
+            "most_wrong": [one.to_json(self.task) for one in self.most_wrong],
             "left_out": self.n_left_out,
             "seconds": round(self.seconds, 3),
         }
-
-
-def cross_entropy(probability: float) -> float:
-    """Return the loss of a probability as Keras clips it: 1e-7 away from 0 and 1."""
-    return -math.log(min(max(probability, 1e-7), 1 - 1e-7))
 
 
 def _rounded(value: float | None) -> float | None:

@@ -11,6 +11,7 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.images.confusion_chart import MOST_CHARTED, draw_confusion
 from tfrtool.images.pixels import Picture, draw_pixels
 from tfrtool.images.sheet import SheetLayout, Tile, draw_sheet, save_sheet
+from tfrtool.loading.dataset.label_form import Task
 from tfrtool.storage.appearing import new_file
 from tfrtool.training.evaluate.evaluation import EvaluationReport, ImageResult
 
@@ -51,7 +52,7 @@ class EvaluationFiles:
         """Draw the pictures, and write the report."""
         title = f"{report.split}: {report.images:,} images, accuracy {report.accuracy:.3f}"
         with os_errors_as(WriteError, self.folder, "can't be written"):
-            if len(report.names) <= MOST_CHARTED:
+            if report.task is Task.SINGLE and len(report.names) <= MOST_CHARTED:
                 with self._new(CONFUSION) as file:
                     file.write(draw_confusion(report.confusion, report.names, title))
             if mistakes:
@@ -73,5 +74,7 @@ def _tile(mistake: Mistake) -> Tile:
     result = mistake.result
     drawn = draw_pixels(mistake.pixels.tobytes(), mistake.pixels.shape, _THUMB)
     record = "" if result.record is None else f" #{result.record}"
-    label = f"{result.label}, taken for {result.predicted}"
-    return Tile(Picture(drawn.image), label, f"{result.probability:.1%}{record}")
+    labels, predicted = (", ".join(one) or "none" for one in (result.labels, result.predicted))
+    sure = max((result.probabilities[name] for name in result.predicted), default=0.0)
+    label = f"{labels}, taken for {predicted}"
+    return Tile(Picture(drawn.image), label, f"{sure:.1%}{record}")

@@ -49,13 +49,14 @@ def mean_average_precision(truths: Any, scores: Any) -> float:
     if not np.isfinite(scores).all():
         return float("nan")
     found = [
-        _average_precision(truths[:, number], scores[:, number])
+        average_precision(truths[:, number], scores[:, number])
         for number in np.flatnonzero(truths.any(axis=0))
     ]
     return float(np.mean(found)) if found else float("nan")
 
 
-def _average_precision(truths: Any, scores: Any) -> float:
+def average_precision(truths: Any, scores: Any) -> float:
+    """Return that of one class, bool [images] and float [images], which has an image at least."""
     order = np.argsort(-scores, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
     right = np.cumsum(truths[order])[ends]

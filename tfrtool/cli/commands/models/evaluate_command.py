@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, SHARD_CACHE, command, dataset_of
+from tfrtool.cli.parameters import FEATURES, INPUT, LOCAL_INPUT, SHARD_CACHE, command, dataset_of
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.cli.render.page import shortened
 
@@ -25,6 +25,7 @@ _LEFT_OUT_SHOWN = 10
         "--overwrite": "Replace the files of an earlier evaluation.",
         "--on-corrupt stop|skip=stop": "What to do at a damaged record: stop and name it, or skip "
         "what is damaged and end with exit code 3.",
+        **FEATURES,
         **SHARD_CACHE,
     },
 )
@@ -35,8 +36,6 @@ def evaluate_command(
     dataset: str,
     *,
     as_json: bool,
-    shard_cache: str | None,
-    shard_cache_size: str | None,
     **given: Any,
 ) -> Outcome:
     """Tell how good a saved model is on a dataset, and what it gets wrong.
@@ -54,12 +53,9 @@ def evaluate_command(
     from tfrtool.cli.render.evaluation_text import evaluation_page
     from tfrtool.loading.dataset.open_dataset import open_dataset
 
-    opened = open_dataset(
-        path,
-        given["on_corrupt"],
-        shard_cache=shard_cache,
-        shard_cache_size=shard_cache_size,
-    )
+    words = ("image_feature", "label_feature", "shard_cache", "shard_cache_size")
+    opening = {word: given.pop(word) for word in words}
+    opened = open_dataset(path, given["on_corrupt"], **opening)
     with Bars() as bars:
         report = evaluate(model, opened, **given, on_progress=bars)
     lists = "tfrtool verify lists all damage"
