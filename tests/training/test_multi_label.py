@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,41 @@ pytestmark = pytest.mark.tf
 NAMES = ("red", "green", "blue")
 COUNT, EPOCHS = 48, 30
 LEARNED = {"trainable": "all", "learning_rate": 0.003}
+
+
+TWO_DEVICES = """
+import json
+import numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import keras
+from tfrtool.loading.dataset.label_form import Task
+from tfrtool.training.run.trainer import EpochIterator, Trainer
+draw = np.random.default_rng(0)
+inputs = draw.normal(size=(21, 8)).astype("float32")
+labels = draw.integers(0, 2, (21, 4)).astype("float32")
+PARTS = [(0, 12, 16), (16, 21, 21)]
+
+def epoch(batches):
+    keras.utils.set_random_seed(1)
+    layers = [keras.Input((8,)), keras.layers.Dense(4, activation="sigmoid")]
+    trainer = Trainer(keras.Sequential(layers), keras.optimizers.Adam(0.01), task=Task.MULTI)
+    both = [EpochIterator(batches, 21, 2, at_once=False) for _ in range(2)]
+    report = trainer.run_epoch(1, both, keras.callbacks.CallbackList([]), 0.0)
+    names = ("loss", "accuracy", "mean_average_precision")
+    return [getattr(report, part + name) for part in ("", "val_") for name in names]
+
+def parted(values, first, middle, last):
+    parts = values[first:middle], values[middle:last]
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(parts[context.replica_id_in_sync_group]))
+
+one = epoch([(tf.constant(inputs[a:b]), tf.constant(labels[a:b])) for a, _, b in PARTS])
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    two = epoch([(parted(inputs, *part), parted(labels, *part)) for part in PARTS])
+print(json.dumps([one, two]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +183,17 @@ def test_weights_of_another_task_are_refused(run: Any, tmp_path: Path) -> None:
     single = write_foreign(tmp_path / "d", [payloads])
     with pytest.raises(WeightsError, match="single-label, found cnn for 3, multi-label"):
         tfrtool.train(**small_options(single, weights=run[1] / "model.keras"))
+
+
+@pytest.mark.slow
+def test_replicas_tell_the_figures_of_one() -> None:
+    """On two devices, one of which has no image of the last batch, all figures are the same."""
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_DEVICES], capture_output=True, check=True, text=True, timeout=100
+    )
+    one, two = json.loads(done.stdout.splitlines()[-1])
+    assert len(one) == 6
+    assert one == pytest.approx(two, rel=1e-6)
 
 
 def test_models_from_before_are_single_label(run: Any, tmp_path: Path) -> None:

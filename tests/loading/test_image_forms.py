@@ -1,4 +1,4 @@
-"""Labels and images in the forms in which people keep them, as TensorFlow's functions read them."""
+"""Images that are no files, as TensorFlow wrote them, and which features are images and labels."""
 
 from __future__ import annotations
 
@@ -10,196 +10,17 @@ import numpy as np
 import pytest
 
 from tests.datasets import write_foreign
+from tests.loading.form_records import SIZE, feature, loaded_labels
 from tests.photos import image_bytes
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.examples.example import DType, Feature, Value, encode_example
+from tfrtool.examples.example import Feature, encode_example
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
 from tfrtool.loading.dataset.forms import ImageEncoding
-from tfrtool.loading.dataset.label_form import LabelEncoding, Task
+from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.dataset.open_dataset import open_dataset
 
 pytestmark = pytest.mark.tf
-
-SIZE = 6
-_DTYPES = {bytes: DType.STRING, int: DType.INT64, float: DType.FLOAT32}
-
-
-def feature(*values: Value) -> Feature:
-    """Return a feature of some values; without any, of int64."""
-    dtype = _DTYPES[type(values[0])] if values else DType.INT64
-    return Feature(dtype=dtype, values=values)
-
-
-def labelled(values: Sequence[Value] | None, tint: int = 0, **more: Feature) -> bytes:
-    """Return an Example of an image and a label of some values; None leaves the label out."""
-    image = feature(image_bytes("PNG", tint=tint))
-    label = {} if values is None else {"label": feature(*values)}
-    return encode_example({"image": image, **label, **more})
-
-
-def write_labels(directory: Path, labels: Sequence[Sequence[Value] | None]) -> Path:
-    """Write records with these labels as two shards."""
-    payloads = [labelled(label, 7 * number) for number, label in enumerate(labels)]
-    return write_foreign(directory, [payloads[:2], payloads[2:]])
-
-
-def loaded_labels(dataset: Dataset, **options: Any) -> Any:
-    """Return the labels of all records, in their order, by the loader."""
-    batches = dataset.load(image_size=SIZE, training=False, cycle_length=1, **options)
-    return np.concatenate([labels.numpy() for _, labels in batches])
-
-
-def hot(rows: Sequence[Sequence[int]], classes: int) -> Any:
-    """Return the vectors, float32, of lists of classes."""
-    vectors = np.zeros((len(rows), classes), np.float32)
-    for vector, row in zip(vectors, rows, strict=True):
-        vector[list(row)] = 1
-    return vectors
-
-
-FORMS: dict[str, tuple[list[Any], LabelEncoding, tuple[str, ...], Any, tuple[str, ...]]] = {
-    "one-hot": (
-        [(0, 1, 0), (1, 0, 0), (0, 0, 1)],
-        LabelEncoding.ONE_HOT,
-        ("0", "1", "2"),
-        [1, 0, 2],
-        ("one-hot vectors",),
-    ),
-    "one-hot floats": (
-        [(0.0, 1.0), (1.0, 0.0), (0.0, 1.0)],
-        LabelEncoding.ONE_HOT,
-        ("0", "1"),
-        [1, 0, 1],
-        ("one-hot vectors",),
-    ),
-    "multi-hot": (
-        [(1, 1, 0), (0, 0, 0), (0, 0, 1)],
-        LabelEncoding.MULTI_HOT,
-        ("0", "1", "2"),
-        hot([(0, 1), (), (2,)], 3),
-        ("multi-hot vectors",),
-    ),
-    "multi-hot floats": (
-        [(1.0, 1.0), (0.0, 1.0), (0.0, 0.0)],
-        LabelEncoding.MULTI_HOT,
-        ("0", "1"),
-        hot([(0, 1), (1,), ()], 2),
-        ("multi-hot vectors",),
-    ),
-    "lists": (
-        [(2,), (0, 3, 3), (), (1, 0)],
-        LabelEncoding.LIST,
-        ("0", "1", "2", "3"),
-        hot([(2,), (0, 3), (), (0, 1)], 4),
-        ("lists of class numbers",),
-    ),
-    "lists of 0 and 1": (
-        [(0, 1), (1,), (0,)],
-        LabelEncoding.LIST,
-        ("0", "1"),
-        hot([(0, 1), (1,), (0,)], 2),
-        ("lists of class numbers",),
-    ),
-    "lists with gaps": (
-        [(90,), (4, 7), None, (7,)],
-        LabelEncoding.LIST,
-        ("4", "7", "90"),
-        hot([(2,), (0, 1), (), (1,)], 3),
-        ("lists of class numbers", "labels 4, 7, 90 are classes 0 to 2"),
-    ),
-    "lists of names": (
-        [(b"sea", b"sky"), (b"cat",), None],
-        LabelEncoding.LIST,
-        ("cat", "sea", "sky"),
-        hot([(1, 2), (0,), ()], 3),
-        ("lists of class names",),
-    ),
-    "from 1": (
-        [(3,), (1,), (2,), (5,), (4,)],
-        LabelEncoding.CLASS,
-        ("1", "2", "3", "4", "5"),
-        [2, 0, 1, 4, 3],
-        ("labels 1 to 5 are classes 0 to 4",),
-    ),
-    "gaps": (
-        [(30,), (10,), (2**62,)],
-        LabelEncoding.CLASS,
-        ("10", "30", str(2**62)),
-        [1, 0, 2],
-        (f"labels 10, 30, {2**62} are classes 0 to 2",),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_labels_of_every_form(name: str, tmp_path: Path) -> None:
-    """The form is told from the records; the loader gives classes, or vectors of 0 and 1."""
-    values, encoding, names, expected, notes = FORMS[name]
-    dataset = open_dataset(write_labels(tmp_path / "d", values))
-    assert (dataset.label_form.encoding, dataset.class_names) == (encoding, names)
-    assert dataset.notes == notes
-    multi = np.ndim(expected) == 2
-    assert dataset.task is (Task.MULTI if multi else Task.SINGLE)
-    found = loaded_labels(dataset)
-    assert found.dtype == (np.float32 if multi else np.int64)
-    np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("name", ["one-hot", "multi-hot", "lists of names"])
-def test_labels_by_every_way(name: str, tmp_path: Path) -> None:
-    """Caches, parsing in batches and the published pipelines give the same labels."""
-    values, _, _, expected, _ = FORMS[name]
-    dataset = open_dataset(write_labels(tmp_path / "d", values))
-    disk = {"cache": "disk", "cache_directory": tmp_path / "cache"}
-    for options in ({"cache": "memory"}, disk, disk, {"batched_parse": 2}):
-        np.testing.assert_array_equal(loaded_labels(dataset, batch_size=2, **options), expected)
-    naive = dataset.load(image_size=SIZE, training=False, recipe="naive")
-    np.testing.assert_array_equal(np.concatenate([one.numpy() for _, one in naive]), expected)
-
-
-WRONG: dict[str, tuple[list[Any], int]] = {
-    "one-hot": ([(0, 1, 0)] * 4 + [(0, 1)], 3),
-    "one-hot with a 2": ([(0, 1, 0)] * 4 + [(0, 2, 0)], 3),
-    "one-hot of floats": ([(0.0, 1.0, 0.0)] * 4 + [(0.0, 0.5, 0.0)], 3),
-    "multi-hot": ([(0, 1, 1)] * 4 + [(0, -1, 1)], 3),
-    "multi-hot without": ([(0, 1, 1)] * 4 + [None], 3),
-    "lists": ([(0, 1, 4)] * 4 + [(0, -1)], 3),
-    "from 1": ([(1,), (2,), (5,), (4,), (-1,)], 4),
-    "names": ([(b"a",), (b"b",), (b"a", b"b"), None, (b"\xff",)], 2),
-    "one class": ([(0,), (1,), (0,), (1,), None], 2),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_label_is_named_or_left_out(name: str, tmp_path: Path) -> None:
-    """A label unlike the others is an error with its place; or one record is left out."""
-    values, classes = WRONG[name]
-    directory = write_labels(tmp_path / "d", values)
-    with pytest.raises(DatasetError) as caught:
-        open_dataset(directory)
-    assert caught.value.path == str(max(directory.iterdir()))
-    assert caught.value.record == 2
-    dataset, report = open_dataset(directory, "skip").drop_corrupt(tmp_path / "scratch")
-    assert len(dataset.class_names) == classes
-    assert [one.fault.record for one in report.left_out] == [2]
-    assert len(loaded_labels(dataset)) == 4
-
-
-@pytest.mark.parametrize("name", ["one-hot", "multi-hot", "lists with gaps", "lists of names"])
-def test_label_that_changed_since_is_named(name: str, tmp_path: Path) -> None:
-    """The graph refuses a wrong label as well, and the record is named."""
-    values = FORMS[name][0]
-    directory = write_labels(tmp_path / "d", values)
-    dataset = open_dataset(directory)
-    wrong = {"one-hot": (1, 1, 0), "multi-hot": (0, 7, 0), "lists of names": (b"sky", b"dog")}
-    last = max(directory.iterdir())
-    write_labels(directory, [*values[:2], wrong.get(name, (4, 5)), *values[3:]])
-    with pytest.raises(DatasetError) as caught, naming_damage(dataset, "train"):
-        loaded_labels(dataset)
-    assert (caught.value.path, caught.value.record) == (str(last), 0)
-    assert "'label' is no class" in caught.value.what
-
 
 PIXELS = np.random.default_rng(3).integers(0, 256, (SIZE, SIZE, 3), np.uint8)
 UNIT = (PIXELS / 255).astype(np.float32)
