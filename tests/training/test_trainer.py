@@ -25,9 +25,30 @@ def _model(seed: int) -> Any:
             keras.layers.Dense(16, activation="relu", kernel_regularizer="l2"),
             keras.layers.BatchNormalization(),
             keras.layers.Dropout(0.2, seed=3),
-            keras.layers.Dense(3, activation="softmax"),
+            keras.layers.Dense(3, activation="softmax", dtype="float32"),
         ]
     )
+
+
+def trained_alike(
+    optimizer: Any, theirs: Any, policy: str = "float32", steps: int = 5
+) -> tuple[list[Any], list[Any]]:
+    """Return the weights after some steps of ours, and of Keras' with its optimizer."""
+    import keras
+
+    keras.config.set_dtype_policy(policy)
+    try:
+        first, second = _model(1), _model(1)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    trainer = Trainer(first, optimizer)
+    second.compile(theirs, keras.losses.SparseCategoricalCrossentropy(), auto_scale_loss=False)
+    for inputs, labels in _batches()[:steps]:
+        loss = trainer.train(inputs, labels).numpy()[0]
+        other = second.train_on_batch(inputs, labels, return_dict=True)["loss"]
+        assert loss == pytest.approx(float(other), rel=1e-2)
+        second.reset_metrics()
+    return first.get_weights(), second.get_weights()
 
 
 def _batches() -> list[tuple[Any, Any]]:

@@ -63,6 +63,7 @@ def freeze(
 
     The base is a ``keras.Model`` from rescaled images to features, float32 [n, width], and its
     weights are copied: what they become later is not seen. Features are float32 in any precision.
+    A base of mixed precision is left as Keras has it.
     """
     pixels = tf.TensorSpec([None, image_size, image_size, 3], tf.uint8)
     # Given to the base from outside, weights need not be variables; that saves the detour of
@@ -78,12 +79,14 @@ def freeze(
             floats = tf.reverse(floats, [-1])
         rescaled = floats * rescale.scale + rescale.offset
         features, _ = base.stateless_call(*weights, rescaled, training=False)
-        return features
+        return tf.cast(features, tf.float32)
 
     traced = tf.function(features_of, autograph=False).get_concrete_function(pixels)
-    dtype = tf.bfloat16 if precision is Precision.BFLOAT16 else tf.float32
-    graph = tf.function(fold_convolutions(traced, dtype), autograph=False)
-    graph = graph.get_concrete_function(pixels)
+    graph = traced
+    if precision.policy == Precision.FLOAT32.value:
+        dtype = tf.bfloat16 if precision is Precision.BFLOAT16 else tf.float32
+        folded = tf.function(fold_convolutions(traced, dtype), autograph=False)
+        graph = folded.get_concrete_function(pixels)
     graph(tf.zeros([batch_size, image_size, image_size, 3], tf.uint8))
     width = traced.outputs[0].shape[-1]
     return FrozenBase(graph=graph, batch_size=batch_size, width=width, source=traced)
@@ -91,7 +94,7 @@ def freeze(
 
 def check_precision(precision: Precision, cpuinfo: Path = _CPUINFO) -> None:
     """Check that the processor can compute with a precision, and ``cpuinfo`` (proc(5)) says so."""
-    if precision is Precision.FLOAT32:
+    if precision is not Precision.BFLOAT16:
         return
     try:
         lines = cpuinfo.read_text("utf-8", "replace").splitlines()

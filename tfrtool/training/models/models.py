@@ -58,10 +58,12 @@ def build_classifier(
     trainable: str = "all",
     own: Any = None,
     task: Task = Task.SINGLE,
+    policy: str = "float32",
 ) -> Classifier:
     """Build a classifier of rescaled images; ``own`` is the user's function or ``keras.Model``.
 
-    The last layer of ours is a softmax, or sigmoids where an image may be of several classes.
+    The last layer of ours is a softmax, or sigmoids where an image may be of several classes. It
+    computes in float32, and all others by Keras' dtype ``policy``.
 
     Loaded weights come with statistics in their BatchNormalization layers, which a few small
     batches would spoil. The base then runs in inference mode, whatever of it is trained, as Keras'
@@ -72,6 +74,24 @@ def build_classifier(
         UsageError: there is no such model or layer, or the images are too small for it.
         WeightsError: the weights can't be downloaded, found or loaded.
     """
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        return _build(model, image_size, classes, weights, trainable, own, task)
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _build(
+    model: str,
+    image_size: int,
+    classes: int,
+    weights: str,
+    trainable: str,
+    own: Any,
+    task: Task,
+) -> Classifier:
+    """Build a classifier by the dtype policy that is set."""
     file = None if weights in (IMAGENET, NO_WEIGHTS) else Path(weights)
     if file is not None and not file.is_file():
         raise WeightsError(
@@ -82,7 +102,7 @@ def build_classifier(
         saved = _saved(file, model, classes, task)
     if model == CNN or is_own(model):
         if model == CNN:
-            core, called = _cnn(image_size, classes, _ACTIVATIONS[task]), "the cnn"
+            core, called = _cnn(image_size, _head(classes, task)), "the cnn"
             layers = core.layers
         else:
             own, called = own or find_function(model), model
@@ -107,7 +127,7 @@ def build_classifier(
         features = base(inputs, training=False)
     else:
         features = base(inputs)
-    head = keras.layers.Dense(classes, activation=_ACTIVATIONS[task], name=_HEAD)
+    head = _head(classes, task)
     core = keras.Model(inputs, head(features), name=CORE)
     if saved is not None:
         head.set_weights(saved.core.layers[-1].get_weights())
@@ -121,13 +141,19 @@ def _base(model: str, image_size: int, weights: str, saved: SavedModel | None) -
         # EfficientNet a layer more.
         old = next(layer for layer in saved.core.layers if isinstance(layer, keras.Model))
         inputs = keras.Input((image_size, image_size, 3))
-        base = keras.models.clone_model(old, input_tensors=inputs)
+        base = keras.models.clone_model(old, input_tensors=inputs, clone_function=_as_policy)
         _load(base, saved.path, old)
         return base
     base = build_base(find_application(model), image_size, imagenet=weights == IMAGENET)
     if weights not in (IMAGENET, NO_WEIGHTS):
         _load(base, Path(weights), None)
     return base
+
+
+def _as_policy(layer: Any) -> Any:
+    """Return a layer like another, with the dtype policy that is set."""
+    config: dict[str, Any] = {**layer.get_config(), "dtype": keras.config.dtype_policy()}
+    return layer.__class__.from_config(config)
 
 
 def _hold_still(base: Any) -> None:
@@ -143,7 +169,11 @@ def _hold_still(base: Any) -> None:
             layer.rate = 0.0
 
 
-def _cnn(image_size: int, classes: int, activation: str) -> Any:
+def _head(classes: int, task: Task) -> Any:
+    return keras.layers.Dense(classes, activation=_ACTIVATIONS[task], name=_HEAD, dtype="float32")
+
+
+def _cnn(image_size: int, head: Any) -> Any:
     """Five convolutions, as in the horses_or_humans example.
 
     That one doesn't pad, and needs images of 300 pixels; padding lets smaller ones through, and
@@ -157,7 +187,7 @@ def _cnn(image_size: int, classes: int, activation: str) -> Any:
         layers.append(keras.layers.MaxPooling2D(2, name=f"pool{number}"))
     layers.append(keras.layers.Flatten(name="flatten"))
     layers.append(keras.layers.Dense(_HIDDEN, activation="relu", name="hidden"))
-    layers.append(keras.layers.Dense(classes, activation=activation, name=_HEAD))
+    layers.append(head)
     return keras.Sequential(layers, name=CORE)
 
 

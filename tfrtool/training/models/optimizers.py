@@ -29,9 +29,17 @@ _MOMENTUM = 0.9
 
 
 def make_optimizer(
-    optimizer: Optimizer, rate: float, schedule: Schedule = Schedule.CONSTANT, steps: int = 1
+    optimizer: Optimizer,
+    rate: float,
+    schedule: Schedule = Schedule.CONSTANT,
+    steps: int = 1,
+    *,
+    scaled: bool = False,
 ) -> Any:
-    """Return a ``keras.optimizers.Optimizer``; ``steps`` is how many a schedule has in all."""
+    """Return a ``keras.optimizers.Optimizer``; ``steps`` is how many a schedule has in all.
+
+    With ``scaled`` it scales the loss, so that small gradients are not 0 in float16.
+    """
     import keras
 
     chosen: Any = float(rate)
@@ -44,4 +52,5 @@ def make_optimizer(
         Optimizer.RMSPROP: keras.optimizers.RMSprop,
         Optimizer.LION: keras.optimizers.Lion,
     }
-    return made[optimizer](chosen)
+    found = made[optimizer](chosen)
+    return keras.optimizers.LossScaleOptimizer(found) if scaled else found

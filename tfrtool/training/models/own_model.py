@@ -86,13 +86,21 @@ def build_own(build: Any, name: str, image_size: int, classes: int) -> tuple[Any
             model = build(image_size, classes)
         except Exception as error:  # whatever the user's own code raises
             raise UsageError(f"{name} raised {_told(error)}") from error
+    elif keras.config.dtype_policy().compute_dtype != "float32":
+        raise UsageError(
+            "a keras.Model has its precision already", hint="a function has it while it builds one"
+        )
     if not isinstance(model, keras.Model):
         raise UsageError(
             f"{name} returned something else", expected=_TAKES, found=repr(type(model))
         )
     inputs = keras.Input((image_size, image_size, 3))
+    if keras.config.dtype_policy().compute_dtype != "float32":
+        _end_in_float32(model.layers)
     try:
         outputs = model(inputs)
+        if outputs.dtype != "float32":
+            outputs = keras.layers.Activation("linear", dtype="float32", name="float32")(outputs)
         shape = tuple(outputs.shape)
     except Exception as error:  # Keras raises anything where shapes don't fit
         raise UsageError(
@@ -108,6 +116,13 @@ def build_own(build: Any, name: str, image_size: int, classes: int) -> tuple[Any
     core = keras.Model(inputs, outputs, name=CORE)
     _try_out(core, name, image_size)
     return core, model.layers
+
+
+def _end_in_float32(layers: Sequence[Any]) -> None:
+    """Have the last layer that has weights, and those after it, compute in float32."""
+    last = max((number for number, one in enumerate(layers) if one.weights), default=0)
+    for layer in layers[last:]:
+        layer.dtype_policy = "float32"
 
 
 def _try_out(core: Any, name: str, image_size: int) -> None:

@@ -75,7 +75,8 @@ def train(
             what is free.
             augment, cycle_length, block_length, parallel_calls, shuffle_buffer, prefetch,
             deterministic (True): as in `Dataset.load`.
-            precision ("float32"): "bfloat16" for a frozen base whose outputs are kept.
+            precision ("float32"): what layers compute in; "mixed_bfloat16" and "mixed_float16" are
+            for GPUs, "bfloat16" for a frozen base whose outputs are kept.
             on_corrupt ("stop"): "skip" leaves out what is damaged.
             shard_cache, shard_cache_size: where shards of a store are fetched to, and how large
             that may become, as in `open_dataset`; not for a dataset that is open.

@@ -48,13 +48,22 @@ _TUNING_RATE = _HEAD_RATE / 10
 
 
 class Precision(enum.Enum):
-    """What the numbers in a frozen base are; the values are those of the CLI.
+    """What a model computes in; the values are those of the CLI, and of Keras' dtype policies.
 
-    BFLOAT16 has the range of float32, and 8 bits of precision instead of 24.
+    BFLOAT16 has the range of float32, and 8 bits of precision instead of 24; it is for a frozen
+    base alone, and what is saved computes in float32. Mixed layers compute in 16 bits, whenever
+    they are used, and have weights in float32.
     """
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
+    MIXED_BFLOAT16 = "mixed_bfloat16"
+    MIXED_FLOAT16 = "mixed_float16"
+
+    @property
+    def policy(self) -> str:
+        """The dtype policy of the layers."""
+        return Precision.FLOAT32.value if self is Precision.BFLOAT16 else self.value
 
 
 class RescaleTo(enum.Enum):
@@ -164,7 +173,7 @@ class TrainOptions:
                 raise UsageError(f"{recipe} knows no strategy but one")
             if self.resume:
                 raise UsageError(f"{recipe} can't be resumed: its order is lost with the run")
-        if self.precision is not Precision.FLOAT32 and not self.keeps_features:
+        if self.precision is Precision.BFLOAT16 and not self.keeps_features:
             # A step of MobileNetV2 in bfloat16 took 1.5 times the CPU time of one in float32, on a
             # processor with AVX512_BF16: oneDNN has no fast ways back through its convolutions.
             raise UsageError(

@@ -33,6 +33,7 @@ class TrainPlan:
     left_out: tuple[str, ...] = ()  # damage, a line each
     n_left_out: int = 0  # records; a line may stand for more than one
     epochs_before: int = 0  # of the run that is resumed
+    warnings: tuple[str, ...] = ()  # of effort that may be wasted, a sentence each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +138,7 @@ class TrainReport:
             "validation_images": plan.validation_images,
             "precision": options.precision.value,
             "left_out": plan.n_left_out,
+            "warnings": list(plan.warnings),
             "strategy": plan.devices.strategy.value,
             "workers": plan.devices.workers,
             "replicas": plan.devices.replicas,

@@ -36,8 +36,9 @@ from tfrtool.training.run.checkpoints import (
     unusable,
 )
 from tfrtool.training.run.scores import MEAN_AVERAGE_PRECISION
-from tfrtool.training.run.train_options import RescaleTo, TrainOptions
+from tfrtool.training.run.train_options import Precision, RescaleTo, TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
+from tfrtool.training.run.train_warnings import plan_warnings
 from tfrtool.training.run.trainer import EpochIterator, Trainer
 from tfrtool.training.run.training_callbacks import EpochLogs, StepTrace
 from tfrtool.training.run.training_data import TrainingData, agree_on_cache, plan_run_cache
@@ -106,10 +107,17 @@ class TrainingRun:
                 options.trained,
                 options.own,
                 task=data.dataset.task,
+                policy=options.precision.policy,
             )
             core, head = self._classifier.core, self._classifier.head
             steps = -(-data.images[0] // options.batch_size) * options.epochs
-            optimizer = make_optimizer(options.optimizer, options.rate, options.schedule, steps)
+            optimizer = make_optimizer(
+                options.optimizer,
+                options.rate,
+                options.schedule,
+                steps,
+                scaled=options.precision is Precision.MIXED_FLOAT16,
+            )
             self._trainer = Trainer(
                 core, optimizer, head if self._features else None, data.dataset.task
             )
@@ -141,6 +149,7 @@ class TrainingRun:
             left_out=() if damage is None else damage.lines,
             n_left_out=0 if damage is None else damage.n_left_out,
             epochs_before=done,
+            warnings=plan_warnings(options),
         )
 
     def _begin_to_load(self) -> list[EpochIterator]:

@@ -171,6 +171,8 @@ class Trainer:
             # The layers' own losses are what regularizes their weights.
             added = self._trained.losses
             loss = tf.add_n([loss / images, *(one / replicas for one in added)])
+            if training:
+                loss = self.optimizer.scale_loss(loss)  # of float16; nothing else changes it
         if tape is not None:
             variables = self._trained.trainable_variables
             gradients = tape.gradient(loss, [variable.value for variable in variables])

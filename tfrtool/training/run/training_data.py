@@ -186,7 +186,7 @@ def plan_run_cache(
             on_disk=ours and all(map(has_disk_cache, repeat(data.dataset), data.parts, shares)),
         )
     )
-    if plan.cache is not Cache.FEATURES and options.precision is not Precision.FLOAT32:
+    if plan.cache is not Cache.FEATURES and options.precision is Precision.BFLOAT16:
         raise UsageError(f"{options.precision.value} is for features that are kept: {plan.reason}")
     return plan if before is None else replace(plan, reason=f"{plan.reason}, by the resumed run")
 

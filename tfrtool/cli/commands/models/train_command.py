@@ -52,8 +52,10 @@ _OPTIONS = {
     "default), or to 0..1, which is the cnn's own range.",
     "--normalize dataset": "Instead, scale each channel to mean 0 and standard deviation 1 over "
     "the training images.",
-    "--precision float32|bfloat16=float32": "Precision of feature extraction by a frozen base: "
-    "with --trainable head, --cache features or auto, and no --augment.",
+    "--precision float32|mixed_bfloat16|mixed_float16|bfloat16=float32": "What layers compute in: "
+    "mixed ones in 16 bits with weights in float32, which is for GPUs. bfloat16 is for feature "
+    "extraction by a frozen base: with --trainable head, --cache features or auto, and no "
+    "--augment.",
     "--epochs N=5": "Epochs to train.",
     "--batch-size N=32": "Images in a batch.",
     "--learning-rate X": "Learning rate. The default is 0.001 for a head, 0.0003 for random "
@@ -134,6 +136,8 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
             lists = "tfrtool verify lists all damage"
             for line in shortened(plan.left_out, _LEFT_OUT_SHOWN, hint=lists):
                 warn(f"left out: {line}")
+            for line in plan.warnings:
+                warn(line)
             if not as_json:
                 emit(render_plan(plan))
 

@@ -1,0 +1,119 @@
+"""Layers that compute in 16 bits, with weights in float32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfrtool
+from tests.training.runs import small_options
+from tests.training.test_trainer import trained_alike
+from tfrtool.cli import main
+from tfrtool.errors import UsageError
+from tfrtool.training.models.optimizers import Optimizer, make_optimizer
+
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
+
+BOTH = ("mixed_bfloat16", "mixed_float16")
+
+
+def _build(size: int, classes: int) -> Any:
+    import keras
+
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            keras.Input((size, size, 3)),
+            layers.Conv2D(4, 3),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(classes),
+            layers.Activation("softmax"),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "changes"),
+    [
+        (BOTH[1], {"trainable": "all"}),
+        (BOTH[1], {"model": _build, "trainable": "all"}),
+        (BOTH[0], {"model": "mobilenet", "weights": "none", "cache": "features"}),
+        (BOTH[0], {"model": "mobilenet", "weights": "none", "trainable": "conv_pw_13"}),
+    ],
+    ids=["cnn", "own", "features", "tuned"],
+)
+def test_all_but_the_last_layer_compute_in_16_bits(
+    policy: str, changes: dict[str, Any], few: Path, tmp_path: Path
+) -> None:
+    """Weights and probabilities are float32, and the saved model predicts what the run's did."""
+    import keras
+
+    seen = keras.callbacks.Callback()
+    options = small_options(few, precision=policy, out=tmp_path / "run", epochs=1, **changes)
+    report = tfrtool.train(**options, callbacks=[seen])
+    assert keras.config.dtype_policy().name == "float32"
+    assert f"{policy} is slower than float32 here: there is no GPU" in report.plan.warnings
+    assert report.to_json()["warnings"] == list(report.plan.warnings)
+    saved = tfrtool.load_model(tmp_path / "run").core
+    layers = [
+        one for one in saved._flatten_layers() if one.weights and not isinstance(one, keras.Model)
+    ]
+    computed = sorted(layer.compute_dtype for layer in layers)
+    assert computed == sorted([policy.removeprefix("mixed_")] * (len(layers) - 1) + ["float32"])
+    assert {weight.dtype for weight in saved.weights} == {"float32"}
+    images = np.random.default_rng(0).random((3, 32, 32, 3), np.float32)
+    models = saved, lambda pixels, training: seen.model([pixels], training=training)
+    ours, theirs = (np.asarray(one(images, training=False)) for one in models)
+    assert ours.dtype == theirs.dtype == "float32"
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3)
+    np.testing.assert_allclose(np.sum(ours, 1), 1, rtol=1e-5)
+    if "cache" in changes:  # a later run has a precision of its own
+        model = options["out"] / "model.keras"
+        tfrtool.train(**options | {"weights": model, "precision": "float32", "out": tmp_path / "b"})
+        layers = tfrtool.load_model(tmp_path / "b").core._flatten_layers()
+        assert {layer.compute_dtype for layer in layers} == {"float32"}
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_steps_are_those_of_keras(policy: str) -> None:
+    """Loss, weights and the scale of the loss are what train_on_batch makes of the batches."""
+    import keras
+
+    scaled = policy == "mixed_float16"
+    ours, theirs = trained_alike(
+        make_optimizer(Optimizer.ADAM, 0.01, scaled=scaled),
+        keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.01))
+        if scaled
+        else keras.optimizers.Adam(0.01),
+        policy,
+    )
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-4)
+
+
+def test_a_step_whose_gradients_overflow_is_left_out() -> None:
+    """In float16 the scale of the loss is halved instead, and no weight becomes NaN."""
+    optimizer = make_optimizer(Optimizer.ADAM, 0.01, scaled=True)
+    optimizer.initial_scale = 2.0**40
+    ours, _ = trained_alike(optimizer, "sgd", "mixed_float16", steps=2)
+    assert all(np.isfinite(weight).all() for weight in ours)
+    assert float(optimizer.dynamic_scale) == 2.0**38
+    assert int(optimizer.iterations) == 0
+
+
+def test_a_model_that_is_there_has_its_precision(few: Path) -> None:
+    """It is not changed."""
+    with pytest.raises(UsageError, match="has its precision already"):
+        tfrtool.train(few, model=_build(32, 2), precision="mixed_float16")
+
+
+def test_it_is_said_on_the_command_line(few: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The plan names it, and a warning says that it is slower."""
+    words = ["train", str(few), "--model", "cnn", "--image-size", "32", "--epochs", "1"]
+    assert main([*words, "--precision", "mixed_bfloat16"]) == 0
+    output = capfd.readouterr()
+    assert "mixed_bfloat16" in output.out
+    assert output.err.count("warning: mixed_bfloat16 is slower than float32 here") == 1
