@@ -87,5 +87,5 @@ def test_read_a_website(website: Website, folder: Path, run: Run) -> None:
     _same(run, str(folder / "pets"), f"{website.url}/pets")
     shard = "pets-train.tfrecord-00001-of-00002"
     _same(run, str(folder / "pets" / shard), f"{website.url}/pets/{shard}")
-    assert run("reshard", folder / "pets", f"{website.url}/other")[0] == 1
+    assert run("reshard", folder / "pets", f"{website.url}/other")[0] == 2
     assert website.names("other") == []
