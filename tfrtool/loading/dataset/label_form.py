@@ -141,6 +141,12 @@ class LabelFold:
     _one_hot: Counter[int] = field(default_factory=Counter)
     _repeating: set[int] = field(default_factory=set)
 
+    def add_known(self, dtype: DType | None, values: Sequence[Value]) -> bool:
+        """Take in a record whose only value came before, as nearly all do; return if it is one."""
+        known = dtype is self.dtype and len(values) == 1 and values[0] in self.texts
+        self.records += known
+        return known
+
     def add(self, values: Collection[Value], text: Value | None = None) -> None:
         """Take in a record's values, which must be of the type."""
         self.records += 1

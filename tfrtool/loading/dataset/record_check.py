@@ -7,7 +7,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from tfrtool.errors import DatasetError
-from tfrtool.examples.example import DTYPES, DType, Feature, feature_key
+from tfrtool.examples.example import DTYPES, DType, Feature, Value, feature_key
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images.header import limit_problem
 from tfrtool.loading.dataset.dataset import Dataset, Split
@@ -22,7 +22,8 @@ from tfrtool.records.shards import Shard
 _NUMBER, _NAME = b"image/class/label", b"image/class/text"
 """TensorFlow's models keep the number of an image's class and its name side by side."""
 
-_ABSENT = Feature(dtype=None, values=())
+_Values = tuple[DType | None, Sequence[Value]]
+_NO_VALUES: _Values = (None, ())
 
 
 def find_labels(
@@ -47,17 +48,19 @@ def find_labels(
     key, fold = feature_key(label), LabelFold(label, dtype)
     check = label_check(label, LabelForm(dtype=dtype, encoding=LabelEncoding.LIST))
     for path, record, values in _labels(shards, key, local, skip=skip):
-        item = values.get(key, _ABSENT)
-        problem = check(item)
+        held = values.get(key, _NO_VALUES)
+        if _NAME not in values and fold.add_known(*held):
+            continue
+        problem = check(_feature(held))
         if problem is None:
-            fold.add(item.values, next(iter(values.get(_NAME, _ABSENT).values), None))
+            fold.add(held[1], next(iter(values.get(_NAME, _NO_VALUES)[1]), None))
         elif not skip:
             raise DatasetError(problem, path=path, record=record.index, offset=record.offset)
     form, names = fold.result(listed=listed, named=key == _NUMBER)
     if fold.exceptions(form) and not skip:
         check = label_check(label, form, names)
         for path, record, values in _labels(shards, key, local, skip=skip):
-            problem = check(values.get(key, _ABSENT))
+            problem = check(_feature(values.get(key)))
             if problem is not None:
                 raise DatasetError(problem, path=path, record=record.index, offset=record.offset)
     return form, names
@@ -69,7 +72,7 @@ def _labels(
     local: Callable[[Path], AbstractContextManager[Path]],
     *,
     skip: bool,
-) -> Iterator[tuple[Path, Record, Mapping[bytes, Feature]]]:
+) -> Iterator[tuple[Path, Record, Mapping[bytes, _Values]]]:
     """Yield each record with the values of its label; damage is an error unless it is skipped."""
     for path in shards:
         for item in _items(path, local):
@@ -90,8 +93,13 @@ def _items(
         yield from read_shard(file)
 
 
-def _values(payload: bytes, keys: Iterable[bytes]) -> dict[bytes, Feature] | None:
-    """Return some features of an Example; None if it is no Example.
+def _feature(held: _Values | None) -> Feature:
+    dtype, values = held or _NO_VALUES
+    return Feature(dtype=dtype, values=values)
+
+
+def _values(payload: bytes, keys: Iterable[bytes]) -> dict[bytes, _Values] | None:
+    """Return types and values of some features of an Example; None if it is no Example.
 
     A feature is not in the result if the record doesn't have it or it has no kind. Straight from
     the message: most of a record is its image.
@@ -101,14 +109,13 @@ def _values(payload: bytes, keys: Iterable[bytes]) -> dict[bytes, Feature] | Non
         message = pb.Example.FromString(payload)
     except DecodeError:
         return None
-    found: dict[bytes, Feature] = {}
+    found: dict[bytes, _Values] = {}
     for entry in message.features.feature:
         if entry.key in wanted:
             kind = entry.value.WhichOneof("kind")
             if kind is not None:
                 # Of a key that comes twice the last counts, as in every protobuf map.
-                values = getattr(entry.value, kind).value
-                found[entry.key] = Feature(dtype=DTYPES[kind], values=values)
+                found[entry.key] = DTYPES[kind], getattr(entry.value, kind).value
     return found
 
 
@@ -126,10 +133,10 @@ def record_check(dataset: Dataset) -> Callable[[bytes], str | None]:
         values = _values(payload, (image_key, label_key, *said))
         if values is None:
             return f"its {len(payload)} bytes are no tf.train.Example"
-        sides = [values.get(key, _ABSENT) for key in said]
-        found = image_problem(form, values.get(image_key, _ABSENT), sides)
+        sides = [_feature(values.get(key)) for key in said]
+        found = image_problem(form, _feature(values.get(image_key)), sides)
         found = found and f"the feature {image_name!r} {found}"
-        return found or label_problem(values.get(label_key, _ABSENT))
+        return found or label_problem(_feature(values.get(label_key)))
 
     return problem
 
@@ -147,7 +154,7 @@ def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> s
     for item in read_shard(shard, compression=compression, verify_payload=False):
         if isinstance(item, Record):
             values = _values(item.payload, (key,))
-            held = () if values is None else values.get(key, _ABSENT).values
+            held = () if values is None else values.get(key, _NO_VALUES)[1]
             image, problem = held[0] if len(held) == 1 else None, None
             if isinstance(image, bytes):
                 encoded = form.encoding is ImageEncoding.ENCODED
