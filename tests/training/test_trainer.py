@@ -31,7 +31,11 @@ def _model(seed: int) -> Any:
 
 
 def trained_alike(
-    optimizer: Any, theirs: Any, policy: str = "float32", steps: int = 5
+    optimizer: Any,
+    theirs: Any,
+    policy: str = "float32",
+    steps: int = 5,
+    class_weights: tuple[float, ...] = (),
 ) -> tuple[list[Any], list[Any]]:
     """Return the weights after some steps of ours, and of Keras' with its optimizer."""
     import keras
@@ -41,11 +45,14 @@ def trained_alike(
         first, second = _model(1), _model(1)
     finally:
         keras.config.set_dtype_policy("float32")
-    trainer = Trainer(first, optimizer)
+    trainer = Trainer(first, optimizer, class_weights=class_weights)
     second.compile(theirs, keras.losses.SparseCategoricalCrossentropy(), auto_scale_loss=False)
     for inputs, labels in _batches()[:steps]:
         loss = trainer.train(inputs, labels).numpy()[0]
-        other = second.train_on_batch(inputs, labels, return_dict=True)["loss"]
+        weights = dict(enumerate(class_weights)) or None
+        other = second.train_on_batch(inputs, labels, class_weight=weights, return_dict=True)[
+            "loss"
+        ]
         assert loss == pytest.approx(float(other), rel=1e-2)
         second.reset_metrics()
     return first.get_weights(), second.get_weights()

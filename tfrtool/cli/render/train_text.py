@@ -37,6 +37,7 @@ def render_plan(plan: TrainPlan) -> str:
         f"  classes  {len(plan.class_names)} ({classes}){_MULTI * (plan.task is Task.MULTI)}",
         *(f"  data     {printable(note)}" for note in plan.notes),
         f"  images   {plan.train_images:,} to train on, {validated}",
+        *_weights(plan),
         f"  pixels   {_pixels(plan.rescale)}",
         f"  loader   {loader}; cache: {plan.cache.cache.value} ({plan.cache.reason})",
     ]
@@ -48,6 +49,12 @@ def render_plan(plan: TrainPlan) -> str:
     if plan.task is Task.MULTI:
         head += "     mAP  val mAP"
     return "\n".join([*lines, "", head])
+
+
+def _weights(plan: TrainPlan) -> list[str]:
+    weights = zip(plan.class_names, plan.class_weights, strict=False)
+    told = [f"{printable(name)} {weight:.3g}" for name, weight in weights]
+    return [f"  weights  {some_of(told, _CLASSES_SHOWN)}"] if told else []
 
 
 def _pixels(rescale: "Rescale") -> str:

@@ -102,7 +102,7 @@ def _build(
         saved = _saved(file, model, classes, task)
     if model == CNN or is_own(model):
         if model == CNN:
-            core, called = _cnn(image_size, _head(classes, task)), "the cnn"
+            core, called = _cnn(image_size, classes, task), "the cnn"
             layers = core.layers
         else:
             own, called = own or find_function(model), model
@@ -173,7 +173,7 @@ def _head(classes: int, task: Task) -> Any:
     return keras.layers.Dense(classes, activation=_ACTIVATIONS[task], name=_HEAD, dtype="float32")
 
 
-def _cnn(image_size: int, head: Any) -> Any:
+def _cnn(image_size: int, classes: int, task: Task) -> Any:
     """Five convolutions, as in the horses_or_humans example.
 
     That one doesn't pad, and needs images of 300 pixels; padding lets smaller ones through, and
@@ -187,7 +187,8 @@ def _cnn(image_size: int, head: Any) -> Any:
         layers.append(keras.layers.MaxPooling2D(2, name=f"pool{number}"))
     layers.append(keras.layers.Flatten(name="flatten"))
     layers.append(keras.layers.Dense(_HIDDEN, activation="relu", name="hidden"))
-    layers.append(head)
+    # Last: the order of layers decides what is drawn for each.
+    layers.append(_head(classes, task))
     return keras.Sequential(layers, name=CORE)
 
 

@@ -68,6 +68,8 @@ def train(
             that, of lion a tenth.
             optimizer ("adam"): or "adamw", "sgd" (with a momentum of 0.9), "rmsprop", "lion".
             schedule ("constant"): or "cosine", half of one, down to 0 at the last step.
+            class_weights: "balanced" has all classes count alike in the loss, however many images
+            they have.
             early_stopping: end after this many epochs without a lower val_loss (loss, where
             nothing is validated), with the weights of the best epoch.
             recipe ("tfrtool"): the loader; "notebook" and "naive" are the published ones.

@@ -66,6 +66,12 @@ class Precision(enum.Enum):
         return Precision.FLOAT32.value if self is Precision.BFLOAT16 else self.value
 
 
+class ClassWeights(enum.Enum):
+    """How the loss of an image is weighted by its class: BALANCED, so that all count alike."""
+
+    BALANCED = "balanced"
+
+
 class RescaleTo(enum.Enum):
     """What pixel values become.
 
@@ -98,6 +104,7 @@ class TrainOptions:
     learning_rate: float | None = None
     optimizer: Optimizer = Optimizer.ADAM
     schedule: Schedule = Schedule.CONSTANT
+    class_weights: ClassWeights | None = None
     seed: int = 0
     recipe: Recipe = Recipe.TFRTOOL
     cache: Cache | None = None
@@ -203,7 +210,7 @@ class TrainOptions:
             object.__setattr__(self, "cache", Cache.DISK)
         take_words(self, rescale=RescaleTo, recipe=Recipe, cache=Cache, precision=Precision)
         take_words(self, on_corrupt=OnCorrupt, optimizer=Optimizer, schedule=Schedule)
-        take_words(self, strategy=StrategyKind)
+        take_words(self, strategy=StrategyKind, class_weights=ClassWeights)
         take_paths(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
         if self.shard_cache_size is not None:
             object.__setattr__(self, "shard_cache_size", as_size(self.shard_cache_size))

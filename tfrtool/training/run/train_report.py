@@ -33,6 +33,7 @@ class TrainPlan:
     left_out: tuple[str, ...] = ()  # damage, a line each
     n_left_out: int = 0  # records; a line may stand for more than one
     epochs_before: int = 0  # of the run that is resumed
+    class_weights: tuple[float, ...] = ()  # of the loss, by class; none where all count as they are
     warnings: tuple[str, ...] = ()  # of effort that may be wasted, a sentence each
 
 
@@ -138,6 +139,11 @@ class TrainReport:
             "validation_images": plan.validation_images,
             "precision": options.precision.value,
             "left_out": plan.n_left_out,
+            "class_weights": {
+                name: round(weight, 6)
+                for name, weight in zip(plan.class_names, plan.class_weights, strict=False)
+            }
+            or None,
             "warnings": list(plan.warnings),
             "strategy": plan.devices.strategy.value,
             "workers": plan.devices.workers,

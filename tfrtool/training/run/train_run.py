@@ -35,6 +35,7 @@ from tfrtool.training.run.checkpoints import (
     request_of,
     unusable,
 )
+from tfrtool.training.run.part_facts import balanced_weights, is_cheap, look_at
 from tfrtool.training.run.scores import MEAN_AVERAGE_PRECISION
 from tfrtool.training.run.train_options import Precision, RescaleTo, TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
@@ -96,6 +97,11 @@ class TrainingRun:
             epochs=max(options.epochs - done, 1),
         )
         self._iterators = [] if self._is_over else self._begin_to_load()
+        weighted = options.class_weights is not None
+        if weighted and data.dataset.task is Task.MULTI:
+            raise UsageError("class weights are for images of one class each")
+        facts = look_at(data) if weighted or is_cheap(data) else []
+        weights = balanced_weights(facts[0].counts) if weighted else ()
         keras.utils.set_random_seed(options.seed)
         classes, size = data.dataset.class_names, data.training.image_size
         with devices.strategy.scope():
@@ -119,7 +125,7 @@ class TrainingRun:
                 scaled=options.precision is Precision.MIXED_FLOAT16,
             )
             self._trainer = Trainer(
-                core, optimizer, head if self._features else None, data.dataset.task
+                core, optimizer, head if self._features else None, data.dataset.task, weights
             )
         frozen = self._classifier.base.variables if self._classifier.frozen else []
         self._state = RunState(
@@ -149,7 +155,8 @@ class TrainingRun:
             left_out=() if damage is None else damage.lines,
             n_left_out=0 if damage is None else damage.n_left_out,
             epochs_before=done,
-            warnings=plan_warnings(options),
+            class_weights=weights,
+            warnings=plan_warnings(options, data, facts),
         )
 
     def _begin_to_load(self) -> list[EpochIterator]:

@@ -86,9 +86,17 @@ class Trainer:
     """
 
     def __init__(
-        self, core: Any, optimizer: Any, head: Any = None, task: Task = Task.SINGLE
+        self,
+        core: Any,
+        optimizer: Any,
+        head: Any = None,
+        task: Task = Task.SINGLE,
+        class_weights: Sequence[float] = (),
     ) -> None:
         """Get ready to train a core, or on features its last layer alone, the head.
+
+        With a weight for each class, the loss of an image that is trained on is multiplied by that
+        of its class, as ``fit`` does.
 
         The strategy is that in whose scope this is called; the core is of the same.
         """
@@ -107,6 +115,7 @@ class Trainer:
             labels = tf.TensorSpec([None, core.outputs[0].shape[-1]], tf.float32)
         self.model.compile(self.optimizer, losses(), metrics=[accuracy])
         self._loss = losses(reduction=None)
+        self._class_weights = tuple(class_weights)
         self._trained = core if head is None else head
         shape = (core.inputs[0] if head is None else head.input).shape[1:]
         specs = tf.TensorSpec([None, *shape], tf.float32), labels
@@ -157,8 +166,11 @@ class Trainer:
                 hits = tf.reduce_mean(hits, axis=-1)
             else:
                 hits = tf.equal(tf.argmax(probabilities, axis=-1, output_type=tf.int64), labels)
+            losses = self._loss(labels, probabilities)
+            if training and self._class_weights:
+                losses *= tf.gather(tf.constant(self._class_weights, tf.float32), labels)
             sums = [
-                tf.reduce_sum(self._loss(labels, probabilities)),
+                tf.reduce_sum(losses),
                 tf.reduce_sum(tf.cast(hits, tf.float32)),
                 tf.cast(own, tf.float32),
             ]

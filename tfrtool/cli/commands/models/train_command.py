@@ -63,6 +63,8 @@ _OPTIONS = {
     "--optimizer adam|adamw|sgd|rmsprop|lion=adam": "Optimizer; sgd has a momentum of 0.9.",
     "--schedule constant|cosine=constant": "Learning rate over the run: constant, or half a "
     "cosine down to 0 at the last step.",
+    "--class-weights balanced": "Weight the loss of each image by its class, so that all classes "
+    "count alike.",
     "--early-stopping N": "Stop after N epochs without a lower val_loss (loss, without "
     "validation), and keep the best epoch's weights.",
     "--seed N=0": "Seed of the initial weights, the order of images, and augmentation.",

@@ -1,0 +1,148 @@
+"""Classes of which there are few images, and other things that a run warns of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfrtool
+from tests.datasets import image_payload, write_foreign
+from tests.photos import image_bytes
+from tests.training.runs import small_options
+from tests.training.test_trainer import trained_alike
+from tfrtool.cli import main
+from tfrtool.errors import UsageError
+from tfrtool.training.models.optimizers import Optimizer, make_optimizer
+
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
+
+LABELS = [0] * 11 + [1] + [2] * 4
+TOLD = "warning: there are 11 times as many images of 0 as of 1 (11 and 1): --class-weights"
+
+
+def _pictures(labels: list[int], first: int = 0) -> list[bytes]:
+    """Return records whose images all differ."""
+    return [
+        image_payload(label, data=image_bytes(tint=5 * number))
+        for number, label in enumerate(labels, first)
+    ]
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset of three classes, of which one has one image."""
+    records = _pictures(LABELS)
+    return write_foreign(tmp_path_factory.mktemp("uneven"), [records[:5], records[5:]])
+
+
+def test_weights_are_those_of_scikit_learn(uneven: Path) -> None:
+    """Over all images, and over those that are left where some are held out."""
+    from sklearn.utils.class_weight import compute_class_weight
+
+    options = small_options(uneven, class_weights="balanced", epochs=1)
+    report = tfrtool.train(**options)
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=LABELS)
+    np.testing.assert_allclose(report.plan.class_weights, expected)
+    assert report.to_json()["class_weights"] == pytest.approx(
+        dict(zip("012", expected, strict=True)), abs=1e-6
+    )
+    dataset = tfrtool.dataset(uneven)
+    kept = dataset.load(split="train", image_size=32, holdout=0.3, held_out=False)
+    labels = np.concatenate([labels for _, labels in kept.as_numpy_iterator()])
+    report = tfrtool.train(**options, validation=0.3)
+    there = np.unique(labels)
+    found = np.array(report.plan.class_weights)
+    np.testing.assert_allclose(
+        found[there], compute_class_weight("balanced", classes=there, y=labels)
+    )
+
+
+def test_losses_are_weighted_as_by_keras() -> None:
+    """Steps are those of train_on_batch with class_weight; evaluation weighs nothing."""
+    weights = (0.5, 3.0, 1.25)
+    mine = make_optimizer(Optimizer.SGD, 0.01), make_optimizer(Optimizer.SGD, 0.01)
+    ours, theirs = trained_alike(*mine, class_weights=weights)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    plain, _ = trained_alike(*(make_optimizer(Optimizer.SGD, 0.01) for _ in range(2)))
+    assert not np.allclose(plain[0], ours[0], rtol=1e-3)
+
+
+def test_validation_is_not_weighted(uneven: Path) -> None:
+    """The same weights, which do not move, have the same val_loss with and without."""
+    options = small_options(uneven, validation=0.5, epochs=1, learning_rate=1e-12)
+    first, second = (
+        tfrtool.train(**options, class_weights=word).epochs[0] for word in (None, "balanced")
+    )
+    assert first.val_loss == pytest.approx(second.val_loss, rel=1e-5)
+    assert first.loss != pytest.approx(second.loss, rel=1e-3)
+
+
+def test_the_command_line_tells(uneven: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It warns without weights, and shows them in the plan and in JSON with them."""
+    words = ["train", str(uneven), "--model", "cnn", "--image-size", "32", "--epochs", "1"]
+    assert main([*words, "--json"]) == 0
+    output = capfd.readouterr()
+    assert TOLD in output.err
+    assert TOLD.removeprefix("warning: ") in output.out.splitlines()[-1]
+    assert main([*words, "--class-weights", "balanced"]) == 0
+    output = capfd.readouterr()
+    assert "  weights  0 0.485, 1 5.33, 2 1.33\n" in output.out
+    assert output.err == ""
+
+
+def _warnings(dataset: Path, **changes: Any) -> tuple[str, ...]:
+    return tfrtool.train(**small_options(dataset, epochs=1, **changes)).plan.warnings
+
+
+def test_images_that_are_trained_and_validated_on(tmp_path: Path) -> None:
+    """They are counted by their bytes, wherever they are; every third is held out here."""
+    first, second, third, *others = _pictures([0, 0, 0, 1, 1, 1])
+    shards = [[first, second, first], [third, first, third], others]
+    directory = write_foreign(tmp_path, shards)
+    (found,) = _warnings(directory, validation=0.34)
+    assert found.startswith("2 of 3 images to validate on are trained on, too: val_accuracy is")
+    assert _warnings(directory) == ()
+
+
+def test_a_class_without_an_image(few: Path, tmp_path: Path) -> None:
+    """The metadata has a class that no record is of."""
+    import shutil
+
+    directory = shutil.copytree(few, tmp_path / "pets")
+    labels = directory / "label.labels.txt"
+    labels.write_text(labels.read_text() + "elk\n")
+    features = directory / "features.json"
+    told = json.loads(features.read_text())
+    told["featuresDict"]["features"]["label"]["classLabel"]["numClasses"] = "3"
+    features.write_text(json.dumps(told))
+    assert _warnings(directory) == ("there is no image to train on of elk",)
+
+
+def test_a_frozen_base_with_random_weights(few: Path) -> None:
+    """No head learns from its outputs; one that is trained is no cause to warn."""
+    options = {"model": "mobilenet", "weights": "none"}
+    (found,) = _warnings(few, **options, trainable="head")
+    assert found.startswith("the base is frozen and its weights are random")
+    assert _warnings(few, **options, trainable="conv_pw_13") == ()
+
+
+def test_several_classes_an_image_have_no_weights(tmp_path: Path) -> None:
+    """Which class would it be?"""
+    from tfrtool.examples.example import DType, Feature, encode_example
+
+    records = [
+        encode_example(
+            {
+                "image": Feature(dtype=DType.STRING, values=(image_bytes(tint=9 * number),)),
+                "label": Feature(dtype=DType.INT64, values=((0, 2), (1,))[number % 2]),
+            }
+        )
+        for number in range(6)
+    ]
+    with pytest.raises(UsageError, match="images of one class each"):
+        _warnings(write_foreign(tmp_path, [records]), class_weights="balanced")
