@@ -9,6 +9,7 @@ import pytest
 
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tfrtool.cli import main
+from tfrtool.training.run import compare
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs")]
 
@@ -136,12 +137,20 @@ def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFi
     assert {path.name for path in (tmp_path / "logs").iterdir()} >= {"train", "plugins"}
 
 
-def test_compare(pets: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """--compare adds the naive recipe's time and the ratio to the text."""
+def test_compare(
+    pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--compare adds a table of three runs to the text, and the ratios."""
+    monkeypatch.setattr(compare, "in_own_process", lambda _, function, *given: function(*given))
     assert main(["train", pets, *FAST, "--epochs", "1", "--compare"]) == 0
-    *_, ours, naive, ratio = capfd.readouterr().out.splitlines()
-    assert (ours.split()[0], naive.split()[0]) == ("tfrtool", "naive")
+    output = capfd.readouterr()
+    *_, head, naive, notebook, ours, ratio = output.out.splitlines()
+    assert head.split()[:5] == ["recipe", "seconds", "CPU", "s", "memory"]
+    assert [row.split()[0] for row in (naive, notebook, ours)] == ["naive", "notebook", "tfrtool"]
+    assert "MiB" in naive
     assert "times as fast as the naive recipe" in ratio
+    assert "published one" in ratio
+    assert output.err == ""
 
 
 def test_damage_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

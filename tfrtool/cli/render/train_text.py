@@ -96,11 +96,25 @@ def render_end(report: TrainReport) -> str:
             f"saved in {printable(str(report.plan.options.out))}: model.keras, history, labels"
         )
     if report.naive is not None:
-        lines += ["", "  recipe     seconds  epochs  last loss"]
         lines += [
-            f"  {run.plan.options.recipe.value:8}  {run.seconds:8.1f}  {len(run.epochs):6}  "
-            f"{run.epochs[-1].loss:9.4f}"
-            for run in (report, report.naive)
+            "",
+            "  recipe     seconds  CPU s     memory  images/s  input wait     loss  accuracy",
         ]
+        lines += map(_compared_run, report.runs)
         lines.append(f"  {report.speedup:.2f} times as fast as the naive recipe")
+        if report.notebook is not None:
+            ratio = report.notebook.seconds / report.seconds
+            lines[-1] += f", {ratio:.2f} times as fast as the published one (notebook)"
+        if report.notebook_left_out:
+            lines.insert(-1, f"  notebook was left out: {printable(report.notebook_left_out)}")
     return "\n".join(lines)
+
+
+def _compared_run(run: TrainReport) -> str:
+    last = run.epochs[-1]
+    memory = "-" if run.memory_bytes is None else f"{run.memory_bytes / 2**20:,.0f} MiB"
+    return (
+        f"  {run.plan.options.recipe.value:8}  {run.seconds:8.1f}  {run.cpu_seconds or 0:5.1f}  "
+        f"{memory:>9}  {run.images_per_second:8.1f}  {run.input_wait_fraction:10.1%}  "
+        f"{last.loss:7.4f}  {last.accuracy:8.4f}"
+    )

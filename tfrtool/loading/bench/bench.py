@@ -3,7 +3,7 @@
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -225,17 +225,22 @@ def measure(work: str, dataset: Dataset, *arguments: object) -> Any:
 
     That one alone loads TensorFlow. If it fails, or the system ends it, this is a DatasetError.
     """
+    return in_own_process(dataset.directory, _in_child, work, dataset, *arguments)
+
+
+def in_own_process(path: Path, function: Callable[..., Any], *arguments: object) -> Any:
+    """Return what a function gives in a process that did nothing before; see `measure`."""
     environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
     with Path(os.devnull).open("wb") as nowhere, Child(nowhere, environment) as child:
         try:
-            return child.call(_in_child, work, dataset, *arguments)
+            return child.call(function, *arguments)
         except ChildError as error:
             found = str(error)[:300]
         except ChildDied as death:
             found = f"its process ended by signal {-death.code}, perhaps for want of memory"
             if death.code >= 0:
                 found = f"its process ended with exit code {death.code}"
-    raise DatasetError("measuring the loader failed", path=dataset.directory, found=found)
+    raise DatasetError("measuring the loader failed", path=path, found=found)
 
 
 def _in_child(work: str, *arguments: object) -> Any:

@@ -6,17 +6,16 @@ pays for none of it, and would look better than it is in any real run.
 
 import contextlib
 import os
-import re
 import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice, pairwise
-from pathlib import Path
 
 import tensorflow as tf
 
 from tfrtool.loading.bench.bench import STAGES, Numbers, StageRun
+from tfrtool.loading.cache.cache_plan import own_memory
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
 from tfrtool.loading.pipeline.decode import decoder, full_image, parser
@@ -45,7 +44,7 @@ def measure_stage(dataset: Dataset, options: LoadOptions, stage: str, epochs: in
     small = replace(dataset, splits={split.name: few})
     with naming_damage(dataset, options.split):
         _go_through(_build(small, replace(options, image_size=_TINY), stage))
-        before = _peak_memory()
+        before = own_memory("VmHWM")
         at_once = stage == "tfrtool"
         runs: list[Numbers] = []
         wall, cpu = time.perf_counter(), time.process_time()
@@ -61,7 +60,7 @@ def measure_stage(dataset: Dataset, options: LoadOptions, stage: str, epochs: in
                 {"images_per_second": images / took[0], "cpu_ms_per_image": took[1] / images * 1e3}
             )
             wall, cpu = time.perf_counter(), time.process_time()
-    memory = _peak_memory() - before
+    memory = own_memory("VmHWM") - before
     return StageRun(images=images, labels=labels, epochs=tuple(runs), memory=memory)
 
 
@@ -80,19 +79,6 @@ def _go_through(batches: Iterable[Batch]) -> tuple[int, int]:
         images += labels.shape[0]
         total += int(labels.numpy().sum())
     return images, total
-
-
-def _peak_memory() -> int:
-    """Return the largest resident memory of this process so far in bytes; 0 if that is unknown.
-
-    What getrusage(2) says is at least that of the process which started this one.
-    """
-    try:
-        status = Path("/proc/self/status").read_text("ascii")
-    except OSError:
-        return 0
-    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
 
 
 def measure_parts(

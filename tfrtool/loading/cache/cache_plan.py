@@ -193,6 +193,14 @@ def available_memory(root: Path = Path("/")) -> int | None:
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
+def own_memory(what: str) -> int:
+    """Return the memory of this process in bytes: VmRSS that it has, VmHWM the most that it had.
+
+    That of getrusage(2) is at least that of the process which started this one. 0 is unknown.
+    """
+    return 1024 * (_number(Path("/proc/self/status"), f"{what}:") or 0)
+
+
 def _left(group: Path, limits: tuple[str, ...], usage: str, reclaimable: str) -> int | None:
     """Return what the limit of a control group leaves; None where it has none."""
     numbers = [_number(group / name) for name in limits]

@@ -1,12 +1,10 @@
 """The verb: a dataset of shards becomes a trained model."""
 
 import contextlib
-import gc
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,15 @@ from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Recipe
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.lock import locked
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import make_options
 from tfrtool.training.devices.devices import open_devices
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.features.frozen_base import check_precision
 from tfrtool.training.models.saved_model import MODEL_FILE
 from tfrtool.training.run.checkpoints import has_checkpoint, read_run
-from tfrtool.training.run.train_options import KNOBS, Precision, TrainOptions
+from tfrtool.training.run.compare import compared
+from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import TrainPlan, TrainReport
 from tfrtool.training.run.train_run import OnEpoch, TrainingRun
 from tfrtool.training.run.training_data import find_training_data
@@ -43,7 +42,8 @@ def train(
 
     Args:
         dataset: the directory of shards, or the opened dataset.
-        compare: whether the naive recipe is run, too, for ``naive`` and ``speedup`` of the report.
+        compare: whether the naive and the published recipe are run, too, each in a process of its
+            own, for ``naive``, ``notebook`` and ``speedup`` of the report.
         callbacks: of Keras', called as ``fit`` would call them; ``model.stop_training`` ends the
             run. What they remember is in no checkpoint.
         on_plan: called once, before the first step.
@@ -109,12 +109,9 @@ def train(
     location = dataset.directory if isinstance(dataset, Dataset) else dataset
     chosen = make_options(TrainOptions, dataset=as_path(location), **options)
     if compare:
-        if chosen.recipe is Recipe.NAIVE or chosen.resume:
-            what = "a part of a run" if chosen.resume else "the naive recipe"
-            raise UsageError(f"nothing can be compared with {what}")
         run = partial(train, dataset, **options)
         ours = partial(run, callbacks=callbacks, on_plan=on_plan, on_epoch=on_epoch)
-        return _compared(run, ours, on_progress)
+        return compared(run, ours, chosen, given, on_progress)
     start = time.perf_counter()
     check_precision(chosen.precision)
     ours_only = chosen.recipe is Recipe.TFRTOOL
@@ -156,36 +153,3 @@ def _run_directory(out: Path, *, resume: bool) -> Iterator[None]:
                 hint="choose another directory",
             )
         yield
-
-
-def _compared(
-    run: Callable[..., TrainReport], ours: Callable[..., TrainReport], on_progress: OnProgress
-) -> TrainReport:
-    """Train by ``ours`` and by the naive recipe: both are `train` with dataset and options."""
-    knobs: dict[str, Any] = dict.fromkeys((*KNOBS, "cache", "cache_directory", "out"))
-    naive = partial(
-        run,
-        recipe=Recipe.NAIVE,
-        deterministic=True,
-        precision=Precision.FLOAT32,
-        tensorboard=None,
-        profile=False,
-        **knobs,
-    )
-    # Begun up to its first step, so that ours is not charged with what happens once in a process:
-    # loading libraries, starting threads, reading shards from the disk.
-    with contextlib.suppress(_BegunError):
-        naive(on_progress=_end)
-    gc.collect()  # what it held
-    report = ours(on_progress=on_progress)
-    gc.collect()
-    theirs = naive(on_progress=lambda one: on_progress(replace(one, what=f"naive {one.what}")))
-    return replace(report, naive=theirs)
-
-
-class _BegunError(Exception):
-    """What ends a run that is only begun."""
-
-
-def _end(_progress: Progress) -> None:
-    raise _BegunError

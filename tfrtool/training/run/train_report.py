@@ -105,6 +105,11 @@ class TrainReport:
         best_epoch: whose weights the model has, if there was early stopping; else None.
         stopped_early: whether there were fewer epochs than there should be.
         naive: the same with the naive recipe, in float32; None where nothing was compared.
+        notebook: the same with the published one.
+        notebook_left_out: why that could not be run.
+        cpu_seconds: of all cores, where it was compared.
+        memory_bytes: by how much the process grew at its largest, without TensorFlow's libraries,
+            where it was compared; None where that is not known.
     """
 
     plan: TrainPlan
@@ -113,16 +118,53 @@ class TrainReport:
     best_epoch: int | None = None
     stopped_early: bool = False
     naive: "TrainReport | None" = None
+    notebook: "TrainReport | None" = None
+    notebook_left_out: str = ""
+    cpu_seconds: float | None = None
+    memory_bytes: int | None = None
 
     @property
     def speedup(self) -> float:
         """How many times faster than the naive run, from the dataset's opening to the model."""
         return self.naive.seconds / self.seconds if self.naive else math.nan
 
+    @property
+    def runs(self) -> "tuple[TrainReport, ...]":
+        """All runs that were compared, ours last."""
+        return tuple(run for run in (self.naive, self.notebook, self) if run is not None)
+
+    @property
+    def images_per_second(self) -> float:
+        """Images of all epochs by the wall time of all."""
+        return self.plan.train_images * len(self.epochs) / self.seconds
+
+    @property
+    def input_wait_fraction(self) -> float:
+        """The share of the training time of all epochs that was spent waiting for a batch."""
+        seconds = [self.plan.train_images / one.images_per_second for one in self.epochs]
+        waited = zip(seconds, self.epochs, strict=True)
+        return sum(one * epoch.input_wait_fraction for one, epoch in waited) / sum(seconds)
+
+    def costs(self) -> Mapping[str, Any]:
+        """Return what is compared of a run, for JSON."""
+        last, cpu = self.epochs[-1].to_json(), self.cpu_seconds
+        return {
+            "recipe": self.plan.options.recipe.value,
+            "cache": self.plan.cache.cache.value,
+            "precision": self.plan.options.precision.value,
+            "seconds": round(self.seconds, 3),
+            "cpu_seconds": None if cpu is None else round(cpu, 3),
+            "memory_bytes": self.memory_bytes,
+            "images_per_second": round(self.images_per_second, 1),
+            "input_wait_fraction": round(self.input_wait_fraction, 4),
+            "epochs": len(self.epochs),
+            **{name: last[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy")},
+        }
+
     def to_json(self) -> Mapping[str, Any]:
         """Return the last object that ``train --json`` prints."""
         plan, options = self.plan, self.plan.options
-        data = {
+        data: dict[str, Any] = {
             "model": options.model,
             "cache": plan.cache.cache.value,
             "recipe": options.recipe.value,
@@ -152,4 +194,9 @@ class TrainReport:
         if self.naive is not None:
             data["naive_seconds"] = round(self.naive.seconds, 3)
             data["speedup"] = round(self.speedup, 3)
+            data["runs"] = [run.costs() for run in self.runs]
+        if self.notebook is not None:
+            data["notebook_seconds"] = round(self.notebook.seconds, 3)
+        if self.notebook_left_out:
+            data["notebook_left_out"] = self.notebook_left_out
         return data

@@ -95,15 +95,7 @@ def find_training_data(
 
     Nothing is cached or rescaled yet. Copies of shards without their damage go to ``scratch``.
     """
-    folder, size = options.shard_cache, options.shard_cache_size
-    if given is not None and (folder is not None or size is not None):
-        raise UsageError("a dataset that is open has its shard cache already")
-    named = {"image_feature": options.image_feature, "label_feature": options.label_feature}
-    if given is not None and any(named.values()):
-        raise UsageError("of a dataset that is open it is told already which features are which")
-    original = given or open_dataset(
-        options.dataset, options.on_corrupt, shard_cache=folder, shard_cache_size=size, **named
-    )
+    original = open_original(options, given)
     dataset, report = original, None
     if options.on_corrupt is OnCorrupt.SKIP:
         splits = {options.split, _validation_split(original, options) or options.split}
@@ -130,6 +122,19 @@ def find_training_data(
     if validation is not None:
         parts = (training, replace(validation, training=False, augment=None))
     return TrainingData(original=original, dataset=dataset, dropped=report, parts=parts)
+
+
+def open_original(options: TrainOptions, given: Dataset | None) -> Dataset:
+    """Open the dataset of a run as it is on disk, where it is not open yet."""
+    folder, size = options.shard_cache, options.shard_cache_size
+    if given is not None and (folder is not None or size is not None):
+        raise UsageError("a dataset that is open has its shard cache already")
+    named = {"image_feature": options.image_feature, "label_feature": options.label_feature}
+    if given is not None and any(named.values()):
+        raise UsageError("of a dataset that is open it is told already which features are which")
+    return given or open_dataset(
+        options.dataset, options.on_corrupt, shard_cache=folder, shard_cache_size=size, **named
+    )
 
 
 def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:

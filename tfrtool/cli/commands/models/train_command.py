@@ -93,7 +93,8 @@ _OPTIONS = {
     "--tensorboard DIR": "Write TensorBoard logs here.",
     "--profile": "Trace ten steps for TensorBoard's profiler, into --tensorboard or DIR/profile of "
     "--out.",
-    "--compare": "Also train with the naive recipe, and print both times and their ratio.",
+    "--compare": "Also train by the recipes naive and notebook, each in a process of its own, "
+    "and print what the runs took: time, CPU, memory, input wait.",
 }
 
 
