@@ -47,6 +47,15 @@ def test_results_come_in_order(paths: list[Path], workers: int) -> None:
     assert ({pid for _, _, pid in results} == {os.getpid()}) is (workers == 1)
 
 
+@pytest.mark.parametrize("in_order", [True, False])
+def test_tasks_that_wait_at_a_process_are_done_once(paths: list[Path], in_order: bool) -> None:
+    """Of tasks that only read, some wait where they are done: each comes to one result."""
+    found = list(map_shards(_size, paths * 9, 2, worth=1, in_order=in_order, reads=True))
+    sizes, expected = [size for _, size, _ in found], [0, 1, 2, 3, 4] * 9
+    assert sizes == expected if in_order else sorted(sizes) == sorted(expected)
+    assert len({pid for _, _, pid in found}) == 2
+
+
 def test_small_shards_stay_in_one_process(paths: list[Path]) -> None:
     """Processes are not started for ten bytes."""
     assert {pid for _, _, pid in map_shards(_size, paths, 2)} == {os.getpid()}
@@ -113,10 +122,11 @@ def test_a_process_without_threads_is_forked_to_read(paths: list[Path], which: s
     assert {isolated for _, _, isolated in found} == {"0" if which == "alone" else "1"}
 
 
+@pytest.mark.parametrize("more", [0, 5])
 @pytest.mark.parametrize("name", ["die", "refuse"])
-def test_a_forked_process_that_fails(paths: list[Path], name: str) -> None:
-    """The error is told once, by the process that was copied."""
-    process = _read("alone", *paths, paths[0].with_name(name))
+def test_a_forked_process_that_fails(paths: list[Path], name: str, more: int) -> None:
+    """The error is told once, by the process that was copied, whatever waits behind it."""
+    process = _read("alone", *paths, paths[0].with_name(name), *paths * more)
     out, err = process.communicate(timeout=60)
     assert out.splitlines() == ["begun", f"ended {process.pid}"]
     assert err.count("Traceback") == 2  # of the error, and of what it came from

@@ -1,13 +1,13 @@
 """Work on several shards at once, in processes of their own."""
 
 import os
-import queue
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from tfrtool.engines.engine import Engine, Workers
 from tfrtool.errors import ShardError, UsageError
@@ -106,22 +106,43 @@ class Processes(Engine):
         if workers <= 1 or getattr(sys, "frozen", False):
             yield from map(function, tasks)
             return
-        idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
+        futures = {Future[Result](): task for task in tasks}
+        left = deque(futures)
 
-        def call(task: Source) -> Result:
-            child = idle.get()
-            try:
-                return child.call(function, task)
-            finally:
-                idle.put(child)
+        def send(child: Child, sent: deque[Future[Result]]) -> None:
+            # One more task waits there, so that it never does; towards the end none has to wait.
+            while left and len(sent) < (2 if reads and len(left) > workers else 1):
+                with suppress(IndexError):  # another thread took the last one
+                    future = left.popleft()
+                    sent.append(future)
+                    try:
+                        child.send(function, futures[future])
+                    except Exception as error:  # noqa: BLE001 - it can't be pickled
+                        sent.pop().set_exception(error)
+
+        def serve(child: Child, sent: deque[Future[Result]]) -> None:
+            send(child, sent)
+            while sent:
+                future = sent.popleft()
+                try:
+                    future.set_result(cast(Result, child.receive()))
+                except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
+                    future.set_exception(error)
+                send(child, sent)
 
         with ThreadPoolExecutor(workers) as threads, ExitStack() as children:
             # A copy holds what this process has open: locks of a write would outlive it.
             forked = reads and may_fork()
+            begun = []
             for _ in range(workers):
-                idle.put(children.enter_context(Child(forked=forked)))
-            futures = {threads.submit(call, task): task for task in tasks}
-            children.callback(threads.shutdown, wait=False, cancel_futures=True)
+                begun.append(
+                    (children.enter_context(Child(forked=forked)), deque[Future[Result]]())
+                )
+                if forked:  # it begins while the next one is made
+                    send(*begun[-1])
+            for each in begun:
+                threads.submit(serve, *each)
+            children.callback(left.clear)
             for future in futures if in_order else as_completed(futures):
                 try:
                     yield future.result()

@@ -144,16 +144,25 @@ class Child:
         `ChildDied` if the process ended, `ChildError` if the function raised an error that only
         another library knows; any other comes as it is.
         """
+        self.send(function, *arguments)
+        return cast(Result, self.receive())
+
+    def send(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Have a function called there, as `call` does, after those that were sent before."""
         task = pickle.dumps(function), pickle.dumps(arguments)
-        try:
+        with contextlib.suppress(OSError, ValueError):  # receive tells
             pickle.dump(task, self._tasks)
             self._tasks.flush()
+
+    def receive(self) -> object:
+        """Return the result of the first function that was sent and not received, as `call`."""
+        try:
             result, error, trace = pickle.load(self._answers)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
             raise ChildDied(self._process.wait()) from None
         if error is not None:
             raise error from ChildError(trace)
-        return cast(Result, result)
+        return result
 
 
 class _Forked:
