@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.examples.strategies import feature_maps, int64, string
-from tests.examples.wire import field, mutants, sequence_mutants
+from tests.examples.wire import field, mutants, sequence_mutants, varint
 from tfrtool.examples import whole_records
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.examples.whole_records import all_whole, shortened
@@ -41,6 +41,7 @@ def all_long() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (whole_records, payload_check):
             patch.setattr(module, "SHORT", 4)
+        patch.setattr(whole_records, "_layouts", {})
         yield
 
 
@@ -117,3 +118,55 @@ def test_floats_of_half_a_number() -> None:
     payload = field(1, field(1, field(1, b"a"), field(2, field(2, field(1, values)))))
     check, record = PayloadCheck(), Record(0, 0, payload, 0)
     assert [*check.problems([short_record(record)])] == [(record, payload_check.NO_EXAMPLE)]
+
+
+@st.composite
+def photographs(draw: st.DrawFn) -> bytes:
+    """Draw an Example with a long string, of whose five lengths one may be wrong or too wide."""
+    near = st.builds(int.__add__, st.sampled_from([2048, 16_384]), st.integers(-90, 90))
+    data = bytes(draw(st.one_of(near, st.integers(1000, 40_000))))
+    key = field(1, draw(st.sampled_from([b"image", b"image", b"imago", b"images"])))
+    ends = st.sampled_from([b"", field(1, field(1, b"label"), field(2, field(3, b"\x0a\x01\0")))])
+    wrong = draw(st.sampled_from([*[None] * 6, *range(5)]))
+    for depth, tag in enumerate((b"\x0a", b"\x0a", b"\x12", b"\x0a", b"\x0a")):
+        if depth == 3:
+            data = key + data
+        elif depth == 4:
+            data = draw(ends) + data + draw(ends)
+        size = bytearray(varint(len(data)))
+        if depth == wrong and draw(st.booleans()):
+            size[-1] |= 0x80
+            size.append(0)
+        elif depth == wrong:
+            size = bytearray(varint(len(data) + draw(st.integers(-3, 3))))
+        data = tag + size + data
+    if draw(st.sampled_from([False, False, True])):
+        at = draw(st.integers(0, 60))
+        data = data[:at] + draw(st.binary(max_size=2)) + data[at + draw(st.integers(0, 2)) :]
+    return data
+
+
+@given(st.lists(photographs(), min_size=2, max_size=12))
+def test_layouts_that_were_met(drawn: list[bytes]) -> None:
+    """What is left of a payload doesn't depend on those before, whose layout it may have."""
+    with pytest.MonkeyPatch.context() as patch:
+        expected = []
+        for data in drawn:
+            patch.setattr(whole_records, "_layouts", {})
+            expected.append(shortened(data))
+        patch.setattr(whole_records, "_layouts", {})
+        for size in (3000, 20_000):
+            shortened(encode_example({"image": string(bytes(size))}))
+        assert [shortened(data) for data in drawn] == expected
+
+
+@pytest.mark.parametrize("sizes", [(2049, 2100, 2110), (16_384, 20_000, 30_000)])
+def test_images_of_any_size_have_one_layout(
+    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of images of one feature, only the first is taken apart field by field."""
+    first, *others = [encode_example({"a": int64(1), "image": string(bytes(n))}) for n in sizes]
+    monkeypatch.setattr(whole_records, "_layouts", {})
+    short = shortened(first)
+    monkeypatch.setattr(whole_records, "_held", None)
+    assert [shortened(one) for one in others] == [short] * 2

@@ -4,9 +4,9 @@ Protobuf parses a batch of them and writes it again, without an object of Python
 long value is not copied for that: a short one stands in its place.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
@@ -24,6 +24,8 @@ _MOST = 16 * 1024
 
 _VALUES, _ENTRIES = 4, 32
 """Values that are left out of one payload, and features that are looked at for each."""
+
+_MOST_LAYOUTS = 256
 
 _FIRST, _SECOND = 0x0A, 0x12
 """The tags of fields 1 and 2 where they have a length; of strings and floats in a feature, too."""
@@ -107,33 +109,115 @@ def shortened(payload: bytes) -> bytes | None:
             payload = _shortened(payload)
         except (IndexError, ValueError):
             break
-    if len(payload) > _MOST or _UNSET_INSIDE in payload or payload.endswith(_UNSET):
-        return None
-    return payload
+    unset = _UNSET in payload and (_UNSET_INSIDE in payload or payload.endswith(_UNSET))
+    return None if unset or len(payload) > _MOST else payload
+
+
+def all_shortened(payloads: Iterable[bytes]) -> list[bytes | None]:
+    """Return each payload as it is `shortened`; most were before."""
+    return [one if len(one) <= SHORT and _UNSET not in one else shortened(one) for one in payloads]
 
 
 def _shortened(data: bytes) -> bytes:
     """Leave out the first long value; an IndexError or a ValueError if there is none like that."""
-    size = len(data)
     start, end = _field(data, 0, _FIRST)
-    at = stop = start
+    at = start
     for _ in range(_ENTRIES):
+        layout = _layouts.get(data[at + 3 : at + 7])
+        if layout is not None and (stop := layout.end(data, at)):
+            held = layout.held
+            break
         entry, stop = _field(data, at, _FIRST)
         if stop - entry > SHORT:
+            held = _held(data, at, entry, stop)
             break
         at = stop
+    else:
+        raise ValueError("no long value")
+    if not len(data) == end >= stop:
+        raise ValueError("not as long as it says")
+    content = data[start:at] + held + data[stop:]
+    return _prefixes[len(content)] + content
+
+
+def _held(data: bytes, at: int, entry: int, stop: int) -> bytes:
+    """Return what is held of an entry, and know its layout from now on."""
     _, of_key = _field(data, entry, _FIRST)
     feature, of_feature = _field(data, of_key, _SECOND)
     values, of_values = _field(data, feature, data[feature])
     value, of_value = _field(data, values, _FIRST)
     kind = data[feature]
-    if not (size == end >= stop == of_feature == of_values == of_value) or not (
+    if not (stop == of_feature == of_values == of_value) or not (
         kind == _FIRST or (kind == _SECOND and (stop - value) % 4 == 0)
     ):
         raise ValueError("not the one value of its feature")
     held = data[entry:of_key] + _STAND_IN
-    content = data[start:at] + _prefixes[len(held)] + held + data[stop:]
-    return _prefixes[len(content)] + content
+    held = _prefixes[len(held)] + held
+    hint, width = data[at + 3 : at + 7], value - values - 1
+    widths = {entry - at - 1, feature - of_key - 1, values - feature - 1, width}
+    if kind == _FIRST and widths == {width} <= {1, 2, 3} and hint not in _layouts:
+        if len(_layouts) == _MOST_LAYOUTS:
+            _layouts.clear()
+        starts = (entry, feature, values, value)
+        _layouts[hint] = _Layout.of(
+            data[at:value], [one - at for one in starts], stop - value, held
+        )
+    return held
+
+
+class _Layout(NamedTuple):
+    """What stands in an entry before its long string, as a number: the same for any length of it.
+
+    Four lengths are in it, which differ by constants. A constant is added to one as it is written,
+    seven bits in a byte: a carry goes over the mark of a byte, which is then set again.
+    """
+
+    size: int  # in bytes
+    shift: int  # of the last length, in bits
+    least: int  # what that may be, as it is written
+    most: int
+    factor: int  # puts it in the place of each
+    plus: int
+    marks: int
+    held: bytes  # what is held of the entry
+
+    @classmethod
+    def of(cls, head: bytes, starts: Sequence[int], length: int, held: bytes) -> "_Layout":
+        """Take it from what stands before a string; ``starts`` are behind each of the lengths."""
+        size, width = starts[-1], starts[0] - 1
+        mark = 0x8080 >> 8 * (3 - width)
+        plus, shifts = int.from_bytes(head, "little"), [8 * (start - width) for start in starts]
+        for start, shift in zip(starts, shifts, strict=True):
+            more = size - start
+            plus += (_written(more) - (_written(length + more) | mark)) << shift
+        return cls(
+            size,
+            shifts[-1],
+            _written(max(SHORT + 1, 1 << 7 * (width - 1))) | mark,
+            _written((1 << 7 * width) - 1 - size + starts[0]) | mark,
+            factor := sum(1 << shift for shift in shifts),
+            plus,
+            mark * factor,
+            held,
+        )
+
+    def end(self, data: bytes, at: int) -> int:
+        """Return where the entry at a place ends; 0 if it is another."""
+        size, shift, least, most, factor, plus, marks, _ = self
+        found = int.from_bytes(data[at : at + size], "little")
+        last = found >> shift
+        if least <= last <= most and found == last * factor + plus | marks:
+            return at + size + (last & 0x7F | last >> 1 & 0x3F80 | last >> 2 & 0x1FC000)
+        return 0
+
+
+_layouts: dict[bytes, _Layout] = {}
+"""Those met, by some bytes that the entries of a feature mostly share: of its key and before."""
+
+
+def _written(length: int) -> int:
+    """Return a number below 2**21 as it is written, but for the marks."""
+    return length & 0x7F | (length & 0x3F80) << 1 | (length & 0x1FC000) << 2
 
 
 def _field(data: bytes, at: int, tag: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Whether each payload of a shard is what its shard holds: parsed, but not looked into further."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from google.protobuf.message import DecodeError
@@ -14,7 +14,7 @@ from tfrtool.examples.example import (
 from tfrtool.examples.long_values import hollowed, is_large
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tf_parser import parser_problem
-from tfrtool.examples.whole_records import SHORT, all_whole, shortened
+from tfrtool.examples.whole_records import SHORT, all_shortened, all_whole, shortened
 from tfrtool.records.framing import Fault, FaultKind, Record
 
 _PROBATION = 64  # records after which a shard's payload kind is settled
@@ -40,7 +40,7 @@ def short_record(record: Record) -> Record:
     index, offset, payload, crc = record
     if len(payload) <= SHORT or is_large(payload):  # what is large is parsed in another way
         return record
-    return Record(index, offset, shortened(payload) or payload, crc)
+    return tuple.__new__(Record, (index, offset, shortened(payload) or payload, crc))
 
 
 class PayloadVote:
@@ -62,11 +62,15 @@ class PayloadVote:
         """Whether there was a vote, and whether there are to be more."""
         return bool(self._first), self._left > 0
 
-    def vote(self, payload: bytes) -> PayloadKind | None:
-        """Take in a record, and return what it is; None where the vote is over."""
+    def vote(self, payload: bytes, *, is_example: bool = False) -> PayloadKind | None:
+        """Take in a record, and return what it is; None where the vote is over.
+
+        ``is_example`` says that it is known for an Example, which may be without a byte.
+        """
         if not self._left:
             return None
-        self._first.append(kind := classify_payload(payload))
+        known = PayloadKind.EXAMPLE if payload else PayloadKind.EMPTY
+        self._first.append(kind := known if is_example else classify_payload(payload))
         self.others = not self._left and not self.holds_examples and not self._part
         return kind
 
@@ -112,19 +116,22 @@ class PayloadCheck(PayloadVote):
         Before it is known what the shard holds, they count only if it turns out to hold examples
         (`holds_examples`).
         """
-        for record in islice(records, self._left):
-            self.vote(record.payload)
         if self.others:
             return
-        odd: Iterable[Record] = records
+        short: Sequence[bytes | None] = [None] * len(records)
         if self._odd > 0:
             self._odd -= len(records)
         else:
-            short = [shortened(record.payload) for record in records]
-            if all_whole({one for one in short if one is not None}, sequences=self.sequences):
-                odd = [one for one, held in zip(records, short, strict=True) if held is None]
+            found = all_shortened([record.payload for record in records])
+            if all_whole({one for one in found if one is not None}, sequences=self.sequences):
+                short = found
             else:
                 self._odd = _DOUBTED * len(records)
+        odd = [one for one, held in zip(records, short, strict=True) if held is None]
+        for record, held in islice(zip(records, short, strict=True), self._left):
+            self.vote(record.payload, is_example=held is not None and not self.sequences)
+        if self.others:
+            return
         for record in odd:
             problem = self.problem(record.payload)
             if problem is not None:
