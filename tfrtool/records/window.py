@@ -6,6 +6,9 @@ from typing import Protocol
 BLOCK_SIZE = 512 * 1024
 """Bytes read at a time: they stay in a core's second-level cache until they are checked."""
 
+_FIRST_BLOCK = 64 * 1024
+"""The first is smaller, and each of the next twice as large: who wants little reads little."""
+
 
 class ByteSource(Protocol):
     """Whatever gives out the bytes of a stream in order."""
@@ -25,10 +28,10 @@ class Window:
         pinned: all bytes from this offset on are kept, whatever is loaded; None keeps none.
     """
 
-    __slots__ = ("_ended", "_source", "data", "pinned", "start")
+    __slots__ = ("_block", "_ended", "_source", "data", "pinned", "start")
 
     def __init__(self, source: ByteSource, start: int = 0) -> None:
-        self._source = source
+        self._source, self._block = source, _FIRST_BLOCK
         self._ended = False
         self.data = b""
         self.start = start
@@ -48,7 +51,8 @@ class Window:
             keep = offset if self.pinned is None else min(offset, self.pinned)
             keep = min(max(keep, self.start), self.end)
             kept = self.data[keep - self.start :]
-            wanted = max(BLOCK_SIZE, len(kept) // 4)
+            wanted = max(self._block, len(kept) // 4)
+            self._block = min(2 * self._block, BLOCK_SIZE)
             if kept and self.pinned is None:  # then the next block is read alone, and not copied
                 wanted = min(missing, wanted)
             self.start, self.data = keep, kept + self._read(wanted)
