@@ -41,6 +41,9 @@ def render_plan(plan: TrainPlan) -> str:
         f"  pixels   {_pixels(plan.rescale)}",
         f"  loader   {loader}; cache: {plan.cache.cache.value} ({plan.cache.reason})",
     ]
+    if plan.devices.replicas > 1:
+        several = f", {human_count(plan.devices.workers, 'worker')}"
+        lines.append(f"  devices  {plan.devices.replicas}, {plan.devices.strategy.value}" + several)
     if plan.n_left_out:
         lines.append(f"  damage   {human_count(plan.n_left_out, 'record')} left out")
     if options.profile_folder is not None:

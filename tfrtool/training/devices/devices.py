@@ -73,9 +73,17 @@ class Devices:
             strategy=self.kind, workers=self.workers, worker=self.number, replicas=self.replicas
         )
 
-    def own_context(self) -> Any:
-        """Return what makes a loader load the range of this worker, for itself alone."""
-        return None if self.workers == 1 else self._contexts()[self.number]
+    def own(self, make: Callable[[Any], TfDataset]) -> tuple[TfDataset, int]:
+        """Return this worker's images, for itself alone, range after range; and how many ranges.
+
+        ``make`` is that of `batches`.
+        """
+        if self.shares == 1:
+            return make(None), 1
+        contexts = self._contexts()
+        contexts = contexts if self.workers == 1 else [contexts[self.number]]
+        parts = [make(context) for context in contexts]
+        return functools.reduce(lambda one, other: one.concatenate(other), parts), len(parts)
 
     def share(self, images: int, batch_size: int) -> Share:
         """Return what this worker has of so many images; UsageError if they can't be shared out."""
@@ -114,12 +122,14 @@ class Devices:
     def ranges(self, images: int) -> list[tuple[int, int]]:
         """Return the ranges of this worker's images that are shuffled each by itself, from 0."""
         if self.workers > 1:
-            return [(0, Share.of(self.own_context(), images, self.workers).images(images))]
+            return [
+                (0, Share.of(self._contexts()[self.number], images, self.workers).images(images))
+            ]
         return [Share.of(one, images, self.shares).bounds(images) for one in self._contexts()]
 
     def part_out(self, values: Any, labels: Any, share: Share) -> Batch:
         """Return this worker's part of a batch, arrays, with a part of it for each replica."""
-        if share.replicas == 1:
+        if self.kind is StrategyKind.ONE:
             return values, labels
         ends = [len(labels) * one // share.replicas for one in range(share.replicas + 1)]
 
@@ -136,19 +146,7 @@ class Devices:
             return [values]
         table = np.zeros((self.workers, len(values)), np.int64)
         table[self.number] = values
-        local = self.replicas // self.workers
-
-        def add_up() -> Tensor:
-            context = tf.distribute.get_replica_context()
-            # One replica of each worker has its values, and the others have zeros.
-            first = tf.equal(context.replica_id_in_sync_group % local, 0)
-            own = tf.where(first, tf.constant(table), tf.zeros_like(table))
-            return context.all_reduce(tf.distribute.ReduceOp.SUM, own)
-
-        def run() -> Tensor:
-            return self.strategy.experimental_local_results(self.strategy.run(add_up))[0]
-
-        rows = tf.function(run, autograph=False)().numpy()
+        rows = _adding_up(self.strategy, self.replicas // self.workers)(table).numpy()
         return [tuple(int(value) for value in row) for row in rows]
 
     def check_same(self, *facts: int) -> None:
@@ -183,6 +181,23 @@ class Devices:
                 hint="its own last words say why; --resume, on all workers, goes on from the "
                 "checkpoint in --out",
             ) from error
+
+
+@functools.cache  # a function of its own for each call would be traced each time
+def _adding_up(strategy: Any, local: int) -> Any:
+    """Return a function that adds up int64 [workers, n], of each worker one, over all of them."""
+
+    def add_up(table: Tensor) -> Tensor:
+        context = tf.distribute.get_replica_context()
+        # One replica of each worker has its values, and the others have zeros.
+        first = tf.equal(context.replica_id_in_sync_group % local, 0)
+        own = tf.where(first, table, tf.zeros_like(table))
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, own)
+
+    def run(table: Tensor) -> Tensor:
+        return strategy.experimental_local_results(strategy.run(add_up, (table,)))[0]
+
+    return tf.function(run, [tf.TensorSpec([None, None], tf.int64)], autograph=False)
 
 
 def open_devices(kind: StrategyKind, worker_timeout: float, shares: int | None = None) -> Devices:

@@ -164,7 +164,7 @@ class TrainingRun:
         data, training, devices = self._data, self._data.training, self._devices
         if self._features:
             ahead = _AHEAD if training.prefetch is None else training.prefetch
-            data = data.once(batch_size=_FOR_THE_BASE * devices.workers, prefetch=ahead)
+            data = data.once(batch_size=_FOR_THE_BASE * devices.shares, prefetch=ahead)
         # The published pipelines are read as they are in the notebooks: anew each epoch.
         at_once = training.recipe is Recipe.TFRTOOL
         iterators = []
@@ -175,7 +175,8 @@ class TrainingRun:
             with data.naming_damage():
                 if self._features:
                     share = devices.share(images, part.batch_size)
-                    batches, images = make(devices.own_context()), share.images(images)
+                    batches, ranges = devices.own(make)
+                    images, steps = share.images(images), steps * ranges
                 else:
                     batches = devices.batches(make, ahead=ahead)
                 iterators.append(

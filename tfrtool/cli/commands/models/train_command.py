@@ -1,6 +1,7 @@
 """``tfrtool train``."""
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,8 @@ _KINDS = {
     "--weights": LOCAL_INPUT,
     "--image-size": click.IntRange(32, 4096),
     "--seed": click.IntRange(0, 2**32 - 1),
+    "SECONDS": click.FloatRange(0, 86_400, min_open=True),
+    "--shares": click.IntRange(1),
 }
 
 _OPTIONS = {
@@ -93,6 +96,10 @@ _OPTIONS = {
     "--tensorboard DIR": "Write TensorBoard logs here.",
     "--profile": "Trace ten steps for TensorBoard's profiler, into --tensorboard or DIR/profile of "
     "--out.",
+    "--strategy auto|one|mirrored|multi-worker=auto": "Train on one device, on all GPUs of this "
+    "machine (mirrored), or on the workers of TF_CONFIG (multi-worker). auto takes what there is.",
+    "--worker-timeout SECONDS=600": "How long the other workers are waited for.",
+    "--shares N": "Shuffle as N workers do: each its own range of the images.",
     "--compare": "Also train by the recipes naive and notebook, each in a process of its own, "
     "and print what the runs took: time, CPU, memory, input wait.",
 }
@@ -112,6 +119,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
     DATASET is what tfrtool write makes, or TFDS, or a directory of shards with one image and one
     label in each record. Exit code 3 means that damaged records were left out.
     """
+    from tfrtool.training.devices.worker_cluster import find_workers
     from tfrtool.training.run.train_options import TrainOptions
 
     rescale, normalize = given.pop("rescale"), given.pop("normalize")
@@ -123,6 +131,9 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
     given["cache_directory"] = given.pop("cache_dir")
     # Before TensorFlow starts: what makes no sense is told at once.
     TrainOptions(dataset=dataset, **given)  # type: ignore[arg-type]
+    if given["strategy"] in ("auto", "multi-worker") and find_workers() is not None:
+        # TensorFlow's own words about a worker that is gone are many, and ours say who it is.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     path = dataset_of(dataset)
     with starting_tensorflow():
         from tfrtool.loading.pipeline.tensors import start_devices
@@ -156,5 +167,6 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
             on_progress=bars,
             **given,
         )
-    emit(report.to_json() if as_json else render_end(report))
+    if report.plan.devices.worker == 0:  # the chief tells of the run
+        emit(report.to_json() if as_json else render_end(report))
     return Outcome.DAMAGE if report.plan.n_left_out else Outcome.FINE
