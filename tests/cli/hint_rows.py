@@ -27,6 +27,9 @@ repair a.tfrecord - | 2
 inspect images pixels.tfrecord --out s.png | 1
   ? --feature names the one that holds pixels
   > tfrtool inspect images pixels.tfrecord --out s.png --feature second
+train pets --model cnn --image-size 32 --epochs 1 --strategy mirrored | 2
+  ? --strategy one trains on it
+  > tfrtool train pets --model cnn --image-size 32 --epochs 1 --strategy one
 inspect images a.tfrecord --out s.png --limit 99999999 | 2
   ? ask for fewer or smaller ones
   > tfrtool inspect images a.tfrecord --out s.png --limit 99
@@ -296,6 +299,11 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    "each is started with the same TF_CONFIG but for its task": "tests/process/several_devices.py",
+    "all workers are started alike, and see the same files": "tests/process/several_devices.py",
+    "on all workers, goes on from the": "tests/process/several_devices.py resumes",
+    "a scheduler such as Kubeflow sets it": "no advice, but where it comes from",
+    "a function that returns it can": "tests/training/test_own_model.py has one",
     'pip install "tfrtool[cloud]" installs what URLs need': "tests/storage/test_stores.py",
     "the environment, or a profile, gives credentials": "no advice, but where they belong",
     'pip install "tfrtool[stats]"': "tests/cli/test_inspect_stats.py does without it",

@@ -155,12 +155,24 @@ def _main() -> None:
             assert workers == ["", ""], workers
             _show(f"{what}: one process and two devices", one, root / f"mirrored{number}")
             _show(f"{what}: one process and two workers", shared, root / f"workers{number}")
+        ports = free_ports(4)
+        alone = worker(1, ports[:2], run("alone", *small, "--worker-timeout", "0.5"))
+        others = [worker(n, ports[2:], run("b", *small, "--seed", str(n))) for n in range(2)]
+        for process, code, words in (
+            (alone, 1, f"worker 0 (127.0.0.1:{ports[0]}) has not come"),
+            (others[0], 2, f"worker 1 (127.0.0.1:{ports[3]})"),
+            (others[1], 2, f"worker 0 (127.0.0.1:{ports[2]})"),
+        ):
+            said = _end(process)
+            _say(f"  {said}")
+            assert process.returncode == code
+            assert words in said
         options = [*small[:-1], "12", "--optimizer", "sgd", "--batch-size", "2"]
         assert _two(free_ports(2), run("whole", *options)) == ["", ""]
         for kill in (1, 0):
             arguments = run(f"killed{kill}", *options)
-            said = _two(free_ports(2), arguments, kill)
-            _say(f"  worker 0: {said[0]}\n  worker 1: {said[1]}")
+            words = _two(free_ports(2), arguments, kill)
+            _say(f"  worker 0: {words[0]}\n  worker 1: {words[1]}")
             assert _two(free_ports(2), [*arguments, "--resume"]) == ["", ""]
             _show("uninterrupted, and killed and resumed", root / "whole", root / f"killed{kill}")
 

@@ -226,7 +226,7 @@ def open_devices(kind: StrategyKind, worker_timeout: float, shares: int | None =
         raise UsageError(
             "no workers for the strategy multi-worker",
             expected=f"{VARIABLE} in the environment",
-            hint="--engine ray sets it, and so do Kubeflow and Vertex AI",
+            hint="a scheduler such as Kubeflow sets it on each worker",
         )
     return _multi_worker(os.environ[VARIABLE], cluster, worker_timeout)
 
@@ -244,7 +244,7 @@ def _mirrored() -> Devices:
             "no GPU for the strategy mirrored",
             expected="one GPU at least",
             found=f"{len(processors)} CPU",
-            hint="--strategy one trains on it; TensorFlow finds GPUs with tensorflow[and-cuda]",
+            hint="--strategy one trains on it",
         )
     strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
     return Devices(kind=StrategyKind.MIRRORED, strategy=strategy)
