@@ -158,7 +158,7 @@ def _main() -> None:
         ports = free_ports(4)
         alone = worker(1, ports[:2], run("alone", *small, "--worker-timeout", "0.5"))
         others = [worker(n, ports[2:], run("b", *small, "--seed", str(n))) for n in range(2)]
-        for process, code, words in (
+        for process, code, named in (
             (alone, 1, f"worker 0 (127.0.0.1:{ports[0]}) has not come"),
             (others[0], 2, f"worker 1 (127.0.0.1:{ports[3]})"),
             (others[1], 2, f"worker 0 (127.0.0.1:{ports[2]})"),
@@ -166,7 +166,7 @@ def _main() -> None:
             said = _end(process)
             _say(f"  {said}")
             assert process.returncode == code
-            assert words in said
+            assert named in said
         options = [*small[:-1], "12", "--optimizer", "sgd", "--batch-size", "2"]
         assert _two(free_ports(2), run("whole", *options)) == ["", ""]
         for kill in (1, 0):
