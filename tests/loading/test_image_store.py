@@ -43,7 +43,7 @@ class _Decoded:
     def batches(self, order: RowOrder, epochs: int = 1) -> Any:
         """Return a dataset of the batches of all epochs."""
         options = LoadOptions(image_size=SIZE, epochs=epochs)
-        return self.store.batches(self.dataset, order, options)
+        return self.store.batches(lambda: self.dataset, order, options)
 
 
 def _order(images: int) -> RowOrder:
@@ -107,7 +107,7 @@ def _used_store(tf: Any) -> tuple[Any, Any]:
     images, labels = np.zeros((50, SIZE, SIZE, 3), np.uint8), np.arange(50)
     store, order = ImageStore(50, SIZE), _order(50)
     decoded = tf.data.Dataset.from_tensor_slices((images, labels))
-    batches = store.batches(decoded, order, LoadOptions(image_size=SIZE))
+    batches = store.batches(lambda: decoded, order, LoadOptions(image_size=SIZE))
     assert sum(len(labels) for _, labels in batches) == 50
     return weakref.ref(store), weakref.ref(store._images.base)
 

@@ -54,9 +54,9 @@ def test_every_row_once_and_none_before_it_is_there(
     assert sorted(np.concatenate(steps)) == list(range(images))
     assert [len(rows) for rows in steps[:-1]] == [batch_size] * (order.steps - 1)
     for there in {0, 1, images // 3, images // 2, images - 1}:
-        ready = int(order.ready(np.int64(epoch), np.int64(there)))
+        ready = order.ready(epoch, there)
         assert all(max(rows) < there for rows in steps[:ready])
-    assert int(order.ready(np.int64(epoch), np.int64(images))) == order.steps
+    assert order.ready(epoch, images) == order.steps
 
 
 def test_epochs_and_seeds_differ() -> None:
@@ -88,9 +88,9 @@ def test_a_seed_stays_the_order_that_it_was(seed: int, epoch: int, rows: list[in
 def test_the_first_epoch_begins_early() -> None:
     """Of many images, a small part is enough for the first epoch to begin; later ones mix all."""
     order = _order(10_000)
-    assert int(order.ready(np.int64(0), np.int64(255))) == 0
-    assert int(order.ready(np.int64(0), np.int64(256))) == 64
-    assert int(order.ready(np.int64(1), np.int64(9_999))) == 0
+    assert order.ready(0, 255) == 0
+    assert order.ready(0, 256) == 64
+    assert order.ready(1, 9_999) == 0
     assert max(_step(order, 1, number).max() for number in range(25)) > 5_000
 
 

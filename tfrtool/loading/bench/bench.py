@@ -23,9 +23,12 @@ from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.remote.shard_cache import FETCHED_AT_ONCE, ShardCache
 from tfrtool.storage.words import check_least
 
-STAGES = ("naive", "interleave", "parallel map", "cache", "prefetch", "tfrtool")
+UNCACHED = "uncached"
+
+STAGES = ("naive", "interleave", "parallel map", "cache", "prefetch", UNCACHED, "tfrtool")
 """The pipelines: each of the published ones has what those before it have, and one thing more;
-"prefetch" is the notebooks' whole pipeline, and "tfrtool" is ours."""
+"prefetch" is the notebooks' whole pipeline. "uncached" is what is published for images that fit
+into no cache, and "tfrtool" is ours."""
 
 _MOST = 0.5
 """The part of the free memory that the published cache may take: its shuffle buffer, its batches

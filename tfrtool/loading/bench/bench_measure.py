@@ -14,13 +14,14 @@ from itertools import islice, pairwise
 
 import tensorflow as tf
 
-from tfrtool.loading.bench.bench import STAGES, Numbers, StageRun
+from tfrtool.loading.bench.bench import STAGES, UNCACHED, Numbers, StageRun
 from tfrtool.loading.cache.cache_plan import own_memory
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
 from tfrtool.loading.pipeline.decode import decoder, full_image, parser
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
-from tfrtool.loading.pipeline.pipeline import count_images, load, load_published
+from tfrtool.loading.pipeline.pipeline import count_images, load
+from tfrtool.loading.pipeline.published import load_published, load_uncached
 from tfrtool.loading.pipeline.reading import part_reader, split_records
 from tfrtool.loading.pipeline.tensors import Batch, TfDataset
 from tfrtool.storage.opening import open_regular
@@ -67,6 +68,8 @@ def measure_stage(dataset: Dataset, options: LoadOptions, stage: str, epochs: in
 def _build(dataset: Dataset, options: LoadOptions, stage: str) -> TfDataset:
     if stage == "tfrtool":
         return load(dataset, options)
+    if stage == UNCACHED:
+        return load_uncached(dataset, options)
     does = frozenset(STAGES[1 : STAGES.index(stage) + 1])
     images = count_images(dataset, options)
     return load_published(dataset, replace(options, cache=Cache.NONE), images, does)

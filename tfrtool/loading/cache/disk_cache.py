@@ -42,7 +42,7 @@ from tfrtool.storage.remote_path import RemotePath
 
 _ALL = Share()
 
-_DECODING = 2
+_DECODING = 3
 """The version of how a record becomes pixels, and of the order of images. Raise it when either
 changes: caches that older releases wrote are not used any more."""
 
@@ -105,7 +105,7 @@ class CacheKey:
             "class_names": dataset.class_names,  # labels may be names, to be numbered by these
             "fraction": None if holdout is None else holdout.fraction,
             "order": [options.cycle_length, options.block_length, (0, 1)],
-            "decoding": [_DECODING, str(tf.__version__)],
+            "decoding": [_DECODING, options.decode.value, str(tf.__version__)],
         }
         digests = _digest(part)[:16], _digest([part, facts])[:32]
         return cls(

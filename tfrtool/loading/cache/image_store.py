@@ -1,6 +1,9 @@
 """All images of a split in memory, in one piece: filled on the way, and read at random."""
 
+import contextlib
 import mmap
+import os
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +19,9 @@ from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 _CHUNK = 32
 """Images that are stored at a time: each time costs a call of Python."""
 
-_END = -1
+_TOUCH = 23
+"""MADV_POPULATE_WRITE, by Linux' mman-common.h: pages are made at once and not one by one, when
+each is written to for the first time. That takes two thirds of the time. Since Linux 5.14."""
 
 
 class ImageStore:
@@ -33,12 +38,16 @@ class ImageStore:
 
     def __init__(self, images: int, image_size: int, classes: int | None = None) -> None:
         """Make room for some images; with ``classes``, labels are that many float32 each."""
-        self._images, pixels = _memory((images, image_size, image_size, 3), np.uint8)
+        shape = images, image_size, image_size, 3
+        self._images, pixels, self._pages = _memory(shape, np.uint8)
+        self._touched = 0  # bytes of that, from the start
         dtype, width = (np.int64, ()) if classes is None else (np.float32, (classes,))
-        self._labels, labels = _memory((images, *width), dtype)
+        self._labels, labels, _ = _memory((images, *width), dtype)
         self._tensors = pixels, labels
         self._count = images
         self._full = False
+        self._orders: list[tuple[RowOrder, int, int, int]] = []  # with epochs, and where they begin
+        self._done: dict[tuple[int, int], int] = {}  # steps that were ready, by order and epoch
         self._cache: DiskCache | None = None
 
     @classmethod
@@ -57,40 +66,40 @@ class ImageStore:
         return np.bool_(not self._full)
 
     def batches(
-        self, decoded: TfDataset, order: RowOrder, options: LoadOptions, pipeline: int = 0
+        self,
+        decoded: Callable[[], TfDataset],
+        order: RowOrder,
+        options: LoadOptions,
+        pipeline: int = 0,
+        finish: Callable[[Tensor, Tensor], Batch] = lambda images, labels: (images, labels),
     ) -> TfDataset:
         """Return the batches of all epochs, augmented, each as soon as its rows are there.
 
         They are of images, uint8 [n, size, size, 3], or float32 after some augmentations, and
-        labels, int64 [n] or float32 [n, classes]. ``decoded`` gives pairs of an image, uint8
-        [size, size, 3], and a label: in every iteration the same in the same order, or nothing
-        where nothing is missing. ``pipeline`` is the number of this one, where there are several.
+        labels, int64 [n] or float32 [n, classes], and then what ``finish`` makes of them. It is
+        ``decoded`` that gives a dataset of pairs of an image, uint8 [size, size, 3], and a label:
+        in every iteration the same in the same order, or nothing where nothing is missing. The
+        number of this one, where there are several, is ``pipeline``.
         """
         epochs, counter = options.epochs, epoch_counter(options)
         augment = epoch_augmenter(options, pipeline)
-        store = plain(
-            lambda number, chunk: python_call(self._store, (number, *chunk), tf.int64, [])
-        )
-        chunks = decoded.batch(_CHUNK).enumerate().map(store)
-        rows = chunks.concatenate(tf.data.Dataset.from_tensors(np.int64(_END)))
+        self._orders.append((order, epochs, options.first_epoch, options.first_step))
+        which = len(self._orders) - 1
 
-        def ready(
-            state: tuple[Tensor, Tensor], stored: Tensor
-        ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-            """Return the steps that the last chunk was needed for; at the end all that remain."""
-            epoch, done = state
-            epoch = tf.cond(epoch < 0, lambda: counter.assign_add(epochs) - epochs, lambda: epoch)
-            upto = tf.cond(
-                stored < 0,
-                lambda: tf.constant(epochs * order.steps, tf.int64),
-                lambda: order.ready(epoch, stored),
-            )
-            start = epoch * order.steps
-            return (epoch, upto), (start + done, start + upto)
+        def steps_of(epoch: Tensor) -> TfDataset:
+            """Return the numbers of all steps of an iterator, each as soon as it can be taken."""
 
-        state = (np.int64(-1), np.int64(0))
-        checked = rows.map(plain(lambda stored: python_call(self._check, (stored,), tf.int64, [])))
-        steps = checked.scan(state, plain(ready)).flat_map(plain(tf.data.Dataset.range))
+            def ready(method: Callable[..., Tensor], *given: Tensor) -> Tensor:
+                return python_call(method, (np.int64(which), epoch, *given), tf.int64, [2])
+
+            chunks = decoded().batch(_CHUNK).enumerate()
+            stored = chunks.map(plain(lambda number, chunk: ready(self._store, number, *chunk)))
+            end = tf.data.Dataset.from_tensors(epoch).map(plain(lambda _: ready(self._end)))
+            between = plain(lambda bounds: tf.data.Dataset.range(bounds[0], bounds[1]))
+            return stored.concatenate(end).flat_map(between)
+
+        next_epoch = plain(lambda _: counter.assign_add(epochs) - epochs)
+        steps = tf.data.Dataset.range(1).map(next_epoch).flat_map(plain(steps_of))
 
         def batch(step: Tensor) -> Batch:
             epoch, number = step // order.steps, step % order.steps
@@ -100,39 +109,67 @@ class ImageStore:
             else:
                 taken = python_call(self._cache.read, (rows,), tf.uint8, [None, *images.shape[1:]])
             pair = taken, tf.gather(labels, rows)
-            return pair if augment is None else augment(epoch, number, *pair)
+            return finish(*(pair if augment is None else augment(epoch, number, *pair)))
 
         calls = {"num_parallel_calls": cores(), "deterministic": options.deterministic}
         return steps.map(plain(batch), **({} if augment is None else calls))
 
-    def _store(self, number: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-        """Store a chunk, and return how many rows there are."""
+    def _store(
+        self, which: Tensor, epoch: Tensor, number: Tensor, images: Tensor, labels: Tensor
+    ) -> Tensor:
+        """Store a chunk, and return which steps it was needed for: the first, and their end."""
         start = int(number) * _CHUNK
         end = start + len(labels)
         if end > self._count:
             raise ValueError(f"there are more than the {self._count} images that were counted")
         # When another iterator has filled it midway, this one misses shards, and counts wrongly.
         if not self._full:
+            self._touch(end)
             self._images[start:end] = images
             self._labels[start:end] = labels
             self._full = end == self._count
-        return np.int64(end)
+        order = self._orders[which][0]
+        return self._ready(int(which), int(epoch), order.ready(int(epoch), end))
 
-    def _check(self, stored: Tensor) -> Tensor:
-        """Return what was stored, when the end comes no earlier than it should."""
-        if stored == _END and not self._full:
+    def _end(self, which: Tensor, epoch: Tensor) -> Tensor:
+        """Return all steps that remain, when the end comes no earlier than it should."""
+        if not self._full:
             raise ValueError(f"there are fewer than the {self._count} images that were counted")
-        return stored
+        order, epochs, _, _ = self._orders[which]
+        bounds = self._ready(int(which), int(epoch), epochs * order.steps)
+        del self._done[int(which), int(epoch)]
+        return bounds
+
+    def _ready(self, which: int, epoch: int, upto: int) -> Tensor:
+        """Return the numbers of steps from those on that were ready before; epochs count, too."""
+        order, _, first_epoch, first_step = self._orders[which]
+        # Of a first epoch that is begun midway, the steps before are left out.
+        done = self._done.get((which, epoch), first_step if epoch == first_epoch else 0)
+        self._done[which, epoch] = max(upto, done)
+        return epoch * order.steps + np.array([done, self._done[which, epoch]], np.int64)
+
+    def _touch(self, end: int) -> None:
+        """Have the pages of all rows before ``end``, where the system can make many at a time."""
+        pages, begin = self._pages, self._touched
+        size = len(pages)
+        upto = min(-(-end * self._images[0].nbytes // mmap.PAGESIZE) * mmap.PAGESIZE, size)
+        if hasattr(pages, "madvise") and upto > begin:
+            with contextlib.suppress(OSError):  # an older system, where each is made when written
+                pages.madvise(_TOUCH, begin, upto - begin)
+        self._touched = max(upto, begin)
 
 
-def _memory(shape: tuple[int, ...], dtype: type) -> tuple[Tensor, Tensor]:
-    """Return memory that is not touched yet, as an array and as a tensor of the same.
+def _memory(shape: tuple[int, ...], dtype: type) -> tuple[Tensor, Tensor, mmap.mmap]:
+    """Return memory that is not touched yet, as an array, as a tensor of the same, and its pages.
 
-    It comes in pages from the system. NumPy's own memory of this size would be asked for in huge
-    pages, which the system takes longer to find than it takes to decode the images.
+    It comes in pages from the system, which belong to no other process: those that may be shared
+    take a fifth longer. NumPy's own memory of this size would be asked for in huge pages. Where a
+    virtual machine has not had them from its host yet, they take four times as long as small ones.
     """
     count = int(np.prod(shape))
-    pages = mmap.mmap(-1, max(count * np.dtype(dtype).itemsize, 1))
+    size = max(count * np.dtype(dtype).itemsize, 1)
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
+    pages = mmap.mmap(-1, size, **private)
     array: Tensor = np.frombuffer(pages, dtype, count).reshape(shape)
     with tf.device("CPU:0"):
-        return array, tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+        return array, tf.experimental.dlpack.from_dlpack(array.__dlpack__()), pages

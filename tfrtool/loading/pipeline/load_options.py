@@ -17,7 +17,8 @@ _OURS = {
 
 _MOST_CALLS = 1024
 
-_LEAST = {"image_size": 1, "batch_size": 1, "epochs": 1, "first_epoch": 0, **_OURS}
+_LEAST = {"image_size": 1, "batch_size": 1, "epochs": 1, **_OURS}
+_LEAST |= {"first_epoch": 0, "first_step": 0}
 
 
 class Recipe(enum.Enum):
@@ -39,6 +40,17 @@ class Cache(enum.Enum):
     MEMORY = "memory"
     DISK = "disk"
     NONE = "none"
+
+
+class Decode(enum.Enum):
+    """How JPEGs are decoded that are larger than asked for; the values are those of the CLI.
+
+    FAST decodes them at a half, a quarter or an eighth of their size, where that is still at least
+    what was asked for both ways. EXACT, and other formats, are decoded whole.
+    """
+
+    EXACT = "exact"
+    FAST = "fast"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +105,13 @@ class LoadOptions:
     recipe: Recipe = Recipe.TFRTOOL
     cache: Cache = Cache.NONE
     cache_directory: Path | None = None
+    decode: Decode = Decode.EXACT
     augment: Augment | None = None
     training: bool = True
     seed: int = 0
     epochs: int = 1
     first_epoch: int = 0
+    first_step: int = 0  # of the first epoch; the steps before it are left out
     deterministic: bool = True
     cycle_length: int | None = None  # None here and below is the default of our recipe
     block_length: int | None = None
@@ -108,7 +122,7 @@ class LoadOptions:
     holdout: Holdout | None = None
 
     def __post_init__(self) -> None:
-        take_words(self, recipe=Recipe, cache=Cache)
+        take_words(self, recipe=Recipe, cache=Cache, decode=Decode)
         take_paths(self, "cache_directory")
         check_least({name: getattr(self, name) for name in _LEAST}, _LEAST)
         if (self.parallel_calls or 1) > _MOST_CALLS:  # each has memory set aside
@@ -123,8 +137,12 @@ class LoadOptions:
             raise UsageError("a loader has no base whose features it could keep")
         # The published pipelines are compared, and not changed.
         ours = [] if self.recipe is Recipe.TFRTOOL else [*_OURS]
-        for name in (*ours, *(["augment"] if self.recipe is Recipe.NOTEBOOK else [])):
-            if getattr(self, name) is not None:
-                raise UsageError(
-                    f"the recipe {self.recipe.value!r} has no choice of {name.replace('_', ' ')}"
-                )
+        ours += ["augment"] if self.recipe is Recipe.NOTEBOOK else []
+        chosen = {name for name in ours if getattr(self, name) is not None}
+        if self.recipe is not Recipe.TFRTOOL:
+            chosen |= {"first_step"} if self.first_step else set()
+            chosen |= {"decode"} if self.decode is not Decode.EXACT else set()
+        for name in sorted(chosen):
+            raise UsageError(
+                f"the recipe {self.recipe.value!r} has no choice of {name.replace('_', ' ')}"
+            )

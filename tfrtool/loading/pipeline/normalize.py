@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError
@@ -26,7 +27,8 @@ def rescaler(rescale: Rescale) -> Callable[[Tensor], Tensor]:
             pixels = tf.bitcast(images, tf.quint8)
             end = offset + _WHITE * scale
             return tf.quantization.dequantize(pixels, offset, end, mode="MIN_COMBINED")
-        return tf.cast(images, tf.float32) * tf.constant(scale) + tf.constant(offset)
+        scaled = tf.cast(images, tf.float32) * tf.constant(scale)
+        return scaled + tf.constant(offset) if np.any(offset) else scaled
 
     return apply
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 from tfrtool.loading.pipeline.tensors import Tensor
@@ -19,9 +20,10 @@ only the lowest byte counts (measured with TensorFlow 2.21)."""
 class RowOrder:
     """Which rows each step of each epoch takes.
 
-    Rows are shuffled in blocks: all rows are one, or as many as the size of a buffer. The very
-    first epoch has blocks of 256, 256, 512, 1024 and so on, where nothing else is asked for: it
-    begins when the first of them is there, and goes on while the others come.
+    Rows are shuffled in blocks: all rows are one, or as many as the size of a buffer. Where rows
+    are ``growing`` on the way, the very first epoch has blocks of 256, 256, 512, 1024 and so on, if
+    nothing else is asked for: it begins when the first of them is there, and goes on while the
+    others come.
     """
 
     images: int  # how many rows there are
@@ -29,6 +31,7 @@ class RowOrder:
     shuffled: bool
     block: int | None  # its size in rows; None is all
     seed: int  # decides the order, together with the epoch's number
+    growing: bool = True  # whether the first epoch begins before all rows are there
     least_steps: int = 0  # of an epoch, where others have more rows: the last one may have none
 
     @property
@@ -57,25 +60,27 @@ class RowOrder:
         )
         return first + shuffled
 
-    def ready(self, epoch: Tensor, rows: Tensor) -> Tensor:
+    def ready(self, epoch: int, rows: int) -> int:
         """Return how many steps of an epoch can be taken when the first ``rows`` rows are there."""
-        whole = rows
-        if self.shuffled:
-            starts = tf.concat([self._starts(epoch), [self.images]], 0)
-            whole = starts[tf.searchsorted(starts, rows[None], side="right")[0] - 1]
-        return tf.where(
-            whole >= self.images, tf.constant(self.steps, tf.int64), whole // self.batch_size
-        )
+        if rows >= self.images:
+            return self.steps
+        if self.shuffled and self.block is not None:
+            rows -= rows % self.block
+        elif self.shuffled:
+            rows = max(start for start in self._blocks(epoch) if start <= rows)
+        return rows // self.batch_size
 
     def _starts(self, epoch: Tensor) -> Tensor:
-        """Return where the blocks of an epoch start, int64 [blocks]."""
+        """Return where the blocks of an epoch start, int64 [blocks]; the last may have no rows."""
         if self.block is not None:
             return tf.range(0, self.images, self.block, tf.int64)
-        growing = [0]
-        while max(2 * growing[-1], _FIRST_BLOCK) < self.images:
-            growing.append(max(2 * growing[-1], _FIRST_BLOCK))
-        return tf.cond(
-            tf.equal(epoch, 0),
-            lambda: tf.constant(growing, tf.int64),
-            lambda: tf.constant([0], tf.int64),
-        )
+        first = self._blocks(0)
+        later = [0, *[self.images] * (len(first) - 1)]
+        return tf.where(tf.equal(epoch, 0), np.int64(first), np.int64(later))
+
+    def _blocks(self, epoch: int) -> list[int]:
+        """Return where those blocks start that no buffer makes."""
+        starts = [0]
+        while epoch == 0 and self.growing and max(2 * starts[-1], _FIRST_BLOCK) < self.images:
+            starts.append(max(2 * starts[-1], _FIRST_BLOCK))
+        return starts

@@ -113,6 +113,7 @@ def row_order(images: int, options: LoadOptions, steps: int | None = None) -> It
         shuffled=options.training,
         block=options.shuffle_buffer,
         seed=options.seed,
+        growing=False,
     )
     chosen = tf.data.Options()
     chosen.autotune.enabled = False

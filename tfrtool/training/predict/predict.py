@@ -15,6 +15,7 @@ from tfrtool.errors import SourceError, os_reason
 from tfrtool.images.audit import audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode, ImageRecipe
+from tfrtool.loading.pipeline.decode import rounded
 from tfrtool.sources.folders.listing import file_entry, read_file
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.locations import Paths
@@ -180,4 +181,4 @@ def _read(image: ImageFile, size: int) -> Any:
     except SourceError as error:
         return f"it does not decode: {error.found}"
     resized = tf.image.resize(pixels, (size, size))
-    return tf.cast(tf.round(resized), tf.uint8).numpy()
+    return rounded(resized).numpy()
