@@ -21,6 +21,7 @@ _PARTS = (
     "parquet",
     "convert",
     "loading",
+    "first_epoch",
     "training",
     "stats",
 )

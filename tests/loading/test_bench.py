@@ -21,7 +21,7 @@ from tfrtool.loading.bench.bench import STAGES, BenchReport, Numbers, StageRun, 
 from tfrtool.loading.bench.bench_measure import measure_parts, measure_stage
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline import pipeline
+from tfrtool.loading.pipeline import published
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 from tfrtool.storage.progress import Progress
 
@@ -90,7 +90,7 @@ def test_stage_goes_through_all_images(
 ) -> None:
     """Each stage loads every image once an epoch; the published ones are cumulative."""
     built: list[set[str]] = []
-    real = pipeline.load_published
+    real = published.load_published
 
     def spy(*arguments: Any) -> Any:
         built.append(set(arguments[-1]))
@@ -102,7 +102,8 @@ def test_stage_goes_through_all_images(
     for epoch in run.epochs:
         assert epoch["images_per_second"] > 0
         assert epoch["cpu_ms_per_image"] > 0
-    assert built[1:] == ([] if stage == "tfrtool" else [set(STAGES[1 : STAGES.index(stage) + 1])])
+    does = STAGES[1 : STAGES.index(stage) + 1]
+    assert built[1:] == ([] if stage in STAGES[-3:] else [set(does)])
 
 
 @pytest.mark.parametrize("stage", ["cache", "tfrtool"])
@@ -119,7 +120,7 @@ def test_parts_tell_decoding_from_the_rest(large: Dataset, monkeypatch: pytest.M
     parts, cold = measure_parts(large, _load(), 1)
     reading, parsing, decoding, resizing = parts.values()
     assert list(parts) == list(PARTS)
-    assert decoding > 2 * resizing
+    assert decoding > resizing
     assert decoding > 3 * (reading + parsing)
     assert cold is None or cold > 0
 
@@ -138,16 +139,19 @@ def test_report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{MODULE}.measure", _made_up(rate=1, change=growing))
     report = _bench(directory, rounds=3, epochs=3, on_progress=seen.append)
     assert [progress.what for progress in seen] == ["pieces", *STAGES * 3]
-    assert [(progress.done, progress.total) for progress in seen] == [(n, 19) for n in range(19)]
+    assert [(progress.done, progress.total) for progress in seen] == [(n, 25) for n in range(25)]
     *stages, last = report.to_json()
     assert [stage["stage"] for stage in stages] == list(STAGES)
-    naive = stages[0]  # measured as numbers 0, 6 and 12
-    assert naive["first_epoch"]["images_per_second"] == 1 + 6
-    assert naive["later_epochs"]["images_per_second"] == (1 + 12 + 1 + 100) / 2
-    assert naive["memory_bytes"] == 6
+    naive = stages[0]  # measured as numbers 0, 8 and 16
+    assert naive["first_epoch"]["images_per_second"] == 1 + 8
+    assert naive["later_epochs"]["images_per_second"] == (1 + 16 + 1 + 100) / 2
+    assert naive["memory_bytes"] == 8
     assert (last["images"], last["total_images"], last["shards"]) == (18, 18, 3)
     assert last["cache"] == "memory"
     assert last["parts_cpu_ms_per_image"] == PARTS
+    names = [*PARTS, "copying", "storing", "waiting"]
+    assert list(last["shares_ms_per_image"]) == names
+    assert last["shares_ms_per_image"]["storing"] == pytest.approx(1)  # each is 1 ms more
 
 
 @pytest.mark.parametrize(("limit", "shards"), [(1, 1), (6, 1), (7, 2), (1000, 3)])

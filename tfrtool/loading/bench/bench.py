@@ -21,14 +21,14 @@ from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.remote.shard_cache import FETCHED_AT_ONCE, ShardCache
-from tfrtool.storage.words import check_least
+from tfrtool.storage.words import check_least, make_options
 
-UNCACHED = "uncached"
-
-STAGES = ("naive", "interleave", "parallel map", "cache", "prefetch", UNCACHED, "tfrtool")
+UNCACHED, OWN_UNCACHED, OWN = "uncached", "tfrtool, uncached", "tfrtool"
+_PUBLISHED = ("naive", "interleave", "parallel map", "cache", "prefetch")
+STAGES = (*_PUBLISHED, UNCACHED, OWN_UNCACHED, OWN)
 """The pipelines: each of the published ones has what those before it have, and one thing more;
 "prefetch" is the notebooks' whole pipeline. "uncached" is what is published for images that fit
-into no cache, and "tfrtool" is ours."""
+into no cache; "tfrtool" is ours, with its cache and without."""
 
 _MOST = 0.5
 """The part of the free memory that the published cache may take: its shuffle buffer, its batches
@@ -44,8 +44,9 @@ _HELP = {
     "parsing": "records are small, and in Python, load(batched_parse=N) parses N of them at a time",
     "decoding": _SMALLER,
     "resizing": _SMALLER,
-    "copying": "images are copied into batches, and into the cache, and only a smaller "
-    "--image-size needs less of it",
+    "copying": "images are copied into batches of float32, and only a smaller --image-size needs "
+    "less of it",
+    "storing": "the first epoch fills the cache, and only a smaller --image-size needs less of it",
     "waiting": "the loader kept {busy:.1f} of {cores} cores busy, and --parallel-calls and "
     "--cycle-length of tfrtool train let more be done at a time, as do more shards (--shards of "
     "tfrtool write; there are {shards}) and fewer other programs",
@@ -85,6 +86,7 @@ class BenchReport:
     bottleneck: str  # what limits a first epoch of ours, a word
     sentence: str  # the same for people, and which option would help
     parts_cpu_ms_per_image: Numbers  # reading (and inflating), parsing, decoding, resizing
+    shares_ms_per_image: Numbers  # of a first epoch of ours: those, copying, storing, waiting
     cold_read_ms_per_image: float | None  # from the disk, on the wall; None where that is unknown
     store_ms_per_image: float | None  # likewise from a store, of what was not in the cache before
     images: int  # in an epoch
@@ -109,6 +111,7 @@ def bench(
     epochs: int = 2,
     rounds: int = 3,
     limit: int = 2000,
+    decode: str = "exact",
     image_feature: str | None = None,
     label_feature: str | None = None,
     shard_cache: str | os.PathLike[str] | None = None,
@@ -128,6 +131,7 @@ def bench(
         epochs: how many epochs each pipeline goes through, 2 or more: the first fills the cache.
         rounds: how often each pipeline is measured, in turn with the others.
         limit: how many images are enough; as many shards are read as it takes to have them.
+        decode: "exact", or "fast" for ours, as in `Dataset.load`.
         image_feature: the feature with the images, as in `open_dataset`.
         label_feature: the feature with the classes, likewise.
         shard_cache: where shards of a store are fetched to, likewise.
@@ -140,7 +144,9 @@ def bench(
     """
     numbers = {"epochs": epochs, "rounds": rounds, "limit": limit}
     check_least(numbers, {"epochs": 2, "rounds": 1, "limit": 1})
-    load = LoadOptions(image_size=image_size, split=split, batch_size=batch_size)
+    load = make_options(
+        LoadOptions, image_size=image_size, split=split, batch_size=batch_size, decode=decode
+    )
     dataset = open_dataset(
         path,
         image_feature=image_feature,
@@ -156,6 +162,7 @@ def bench(
         dataset = replace(dataset, splits={split: shards}, shard_cache=None)
         report = _measure_all(dataset, load, epochs, rounds, on_progress)
     report = replace(report, store_ms_per_image=fetched, total_images=whole.records)
+    report = replace(report, shares_ms_per_image=_shares(report))
     bottleneck, sentence = _judge(report)
     return replace(report, bottleneck=bottleneck, sentence=sentence)
 
@@ -212,6 +219,7 @@ def _measure_all(
         bottleneck="",
         sentence="",
         parts_cpu_ms_per_image=parts,
+        shares_ms_per_image={},
         cold_read_ms_per_image=cold,
         store_ms_per_image=None,
         images=shards.records,
@@ -267,6 +275,18 @@ def _sum_up(stage: str, runs: Sequence[StageRun], left_out: str) -> StageReport:
     )
 
 
+def _shares(report: BenchReport) -> Numbers:
+    """Return what the cores do for an image in a first epoch of ours, in milliseconds of theirs."""
+    first = {stage.stage: stage.first_epoch or {} for stage in report.stages}
+    whole, uncached = (first[name]["cpu_ms_per_image"] for name in (OWN, OWN_UNCACHED))
+    shares = dict(report.parts_cpu_ms_per_image)
+    storing = 0.0 if report.cache == Cache.NONE.value else max(whole - uncached, 0.0)
+    shares["copying"] = max(whole - storing - sum(shares.values()), 0.0)
+    shares["storing"] = storing
+    waiting = report.cores * 1e3 / first[OWN]["images_per_second"] - whole
+    return shares | {"waiting": max(waiting, 0.0)}
+
+
 def _judge(report: BenchReport) -> tuple[str, str]:
     """Tell what limits the first epoch of our pipeline, in a word and in a sentence."""
     first, cold = report.stages[-1].first_epoch or {}, report.cold_read_ms_per_image
@@ -290,9 +310,7 @@ def _judge(report: BenchReport) -> tuple[str, str]:
             f"Starting is the bottleneck: a first epoch of {report.images:,} images takes "
             f"{report.images / rate:.2f} s, too short for any option to matter."
         )
-    costs = dict(report.parts_cpu_ms_per_image)
-    costs["copying"] = max(cpu - sum(costs.values()), 0.0)
-    costs["waiting"] = max(report.cores * 1e3 / rate - cpu, 0.0)
+    costs = report.shares_ms_per_image
     bottleneck = max(costs, key=lambda name: costs[name])
     shares = {name: f"{cost / sum(costs.values()):.0%}" for name, cost in costs.items()}
     helps = _HELP[bottleneck].format(

@@ -10,16 +10,17 @@ import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import islice, pairwise
 
 import tensorflow as tf
 
-from tfrtool.loading.bench.bench import STAGES, UNCACHED, Numbers, StageRun
+from tfrtool.loading.bench.bench import OWN, OWN_UNCACHED, STAGES, UNCACHED, Numbers, StageRun
 from tfrtool.loading.cache.cache_plan import own_memory
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
-from tfrtool.loading.pipeline.decode import decoder, full_image, parser
-from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
+from tfrtool.loading.pipeline.decode import decoder, fast_image, full_image, parser
+from tfrtool.loading.pipeline.load_options import Cache, Decode, LoadOptions
 from tfrtool.loading.pipeline.pipeline import count_images, load
 from tfrtool.loading.pipeline.published import load_published, load_uncached
 from tfrtool.loading.pipeline.reading import part_reader, split_records
@@ -46,7 +47,7 @@ def measure_stage(dataset: Dataset, options: LoadOptions, stage: str, epochs: in
     with naming_damage(dataset, options.split):
         _go_through(_build(small, replace(options, image_size=_TINY), stage))
         before = own_memory("VmHWM")
-        at_once = stage == "tfrtool"
+        at_once = stage in (OWN, OWN_UNCACHED)
         runs: list[Numbers] = []
         wall, cpu = time.perf_counter(), time.process_time()
         batches = _build(dataset, replace(options, epochs=epochs) if at_once else options, stage)
@@ -66,8 +67,8 @@ def measure_stage(dataset: Dataset, options: LoadOptions, stage: str, epochs: in
 
 
 def _build(dataset: Dataset, options: LoadOptions, stage: str) -> TfDataset:
-    if stage == "tfrtool":
-        return load(dataset, options)
+    if stage in (OWN, OWN_UNCACHED):
+        return load(dataset, options if stage == OWN else replace(options, cache=Cache.NONE))
     if stage == UNCACHED:
         return load_uncached(dataset, options)
     does = frozenset(STAGES[1 : STAGES.index(stage) + 1])
@@ -95,12 +96,14 @@ def measure_parts(
     split = dataset.split(options.split)
     own = min(_PARTS_IMAGES, split.records)
     times = -(-_PARTS_IMAGES // own)
-    parse, decode = parser(dataset), decoder(dataset, options.image_size)
+    fast = options.decode is Decode.FAST
+    parse, decode = parser(dataset), decoder(dataset, options.image_size, fast=fast)
+    sized = partial(fast_image, least=options.image_size) if fast else full_image
     records = split_records(dataset, split).take(own)
     steps = {
         "reading": records,
         "parsing": records.map(parse),
-        "decoding": records.map(lambda record: full_image(dataset, parse(record))),
+        "decoding": records.map(lambda record: sized(dataset, parse(record))),
         "resizing": records.map(decode),
     }
     chosen = tf.data.Options()

@@ -161,6 +161,11 @@ class Dataset:
                 epochs (1): how many one iterator goes through; each ends with a batch of its own.
                 first_epoch (0): the number of the first of them. Order and draws depend on the
                 seed and on the epoch's number alone.
+                first_step (0): of the first of them, the number of the first step; those before are
+                left out, and what comes is what comes after them anyway. As a later iterator may
+                have whole epochs, the cardinality is not known then.
+                decode ("exact"): "fast" decodes a JPEG at a half, a quarter or an eighth of its
+                size, where that is still at least what is asked for both ways.
                 deterministic (True): whether the same seed gives the same order. Without, images
                 come as soon as they are ready.
                 cycle_length: shards read at a time; 4, or all if there are fewer.
@@ -168,7 +173,9 @@ class Dataset:
                 parallel_calls: images decoded at a time; the number of cores.
                 batched_parse: records parsed at a time, as one batch; they are parsed one by one.
                 shuffle_buffer: images in the shuffle buffer; all of them where they are cached,
-                and elsewhere 1024, or as many as 32 MiB of records hold.
+                and elsewhere 1024, or as many as 32 MiB of records hold. So many are drawn from
+                also while a cache in memory is filled, from 16 shards at a time; of its first epoch
+                the first 256 images are mixed, then as many, then 512, 1024 and so on.
                 prefetch (2): batches made ahead.
 
         Returns:

@@ -76,7 +76,7 @@ class RowOrder:
             return tf.range(0, self.images, self.block, tf.int64)
         first = self._blocks(0)
         later = [0, *[self.images] * (len(first) - 1)]
-        return tf.where(tf.equal(epoch, 0), np.int64(first), np.int64(later))
+        return tf.where(tf.equal(epoch, 0), np.array(first), np.array(later))
 
     def _blocks(self, epoch: int) -> list[int]:
         """Return where those blocks start that no buffer makes."""

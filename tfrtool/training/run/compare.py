@@ -26,6 +26,7 @@ Train = Callable[..., TrainReport]
 """`train` with its dataset and options, which takes others in their place."""
 
 _AS_PUBLISHED: dict[str, Any] = {
+    "decode": "exact",
     **dict.fromkeys((*KNOBS, "cache", "cache_directory", "out", "tensorboard", "shares")),
     **{"deterministic": True, "precision": Precision.FLOAT32, "profile": False},
     "strategy": StrategyKind.ONE,

@@ -75,6 +75,7 @@ def train(
             recipe ("tfrtool"): the loader; "notebook" and "naive" are the published ones.
             cache ("auto"), cache_directory: "features", "memory", "disk" or "none"; auto goes by
             what is free.
+            decode ("exact"): "fast" decodes JPEGs smaller that are larger than is needed.
             augment, cycle_length, block_length, parallel_calls, shuffle_buffer, prefetch,
             deterministic (True): as in `Dataset.load`.
             precision ("float32"): what layers compute in; "mixed_bfloat16" and "mixed_float16" are

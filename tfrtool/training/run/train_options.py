@@ -8,7 +8,7 @@ from typing import Any
 from tfrtool.errors import UsageError
 from tfrtool.loading.augment.augment_options import Augment, parse_augment
 from tfrtool.loading.dataset.dataset import OnCorrupt
-from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
+from tfrtool.loading.pipeline.load_options import Cache, Decode, LoadOptions, Recipe
 from tfrtool.storage.locations import as_path, take_paths
 from tfrtool.storage.words import as_size, take_words
 from tfrtool.training.devices.worker_cluster import StrategyKind
@@ -28,7 +28,7 @@ KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "pr
 
 _LOADED = (
     *("split", "batch_size", "recipe", "seed", "cache_directory", "augment", "epochs"),
-    *("deterministic", *KNOBS),
+    *("decode", "deterministic", *KNOBS),
 )
 """What has the same name in `LoadOptions`."""
 
@@ -109,6 +109,7 @@ class TrainOptions:
     recipe: Recipe = Recipe.TFRTOOL
     cache: Cache | None = None
     cache_directory: Path | None = None
+    decode: Decode = Decode.EXACT
     cycle_length: int | None = None
     block_length: int | None = None
     parallel_calls: int | None = None
@@ -210,7 +211,7 @@ class TrainOptions:
             object.__setattr__(self, "cache", Cache.DISK)
         take_words(self, rescale=RescaleTo, recipe=Recipe, cache=Cache, precision=Precision)
         take_words(self, on_corrupt=OnCorrupt, optimizer=Optimizer, schedule=Schedule)
-        take_words(self, strategy=StrategyKind, class_weights=ClassWeights)
+        take_words(self, strategy=StrategyKind, class_weights=ClassWeights, decode=Decode)
         take_paths(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
         if self.shard_cache_size is not None:
             object.__setattr__(self, "shard_cache_size", as_size(self.shard_cache_size))

@@ -14,6 +14,7 @@ from tfrtool.storage.progress import Progress
 if TYPE_CHECKING:
     from tfrtool.loading.bench.bench import BenchReport
 
+_ADDED = ("interleave", "parallel map", "cache", "prefetch")
 _HEAD = ("1st images/s", "CPU ms", "later images/s", "CPU ms", "memory")
 
 
@@ -25,6 +26,7 @@ _HEAD = ("1st images/s", "CPU ms", "later images/s", "CPU ms", "memory")
         **FEATURES,
         "--image-size N=224": "Images are resized to N x N pixels.",
         "--batch-size N=32": "Images in a batch.",
+        "--decode exact|fast=exact": "How ours decodes JPEGs that are larger than needed.",
         "--epochs N=2": "Epochs of each run; all but the first count as later ones.",
         "--rounds N=3": "Measurements of each stage, in turn with the others.",
         "--limit N=2000": "Images to load at least; whole shards are read.",
@@ -63,7 +65,7 @@ def _page(report: "BenchReport") -> Page:
     shards = human_count(report.shards, "shard")
     rows, left_out = [], []
     for stage in report.stages:
-        name = stage.stage if stage.stage in ("naive", "tfrtool") else f"+ {stage.stage}"
+        name = f"+ {stage.stage}" if stage.stage in _ADDED else stage.stage
         cells = ["-"] * len(_HEAD)
         if stage.left_out:
             left_out.append(f"{name} was left out: {stage.left_out}")

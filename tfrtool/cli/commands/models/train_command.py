@@ -78,6 +78,8 @@ _OPTIONS = {
     "--cache-dir DIR": "Directory of the disk cache; implies --cache disk. The default is in the "
     "user's cache directory.",
     **SHARD_CACHE,
+    "--decode exact|fast=exact": "fast decodes large JPEGs at a half, a quarter or an eighth of "
+    "their size, where that is still at least the image size.",
     "--augment LIST": "Random augmentation, drawn anew every epoch, such as flip,rotate=40: "
     "flip, flip-vertical, rotate=DEGREES, crop=PIXELS, cutout=PIXELS, brightness, contrast, "
     "saturation, hue.",
