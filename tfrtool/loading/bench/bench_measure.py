@@ -20,7 +20,7 @@ from tfrtool.loading.cache.cache_plan import own_memory
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
 from tfrtool.loading.pipeline.decode import decoder, fast_image, full_image, parser
-from tfrtool.loading.pipeline.load_options import Cache, Decode, LoadOptions
+from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions
 from tfrtool.loading.pipeline.pipeline import count_images, load
 from tfrtool.loading.pipeline.published import load_published, load_uncached
 from tfrtool.loading.pipeline.reading import part_reader, split_records
@@ -96,7 +96,7 @@ def measure_parts(
     split = dataset.split(options.split)
     own = min(_PARTS_IMAGES, split.records)
     times = -(-_PARTS_IMAGES // own)
-    fast = options.decode is Decode.FAST
+    fast = options.decode is Decoding.FAST
     parse, decode = parser(dataset), decoder(dataset, options.image_size, fast=fast)
     sized = partial(fast_image, least=options.image_size) if fast else full_image
     records = split_records(dataset, split).take(own)

@@ -42,7 +42,7 @@ class Cache(enum.Enum):
     NONE = "none"
 
 
-class Decode(enum.Enum):
+class Decoding(enum.Enum):
     """How JPEGs are decoded that are larger than asked for; the values are those of the CLI.
 
     FAST decodes them at a half, a quarter or an eighth of their size, where that is still at least
@@ -105,7 +105,7 @@ class LoadOptions:
     recipe: Recipe = Recipe.TFRTOOL
     cache: Cache = Cache.NONE
     cache_directory: Path | None = None
-    decode: Decode = Decode.EXACT
+    decode: Decoding = Decoding.EXACT
     augment: Augment | None = None
     training: bool = True
     seed: int = 0
@@ -122,7 +122,7 @@ class LoadOptions:
     holdout: Holdout | None = None
 
     def __post_init__(self) -> None:
-        take_words(self, recipe=Recipe, cache=Cache, decode=Decode)
+        take_words(self, recipe=Recipe, cache=Cache, decode=Decoding)
         take_paths(self, "cache_directory")
         check_least({name: getattr(self, name) for name in _LEAST}, _LEAST)
         if (self.parallel_calls or 1) > _MOST_CALLS:  # each has memory set aside
@@ -141,7 +141,7 @@ class LoadOptions:
         chosen = {name for name in ours if getattr(self, name) is not None}
         if self.recipe is not Recipe.TFRTOOL:
             chosen |= {"first_step"} if self.first_step else set()
-            chosen |= {"decode"} if self.decode is not Decode.EXACT else set()
+            chosen |= {"decode"} if self.decode is not Decoding.EXACT else set()
         for name in sorted(chosen):
             raise UsageError(
                 f"the recipe {self.recipe.value!r} has no choice of {name.replace('_', ' ')}"

@@ -19,7 +19,7 @@ from tfrtool.loading.cache.disk_cache import (
 from tfrtool.loading.cache.image_store import ImageStore
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.decode import decoder, parser
-from tfrtool.loading.pipeline.load_options import Cache, Decode, LoadOptions, Recipe
+from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
 from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.published import STAGES_OF, load_published
@@ -172,7 +172,7 @@ class _Loader:
         if parsed:
             parse = plain(parser(self.dataset, batched=True))
             records = records.batch(options.batched_parse).map(parse).unbatch()
-        fast, large = options.decode is Decode.FAST, self._record_bytes() > _LARGE_RECORD
+        fast, large = options.decode is Decoding.FAST, self._record_bytes() > _LARGE_RECORD
         size = options.image_size
         decode = decoder(self.dataset, size, large=large, fast=fast, parsed=parsed)
         # uint8 between here and the rescaling: a quarter of the memory of float32 in the cache.

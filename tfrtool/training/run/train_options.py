@@ -8,7 +8,7 @@ from typing import Any
 from tfrtool.errors import UsageError
 from tfrtool.loading.augment.augment_options import Augment, parse_augment
 from tfrtool.loading.dataset.dataset import OnCorrupt
-from tfrtool.loading.pipeline.load_options import Cache, Decode, LoadOptions, Recipe
+from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
 from tfrtool.storage.locations import as_path, take_paths
 from tfrtool.storage.words import as_size, take_words
 from tfrtool.training.devices.worker_cluster import StrategyKind
@@ -109,7 +109,7 @@ class TrainOptions:
     recipe: Recipe = Recipe.TFRTOOL
     cache: Cache | None = None
     cache_directory: Path | None = None
-    decode: Decode = Decode.EXACT
+    decode: Decoding = Decoding.EXACT
     cycle_length: int | None = None
     block_length: int | None = None
     parallel_calls: int | None = None
@@ -211,7 +211,7 @@ class TrainOptions:
             object.__setattr__(self, "cache", Cache.DISK)
         take_words(self, rescale=RescaleTo, recipe=Recipe, cache=Cache, precision=Precision)
         take_words(self, on_corrupt=OnCorrupt, optimizer=Optimizer, schedule=Schedule)
-        take_words(self, strategy=StrategyKind, class_weights=ClassWeights, decode=Decode)
+        take_words(self, strategy=StrategyKind, class_weights=ClassWeights, decode=Decoding)
         take_paths(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
         if self.shard_cache_size is not None:
             object.__setattr__(self, "shard_cache_size", as_size(self.shard_cache_size))
