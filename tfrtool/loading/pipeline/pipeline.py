@@ -217,7 +217,7 @@ class _Loader:
         return sum(split.shards[number].stat().st_size for number in own) / records
 
     def _window(self) -> int:
-        """Return how many records are held to draw the next from."""
+        """Return the size of the shuffle buffer, in records."""
         usual = max(1, min(_SHUFFLE, int(_SHUFFLED_BYTES / max(self._record_bytes(), 1))))
         return min(self.options.shuffle_buffer or usual, self.order.images)
 
