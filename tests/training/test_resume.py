@@ -54,7 +54,8 @@ def copied(left: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
     return dict(left, out=shutil.copytree(left["out"], tmp_path / "run"))
 
 
-def _numbers(epochs: tuple[EpochReport, ...]) -> list[tuple[float | None, ...]]:
+def numbers(epochs: tuple[EpochReport, ...]) -> list[tuple[float | None, ...]]:
+    """Return what does not depend on how fast it went."""
     return [(e.epoch, e.loss, e.accuracy, e.val_loss, e.val_accuracy) for e in epochs]
 
 
@@ -92,7 +93,7 @@ def test_it_ends_where_an_uninterrupted_run_would(
     monkeypatch.setattr("tfrtool.training.run.training_data.available_memory", lambda: free)
     resumed = train(**dict(options, out=tmp_path / "left", resume=True))
     assert (resumed.plan.cache.cache.value, resumed.plan.epochs_before) == (cache, 1)
-    for one, other in zip(_numbers(resumed.epochs), _numbers(whole.epochs), strict=True):
+    for one, other in zip(numbers(resumed.epochs), numbers(whole.epochs), strict=True):
         assert one == pytest.approx(other, rel=1e-4)
     first, second = (saved_variables(tmp_path / name) for name in ("whole", "left"))
     assert set(first) == set(second)

@@ -38,6 +38,7 @@ def render_plan(plan: TrainPlan) -> str:
         *(f"  data     {printable(note)}" for note in plan.notes),
         f"  images   {plan.train_images:,} to train on, {validated}",
         *_weights(plan),
+        *_tuning(plan),
         f"  pixels   {_pixels(plan.rescale)}",
         f"  loader   {loader}; cache: {plan.cache.cache.value} ({plan.cache.reason})",
     ]
@@ -52,6 +53,18 @@ def render_plan(plan: TrainPlan) -> str:
     if plan.task is Task.MULTI:
         head += "     mAP  val mAP"
     return "\n".join([*lines, "", head])
+
+
+def _tuning(plan: TrainPlan) -> list[str]:
+    tuning, second = plan.options.fine_tune, plan.options.second_phase
+    if tuning is None or second is None:
+        return []
+    now = " (now)" * (plan.phase == 2)
+    return [
+        f"  phases   {human_count(plan.options.epochs, 'epoch')}, then "
+        f"{human_count(second.epochs, 'epoch')} from {printable(tuning.layer)} on, "
+        f"learning rate {second.rate:g}{now}"
+    ]
 
 
 def _weights(plan: TrainPlan) -> list[str]:

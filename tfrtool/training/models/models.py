@@ -1,7 +1,7 @@
 """The models: image in, probabilities out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Classifier:
     base: Any = None  # keras.Model, the same to pooled features, float32 [batch, features]
     head: Any = None  # the layer from features to probabilities
     frozen: bool = False
+    still: bool = False  # whether the base runs in inference mode, whatever of it is trained
 
 
 def rescale_for(model: str, *, unit: bool = False) -> Rescale:
@@ -122,7 +123,8 @@ def _build(
         _freeze_before(base.layers, trainable, model)
     inputs = keras.Input((image_size, image_size, 3))
     frozen = not base.trainable_weights
-    if frozen or weights != NO_WEIGHTS:
+    still = frozen or weights != NO_WEIGHTS
+    if still:
         _hold_still(base)
         features = base(inputs, training=False)
     else:
@@ -131,7 +133,35 @@ def _build(
     core = keras.Model(inputs, head(features), name=CORE)
     if saved is not None:
         head.set_weights(saved.core.layers[-1].get_weights())
-    return Classifier(core=core, base=base, head=head, frozen=frozen)
+    return Classifier(core=core, base=base, head=head, frozen=frozen, still=still)
+
+
+def check_layer(classifier: Classifier, layer: str, model: str) -> None:
+    """Check that there is such a layer; it is a UsageError that there is none."""
+    _place_of(layer, _inner_layers(classifier), model)
+
+
+def fine_tuned(classifier: Classifier, layer: str, model: str) -> Classifier:
+    """Return the same classifier, of which the layers from one on are trained, and no others.
+
+    A base that ran in inference mode still does.
+    """
+    layers, base = _inner_layers(classifier), classifier.base
+    first = _place_of(layer, layers, model)
+    for outer in (classifier.core, *(one for one in classifier.core.layers if one not in layers)):
+        outer.trainable = True
+    for number, one in enumerate(layers):
+        one.trainable = number >= first
+    if base is not None and classifier.still:
+        _hold_still(base)
+    return replace(classifier, frozen=False)
+
+
+def _inner_layers(classifier: Classifier) -> list[Any]:
+    """Return the layers of a base, or of a model that is whole alone."""
+    models = [one for one in classifier.core.layers if isinstance(one, keras.Model)]
+    inner = classifier.base or (models[0] if len(models) == 1 else classifier.core)
+    return list(inner.layers)
 
 
 def _base(model: str, image_size: int, weights: str, saved: SavedModel | None) -> Any:
@@ -194,6 +224,11 @@ def _cnn(image_size: int, classes: int, task: Task) -> Any:
 
 def _freeze_before(layers: Sequence[Any], name: str, model: str) -> None:
     """Freeze the layers before one of them."""
+    for layer in layers[: _place_of(name, layers, model)]:
+        layer.trainable = False
+
+
+def _place_of(name: str, layers: Sequence[Any], model: str) -> int:
     names = [layer.name for layer in layers]
     if name not in names:
         raise UsageError(
@@ -201,8 +236,7 @@ def _freeze_before(layers: Sequence[Any], name: str, model: str) -> None:
             expected=f"auto, head, all or a layer: {', '.join(nearest(name, reversed(names)))}",
             hint="model.summary() of its Keras model lists them",
         )
-    for layer in layers[: names.index(name)]:
-        layer.trainable = False
+    return names.index(name)
 
 
 def _saved(file: Path, model: str, classes: int, task: Task) -> SavedModel:

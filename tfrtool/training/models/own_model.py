@@ -88,7 +88,7 @@ def build_own(build: Any, name: str, image_size: int, classes: int) -> tuple[Any
             raise UsageError(f"{name} raised {_told(error)}") from error
     elif keras.config.dtype_policy().compute_dtype != "float32":
         raise UsageError(
-            "a keras.Model has its precision already", hint="a function has it while it builds one"
+            "a keras.Model has its precision already", expected="a function that builds one"
         )
     if not isinstance(model, keras.Model):
         raise UsageError(

@@ -78,6 +78,9 @@ class RunState:
             raise ValueError("what an epoch brought is no number")
         if [report.epoch for report in reports] != list(range(1, epochs + 1)):
             raise ValueError("its epochs are not numbered from 1 on")
+        phases = [report.phase for report in reports]
+        if phases != sorted(phases) or not {1, 2}.issuperset(phases):
+            raise ValueError("its phases don't follow each other")
         return cls(
             request=dict(values["request"]),
             cache=Cache(values["cache"]),
@@ -242,7 +245,7 @@ def check_same(out: Path, before: RunState, request: Mapping[str, Any]) -> None:
         UsageError: something differs; names it.
     """
     done, old, new = len(before.epochs), before.request, request
-    if request.get("schedule") != Schedule.COSINE.value:
+    if request.get("schedule") != Schedule.COSINE.value and request.get("fine tune") is None:
         # More epochs may follow, and fewer than were done can't be asked for.
         old = {**before.request, "epochs": max(done, request["epochs"])}
     differ = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]

@@ -63,6 +63,8 @@ def train(
             image_size: in pixels, both ways; the model's own.
             rescale ("model"): the range that the model was trained on; "unit" is 0 to 1, and
             "dataset" makes the mean of each channel 0 and its standard deviation 1.
+            fine_tune: "layer" or "layer:epochs", a second phase in which layers from that one on
+            are trained at a tenth of the rate, for as many epochs as the first if none are given.
             epochs (5), batch_size (32), seed (0), learning_rate: 0.001 where only a head is
             trained, 0.0003 from random weights, and 0.0001 from loaded ones; of sgd ten times
             that, of lion a tenth.

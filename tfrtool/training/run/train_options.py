@@ -1,7 +1,7 @@
 """What to train, on what, and how long: the keywords of `train`, checked."""
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,28 @@ class ClassWeights(enum.Enum):
     BALANCED = "balanced"
 
 
+@dataclass(frozen=True, slots=True)
+class FineTune:
+    """A second phase of a run: layers from one on are trained, for so many epochs."""
+
+    layer: str
+    epochs: int | None = None  # as many as the first phase has
+
+    @classmethod
+    def of(cls, text: str) -> "FineTune":
+        """Make it of "LAYER" or "LAYER:EPOCHS"."""
+        layer, colon, epochs = text.partition(":")
+        number = int(epochs) if epochs.isascii() and epochs.isdigit() and len(epochs) < 9 else 0
+        if not layer or (colon and number < 1):
+            raise UsageError(
+                "impossible second phase", expected="LAYER or LAYER:EPOCHS", found=text
+            )
+        return cls(layer, number or None)
+
+    def __str__(self) -> str:
+        return self.layer if self.epochs is None else f"{self.layer}:{self.epochs}"
+
+
 class RescaleTo(enum.Enum):
     """What pixel values become.
 
@@ -100,6 +122,7 @@ class TrainOptions:
     image_size: int | None = None
     rescale: RescaleTo = RescaleTo.MODEL
     epochs: int = 5
+    fine_tune: FineTune | None = None
     batch_size: int = 32
     learning_rate: float | None = None
     optimizer: Optimizer = Optimizer.ADAM
@@ -181,6 +204,11 @@ class TrainOptions:
                 raise UsageError(f"{recipe} knows no strategy but one")
             if self.resume:
                 raise UsageError(f"{recipe} can't be resumed: its order is lost with the run")
+        if self.fine_tune is not None and self.trained == "all" and not is_own(self.model):
+            raise UsageError(
+                "all layers are trained already, and a second phase would train fewer",
+                expected="--trainable head, or a layer behind that of the second phase",
+            )
         if self.precision is Precision.BFLOAT16 and not self.keeps_features:
             # A step of MobileNetV2 in bfloat16 took 1.5 times the CPU time of one in float32, on a
             # processor with AVX512_BF16: oneDNN has no fast ways back through its convolutions.
@@ -202,7 +230,11 @@ class TrainOptions:
                 )
             object.__setattr__(self, "own", self.model)
             object.__setattr__(self, "model", own_name(self.model))
-        for name, kind in (("model", model_name), ("augment", parse_augment)):
+        for name, kind in (
+            ("model", model_name),
+            ("augment", parse_augment),
+            ("fine_tune", FineTune.of),
+        ):
             if isinstance(getattr(self, name), str) and not (name == "model" and self.own):
                 object.__setattr__(self, name, kind(getattr(self, name)))
         if getattr(self.cache, "value", self.cache) == _AUTO:
@@ -226,6 +258,24 @@ class TrainOptions:
         """Return how images are loaded to be trained on, as uint8 of this size, without a cache."""
         shared = {name: getattr(self, name) for name in _LOADED}
         return LoadOptions(image_size=image_size, rescale=None, **shared)
+
+    @property
+    def second_phase(self) -> "TrainOptions | None":
+        """What the second phase is trained by, as if it were a run; None where there is none.
+
+        Loaded layers are tuned at a tenth of the rate of what was trained before.
+        """
+        if self.fine_tune is None:
+            return None
+        return replace(
+            self,
+            trainable=self.fine_tune.layer,
+            fine_tune=None,
+            epochs=self.fine_tune.epochs or self.epochs,
+            learning_rate=self.rate * _TUNING_RATE / _HEAD_RATE,
+            cache=None if self.cache is Cache.FEATURES else self.cache,
+            precision=Precision.FLOAT32 if self.precision is Precision.BFLOAT16 else self.precision,
+        )
 
     @property
     def trained(self) -> str:

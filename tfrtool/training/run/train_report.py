@@ -33,6 +33,7 @@ class TrainPlan:
     left_out: tuple[str, ...] = ()  # damage, a line each
     n_left_out: int = 0  # records; a line may stand for more than one
     epochs_before: int = 0  # of the run that is resumed
+    phase: int = 1  # which is trained first: 2 where a run is resumed that fine-tunes already
     class_weights: tuple[float, ...] = ()  # of the loss, by class; none where all count as they are
     warnings: tuple[str, ...] = ()  # of effort that may be wasted, a sentence each
 
@@ -43,6 +44,7 @@ class EpochReport:
 
     Attributes:
         epoch: its number, from 1.
+        phase: 1, or 2 where the run fine-tunes.
         seconds: wall time, validation included.
         images_per_second: training images by the wall time of training alone.
         loss: mean cross-entropy over the epoch, while the weights changed.
@@ -57,6 +59,7 @@ class EpochReport:
     """
 
     epoch: int
+    phase: int = 1
     seconds: float
     images_per_second: float
     loss: float
@@ -76,7 +79,7 @@ class EpochReport:
     @property
     def logs(self) -> Mapping[str, float]:
         """What callbacks are told: all of it by name, but for what there is none of."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        values = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
         return {name: value for name, value in values.items() if value is not None}
 
     def to_json(self) -> Mapping[str, Any]:
@@ -181,6 +184,7 @@ class TrainReport:
             "validation_images": plan.validation_images,
             "precision": options.precision.value,
             "left_out": plan.n_left_out,
+            "fine_tune": None if options.fine_tune is None else str(options.fine_tune),
             "class_weights": {
                 name: round(weight, 6)
                 for name, weight in zip(plan.class_names, plan.class_weights, strict=False)

@@ -4,28 +4,26 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfrtool.errors import TrainingError, UsageError, WriteError, os_errors_as
-from tfrtool.images.chart import draw_charts
+from tfrtool.errors import TrainingError, UsageError
+from tfrtool.loading.cache.cache_plan import CachePlan
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.records.crc import crc32c
-from tfrtool.storage.appearing import new_file, new_file_by_name
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.training.devices.devices import Devices
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.features.extraction import batches_of_features
 from tfrtool.training.features.frozen_base import freeze
-from tfrtool.training.models.models import build_classifier, rescale_for
+from tfrtool.training.models.models import build_classifier, check_layer, fine_tuned, rescale_for
 from tfrtool.training.models.optimizers import make_optimizer
-from tfrtool.training.models.saved_model import MODEL_FILE, ModelFacts, save_model
 from tfrtool.training.run.checkpoints import (
     CHECKPOINTS,
     Checkpoints,
@@ -36,13 +34,16 @@ from tfrtool.training.run.checkpoints import (
     unusable,
 )
 from tfrtool.training.run.part_facts import balanced_weights, is_cheap, look_at
-from tfrtool.training.run.scores import MEAN_AVERAGE_PRECISION
+from tfrtool.training.run.run_files import save_run
 from tfrtool.training.run.train_options import Precision, RescaleTo, TrainOptions
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 from tfrtool.training.run.train_warnings import plan_warnings
 from tfrtool.training.run.trainer import EpochIterator, Trainer
 from tfrtool.training.run.training_callbacks import EpochLogs, StepTrace
 from tfrtool.training.run.training_data import TrainingData, agree_on_cache, plan_run_cache
+
+_TUNING = 2
+"""The phase in which a run fine-tunes."""
 
 OnEpoch = Callable[[EpochReport], None]
 
@@ -78,11 +79,8 @@ class TrainingRun:
         request = {**request_of(options, data.original), "shares": shares}
         if before is not None and options.out is not None:
             check_same(options.out, before, request)
-        before_cache = None if before is None else before.cache
-        cache = agree_on_cache(plan_run_cache(options, data, before_cache, devices), devices)
         done = 0 if before is None else len(before.epochs)
         devices.check_same(crc32c(json.dumps(request, sort_keys=True).encode("ascii")), done)
-        self._features = cache.cache is Cache.FEATURES
         if before is not None:
             rescale = before.rescale
         elif options.rescale is RescaleTo.DATASET:
@@ -90,18 +88,14 @@ class TrainingRun:
         else:
             rescale = rescale_for(options.model, unit=options.rescale is RescaleTo.UNIT)
         self._epochs = [] if before is None else before.epochs
-        self._data = data.changed(
-            rescale=rescale,
-            cache=Cache.NONE if self._features else cache.cache,  # a loader keeps no features
-            first_epoch=done,
-            epochs=max(options.epochs - done, 1),
-        )
-        self._iterators = [] if self._is_over else self._begin_to_load()
+        self._phase = self._epochs[-1].phase if self._epochs else 1
+        self._whole, self._request, self._rescale = data, request, rescale
+        cache = self._plan_loading(None if before is None else before.cache)
         weighted = options.class_weights is not None
         if weighted and data.dataset.task is Task.MULTI:
             raise UsageError("class weights are for images of one class each")
         facts = look_at(data) if weighted or is_cheap(data) else []
-        weights = balanced_weights(facts[0].counts) if weighted else ()
+        self._class_weights = balanced_weights(facts[0].counts) if weighted else ()
         keras.utils.set_random_seed(options.seed)
         classes, size = data.dataset.class_names, data.training.image_size
         with devices.strategy.scope():
@@ -115,27 +109,11 @@ class TrainingRun:
                 task=data.dataset.task,
                 policy=options.precision.policy,
             )
-            core, head = self._classifier.core, self._classifier.head
-            steps = -(-data.images[0] // options.batch_size) * options.epochs
-            optimizer = make_optimizer(
-                options.optimizer,
-                options.rate,
-                options.schedule,
-                steps,
-                scaled=options.precision is Precision.MIXED_FLOAT16,
-            )
-            self._trainer = Trainer(
-                core, optimizer, head if self._features else None, data.dataset.task, weights
-            )
-        frozen = self._classifier.base.variables if self._classifier.frozen else []
-        self._state = RunState(
-            request=request,
-            cache=cache.cache,
-            rescale=rescale,
-            frozen=crc_of(frozen),
-            epochs=self._epochs,
-        )
-        self._prepare_checkpoints(before, {id(variable) for variable in frozen})
+        if options.fine_tune is not None:
+            check_layer(self._classifier, options.fine_tune.layer, options.model)
+        if self._phase == _TUNING:
+            self._tune()
+        self._make_trainer(before)
         images, *validated = data.images
         damage = data.dropped
         self.plan = TrainPlan(
@@ -150,14 +128,76 @@ class TrainingRun:
             train_images=images,
             validation_images=sum(validated),
             trainable_parameters=sum(
-                variable.value.shape.num_elements() for variable in core.trainable_variables
+                variable.value.shape.num_elements()
+                for variable in self._classifier.core.trainable_variables
             ),
             left_out=() if damage is None else damage.lines,
             n_left_out=0 if damage is None else damage.n_left_out,
             epochs_before=done,
-            class_weights=weights,
+            phase=self._phase,
+            class_weights=self._class_weights,
             warnings=plan_warnings(options, data, facts),
         )
+
+    @property
+    def _now(self) -> TrainOptions:
+        """What the phase is trained by."""
+        second = self._options.second_phase
+        return self._options if self._phase == 1 or second is None else second
+
+    @property
+    def _of_phase(self) -> list[EpochReport]:
+        return [epoch for epoch in self._epochs if epoch.phase == self._phase]
+
+    def _plan_loading(self, before: Cache | None) -> CachePlan:
+        """Decide how a phase keeps its images, and begin to load them if it has epochs left."""
+        options, devices = self._now, self._devices
+        cache = agree_on_cache(plan_run_cache(options, self._whole, before, devices), devices)
+        self._cache, self._features = cache.cache, cache.cache is Cache.FEATURES
+        self._data = self._whole.changed(
+            rescale=self._rescale,
+            cache=Cache.NONE if self._features else cache.cache,  # a loader keeps no features
+            first_epoch=len(self._epochs),
+            epochs=max(options.epochs - len(self._of_phase), 1),
+        )
+        self._iterators = [] if self._is_over else self._begin_to_load()
+        return cache
+
+    def _tune(self) -> None:
+        """Have the layers of the second phase be trained."""
+        tuning = self._options.fine_tune
+        if tuning is not None:
+            self._classifier = fine_tuned(self._classifier, tuning.layer, self._options.model)
+
+    def _make_trainer(self, before: RunState | None) -> None:
+        """Make what trains a phase, and bring back what a run before has kept of it."""
+        options, data = self._now, self._data
+        core, head = self._classifier.core, self._classifier.head
+        steps = -(-data.images[0] // options.batch_size) * options.epochs
+        with self._devices.strategy.scope():
+            optimizer = make_optimizer(
+                options.optimizer,
+                options.rate,
+                options.schedule,
+                steps,
+                scaled=options.precision is Precision.MIXED_FLOAT16,
+            )
+            self._trainer = Trainer(
+                core,
+                optimizer,
+                head if self._features else None,
+                data.dataset.task,
+                self._class_weights,
+            )
+        frozen = self._classifier.base.variables if self._classifier.frozen else []
+        self._state = RunState(
+            request=self._request,
+            cache=self._cache,
+            rescale=self._rescale,
+            frozen=crc_of(frozen),
+            epochs=self._epochs,
+        )
+        self._prepare_checkpoints(before, {id(variable) for variable in frozen})
 
     def _begin_to_load(self) -> list[EpochIterator]:
         """Return the batches to train on, and those to validate on if any."""
@@ -206,19 +246,34 @@ class TrainingRun:
 
     @property
     def _best_epoch(self) -> int:
-        return min(self._epochs, key=lambda epoch: epoch.monitored).epoch
+        """The best epoch of the phase."""
+        return min(self._of_phase, key=lambda epoch: epoch.monitored).epoch
 
     @property
     def _is_over(self) -> bool:
-        """Whether all epochs are done, or none was better than the best for long enough."""
-        done, patience = len(self._epochs), self._options.early_stopping
-        late = patience is not None and done > 0 and done - self._best_epoch >= patience
-        return late or done >= self._options.epochs
+        """Whether all epochs of the phase are done, or none was better for long enough."""
+        done, patience = len(self._of_phase), self._options.early_stopping
+        late = (
+            patience is not None and done > 0 and len(self._epochs) - self._best_epoch >= patience
+        )
+        return late or done >= self._now.epochs
 
     def train(self, given: Sequence[Any], on_epoch: OnEpoch) -> None:
-        """Train until the run is over, or a callback stops it."""
+        """Train until all phases are over, or a callback stops the run."""
+        stopped = self._train_phase(given, on_epoch)
+        if self._phase == 1 and self._options.fine_tune is not None and not stopped:
+            self._take_best()
+            self._phase = _TUNING
+            self._iterators = []  # and the images that it keeps
+            self._plan_loading(None)
+            self._tune()
+            self._make_trainer(None)
+            self._train_phase(given, on_epoch)
+
+    def _train_phase(self, given: Sequence[Any], on_epoch: OnEpoch) -> bool:
+        """Train until the phase is over; return whether a callback stopped it."""
         if self._is_over:
-            return
+            return False
         options, model, iterators = self._options, self._trainer.model, self._iterators
         own = [keras.callbacks.LambdaCallback(on_train_batch_end=self._tell)]
         chief = self._devices.number == 0
@@ -232,7 +287,7 @@ class TrainingRun:
             callbacks = keras.callbacks.CallbackList(
                 [*own, *given],
                 model=model,
-                epochs=options.epochs,
+                epochs=len(self._epochs) - len(self._of_phase) + self._now.epochs,
                 steps=self._steps,
                 verbose=0,
             )
@@ -260,13 +315,14 @@ class TrainingRun:
                     model.stop_training = any(stop for (stop,) in stops)
                     start, waited = time.perf_counter(), 0.0
             callbacks.on_train_end()
+        return bool(model.stop_training)
 
     def _epoch(self, number: int, *given: Any) -> EpochReport:
         try:
-            return self._trainer.run_epoch(number, *given)
+            return replace(self._trainer.run_epoch(number, *given), phase=self._phase)
         except TrainingError as error:
             error.what = f"epoch {number}: {error.what}"
-            error.hint = f"a lower --learning-rate than {self._options.rate:g} may help"
+            error.hint = f"a lower --learning-rate than {self._now.rate:g} may help"
             if self._checkpoints is not None and number > 1:
                 error.hint += f"; the checkpoint of epoch {number - 1} is kept"
             raise
@@ -293,49 +349,22 @@ class TrainingRun:
         if self._checkpoints is not None and self._devices.number == 0:
             self._checkpoints.save(self._state)
 
-    def finish(self, start: float) -> TrainReport:
-        """Save what came of the run, with the weights of the best epoch if it was to look."""
+    def _take_best(self) -> None:
+        """Give the model the weights of the best epoch of the phase, if it was to look."""
         for best, weight in zip(self._best, self._weights, strict=False):
             weight.assign(best)
+
+    def finish(self, start: float) -> TrainReport:
+        """Save what came of the run."""
+        self._take_best()
         before = self._epochs[: self.plan.epochs_before]
         report = TrainReport(
             plan=self.plan,
             epochs=tuple(self._epochs),
             seconds=time.perf_counter() - start + sum(epoch.seconds for epoch in before),
             best_epoch=self._best_epoch if self._best else None,
-            stopped_early=len(self._epochs) < self._options.epochs,
+            stopped_early=len(self._of_phase) < self._now.epochs,
         )
         if self._options.out is not None and self._devices.number == 0:
-            _save(self._options.out, self._classifier.core, report)
+            save_run(self._options.out, self._classifier.core, report)
         return report
-
-
-def _save(out: Path, core: Any, report: TrainReport) -> None:
-    """Save model.keras, history.json, history.png and labels.txt; the model comes last."""
-    plan, epochs = report.plan, [epoch.to_json() for epoch in report.epochs]
-    drawn = ["loss", "accuracy", *([MEAN_AVERAGE_PRECISION] if plan.task is Task.MULTI else [])]
-    charts = {
-        name.replace("_", " "): {
-            "training": [getattr(one, name) for one in report.epochs],
-            "validation": [getattr(one, f"val_{name}") for one in report.epochs],
-        }
-        for name in drawn
-    }
-    history = {"epochs": epochs, "run": report.to_json()}
-    files = {
-        "history.json": f"{json.dumps(history, indent=2, allow_nan=False)}\n".encode("ascii"),
-        "history.png": draw_charts(charts),
-        "labels.txt": "".join(f"{name}\n" for name in plan.class_names).encode(),
-    }
-    facts = ModelFacts(
-        model=plan.options.model,
-        image_size=plan.image_size,
-        class_names=plan.class_names,
-        task=plan.task,
-    )
-    with os_errors_as(WriteError, out, "can't be written"):
-        for name, data in files.items():
-            with new_file(out / name) as file:
-                file.write(data)
-        with new_file_by_name(out / MODEL_FILE) as path:
-            save_model(path, core, plan.rescale, facts)

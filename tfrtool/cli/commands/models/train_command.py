@@ -60,6 +60,8 @@ _OPTIONS = {
     "extraction by a frozen base: with --trainable head, --cache features or auto, and no "
     "--augment.",
     "--epochs N=5": "Epochs to train.",
+    "--fine-tune LAYER[:EPOCHS]": "After these, train the layers from LAYER on at a tenth of the "
+    "learning rate, for as many epochs again or for EPOCHS.",
     "--batch-size N=32": "Images in a batch.",
     "--learning-rate X": "Learning rate. The default is 0.001 for a head, 0.0003 for random "
     "weights, and 0.0001 for loaded ones; ten times that for sgd, a tenth for lion.",
