@@ -236,6 +236,7 @@ class Trainer:
             callbacks.on_test_end(validated)
         report = EpochReport(
             epoch=number,
+            phase=1,  # the run knows better
             seconds=time.perf_counter() - start,
             images_per_second=training.images / seconds,
             **trained,
