@@ -10,7 +10,7 @@ from typing import IO, Any
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.images.confusion_chart import MOST_CHARTED, draw_confusion
 from tfrtool.images.pixels import Picture, draw_pixels
-from tfrtool.images.sheet import SheetLayout, Tile, draw_sheet, save_sheet
+from tfrtool.images.sheet import MIN_THUMB, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.storage.appearing import new_file
 from tfrtool.training.evaluate.evaluation import EvaluationReport, ImageResult
@@ -19,6 +19,7 @@ PREDICTIONS, CONFUSION = "predictions.jsonl", "confusion.png"
 SHEET, REPORT = "most_wrong.png", "evaluation.json"
 
 _THUMB = 160
+"""Pixels of the side of an image on the sheet at most; smaller ones are enlarged by whole factors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,9 @@ class EvaluationFiles:
                 with self._new(CONFUSION) as file:
                     file.write(draw_confusion(report.confusion, report.names, title))
             if mistakes:
-                layout = SheetLayout(images=len(mistakes), thumb=_THUMB)
+                side = mistakes[0].pixels.shape[0]
+                thumb = max(_THUMB // side * side, MIN_THUMB) if side <= _THUMB else _THUMB
+                layout = SheetLayout(images=len(mistakes), thumb=thumb)
                 what = f"the {len(mistakes):,} most wrong of {report.images:,} images, and how"
                 what += " sure the model was"
                 sheet = draw_sheet([_tile(one) for one in mistakes], layout, what)
