@@ -19,7 +19,7 @@ PREDICTIONS, CONFUSION = "predictions.jsonl", "confusion.png"
 SHEET, REPORT = "most_wrong.png", "evaluation.json"
 
 _THUMB = 160
-"""Pixels of the side of an image on the sheet at most; smaller ones are enlarged by whole factors."""
+"""Pixels of an image's side on the sheet at most; smaller ones are enlarged by whole factors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
