@@ -111,6 +111,10 @@ def render_end(report: TrainReport) -> str:
         lines.append(
             f"saved in {printable(str(report.plan.options.out))}: model.keras, history, labels"
         )
+    lines += [
+        f"exported {printable(str(one.path))}: probabilities differ by {one.difference:.1e} at most"
+        for one in report.exported
+    ]
     if report.naive is not None:
         lines += [
             "",

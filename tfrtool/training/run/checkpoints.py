@@ -41,7 +41,17 @@ _RUN = f"run/0/{_VALUE}"
 _FORMAT = 3
 
 _FREE = frozenset(
-    {"dataset", "cache_directory", "parallel_calls", "prefetch", "recipe", "out", "resume", "own"}
+    {
+        "dataset",
+        "cache_directory",
+        "parallel_calls",
+        "prefetch",
+        "recipe",
+        "out",
+        "resume",
+        "own",
+        "export",
+    }
     | {"tensorboard", "profile", "shard_cache", "shard_cache_size", "strategy", "worker_timeout"}
 )
 """What may differ where a run is resumed: it changes where files are, or how fast it goes."""

@@ -28,6 +28,7 @@ Train = Callable[..., TrainReport]
 _AS_PUBLISHED: dict[str, Any] = {
     "decode": "exact",
     **dict.fromkeys((*KNOBS, "cache", "cache_directory", "out", "tensorboard", "shares")),
+    "export": (),
     **{"deterministic": True, "precision": Precision.FLOAT32, "profile": False},
     "strategy": StrategyKind.ONE,
 }

@@ -87,6 +87,8 @@ def train(
             that may become, as in `open_dataset`; not for a dataset that is open.
             out, resume (False): a directory for the model, its history, its labels, and a
             checkpoint of each epoch; whether to begin after that.
+            export: "saved_model", "tflite" or both: the model in these forms, too, run once and
+            compared with it.
             strategy ("auto"): "one" device, "mirrored" on all GPUs of this machine, "multi-worker"
             on the workers of TF_CONFIG; auto takes what there is.
             shares: shuffle as so many workers would, each its own range of the images, so that
@@ -103,7 +105,8 @@ def train(
             the run to resume.
         DatasetError: the dataset can't be trained on, or the checkpoint can't be used.
         CorruptShardError: a shard is damaged; names the record.
-        TrainingError: the loss is not finite; the checkpoint of the epoch before is kept.
+        TrainingError: the loss is not finite; the checkpoint of the epoch before is kept. Or the
+            model, which is kept, can't be exported.
         WeightsError: the weights can't be had.
         ClusterError: a worker has not come, or ended in the middle of the run; names it.
         WriteError: the directory can't be written to.

@@ -10,7 +10,7 @@ from tfrtool.loading.augment.augment_options import Augment, parse_augment
 from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
 from tfrtool.storage.locations import as_path, take_paths
-from tfrtool.storage.words import as_size, take_words
+from tfrtool.storage.words import as_member, as_size, take_words
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.models.model_choice import (
     CNN,
@@ -64,6 +64,13 @@ class Precision(enum.Enum):
     def policy(self) -> str:
         """The dtype policy of the layers."""
         return Precision.FLOAT32.value if self is Precision.BFLOAT16 else self.value
+
+
+class Export(enum.Enum):
+    """In which form a model is saved, too; the values are those of the CLI."""
+
+    SAVED_MODEL = "saved_model"
+    TFLITE = "tflite"
 
 
 class ClassWeights(enum.Enum):
@@ -147,6 +154,7 @@ class TrainOptions:
     early_stopping: int | None = None
     out: Path | None = None
     resume: bool = False
+    export: tuple[Export, ...] = ()  # or words, or one of them
     tensorboard: Path | None = None
     profile: bool = False
     strategy: StrategyKind = StrategyKind.AUTO
@@ -174,6 +182,8 @@ class TrainOptions:
             raise UsageError(
                 "there is nothing to resume from", hint="--out names the directory of the run"
             )
+        if self.export and self.out is None:
+            raise UsageError("there is no place for the export", expected="--out DIR")
         if not 0 < self.worker_timeout <= _DAY:
             raise UsageError(
                 "impossible time to wait for workers",
@@ -243,6 +253,9 @@ class TrainOptions:
             object.__setattr__(self, "cache", Cache.DISK)
         take_words(self, rescale=RescaleTo, recipe=Recipe, cache=Cache, precision=Precision)
         take_words(self, on_corrupt=OnCorrupt, optimizer=Optimizer, schedule=Schedule)
+        export = [self.export] if isinstance(self.export, str | Export) else self.export or ()
+        members = dict.fromkeys(as_member(Export, one, "export") for one in export)
+        object.__setattr__(self, "export", tuple(members))
         take_words(self, strategy=StrategyKind, class_weights=ClassWeights, decode=Decoding)
         take_paths(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
         if self.shard_cache_size is not None:

@@ -3,13 +3,16 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfrtool.loading.cache.cache_plan import CachePlan
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.devices.worker_cluster import DeviceFacts
 from tfrtool.training.run.train_options import TrainOptions
+
+if TYPE_CHECKING:
+    from tfrtool.training.models.exporting import Exported
 
 _DIGITS = {"seconds": 3, "images_per_second": 1, "input_wait_fraction": 4}
 """After the point, in JSON; of all others 6."""
@@ -107,6 +110,7 @@ class TrainReport:
             epochs before it was resumed.
         best_epoch: whose weights the model has, if there was early stopping; else None.
         stopped_early: whether there were fewer epochs than there should be.
+        exported: the model in other forms.
         naive: the same with the naive recipe, in float32; None where nothing was compared.
         notebook: the same with the published one.
         notebook_left_out: why that could not be run.
@@ -121,6 +125,7 @@ class TrainReport:
     best_epoch: int | None = None
     stopped_early: bool = False
     naive: "TrainReport | None" = None
+    exported: "tuple[Exported, ...]" = ()
     notebook: "TrainReport | None" = None
     notebook_left_out: str = ""
     cpu_seconds: float | None = None
@@ -195,6 +200,11 @@ class TrainReport:
             "workers": plan.devices.workers,
             "replicas": plan.devices.replicas,
         }
+        if options.export:
+            data["exported"] = {
+                one.kind.value: {"path": str(one.path), "difference": one.difference}
+                for one in self.exported
+            }
         if self.naive is not None:
             data["naive_seconds"] = round(self.naive.seconds, 3)
             data["speedup"] = round(self.speedup, 3)

@@ -2,10 +2,11 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -22,8 +23,10 @@ from tfrtool.training.devices.devices import Devices
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.features.extraction import batches_of_features
 from tfrtool.training.features.frozen_base import freeze
+from tfrtool.training.models.exporting import Exported, export_model
 from tfrtool.training.models.models import build_classifier, check_layer, fine_tuned, rescale_for
 from tfrtool.training.models.optimizers import make_optimizer
+from tfrtool.training.models.saved_model import MODEL_FILE, load_model
 from tfrtool.training.run.checkpoints import (
     CHECKPOINTS,
     Checkpoints,
@@ -354,6 +357,16 @@ class TrainingRun:
         for best, weight in zip(self._best, self._weights, strict=False):
             weight.assign(best)
 
+    def _export(self, out: Path) -> Iterator[Exported]:
+        """Export the saved model, and try each on an image to validate on, or else to train on."""
+        if not self._options.export:
+            return
+        model, data = load_model(out / MODEL_FILE), self._whole.once(batch_size=1)
+        with data.naming_damage():
+            image, _ = next(iter(load(data.dataset, data.parts[-1])))
+        for kind in self._options.export:
+            yield export_model(model, kind, image, self._options.precision)
+
     def finish(self, start: float) -> TrainReport:
         """Save what came of the run."""
         self._take_best()
@@ -367,4 +380,5 @@ class TrainingRun:
         )
         if self._options.out is not None and self._devices.number == 0:
             save_run(self._options.out, self._classifier.core, report)
+            return replace(report, exported=tuple(self._export(self._options.out)))
         return report

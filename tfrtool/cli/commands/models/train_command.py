@@ -97,6 +97,8 @@ _OPTIONS = {
     "checkpoint after each epoch.",
     "--resume": "Resume the run in --out from its checkpoint, if there is one; --epochs may be "
     "raised.",
+    "--export saved_model|tflite ...": "Also save the model in this form in --out, run once and "
+    "compared with model.keras; both may be given.",
     "--tensorboard DIR": "Write TensorBoard logs here.",
     "--profile": "Trace ten steps for TensorBoard's profiler, into --tensorboard or DIR/profile of "
     "--out.",
