@@ -16,7 +16,16 @@ from tfrtool.loading.dataset.dataset import Dataset
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs")]
 
 FAST = ["--image-size", "32", "--batch-size", "8", "--rounds", "1"]
-STAGES = ["naive", "interleave", "parallel map", "cache", "prefetch", "tfrtool"]
+STAGES = [
+    "naive",
+    "interleave",
+    "parallel map",
+    "cache",
+    "prefetch",
+    "uncached",
+    "tfrtool, uncached",
+    "tfrtool",
+]
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def _sent(bucket: Bucket) -> int:
     [
         {"epochs": 3},
         {"epochs": 2, "training": False, "split": "validation"},
-        {"epochs": 2, "cache": "memory"},
+        {"epochs": 2, "cache": "memory", "cycle_length": 4},
         {"epochs": 2, "holdout": 0.3, "held_out": True, "cycle_length": 2, "block_length": 2},
         {"recipe": "naive", "augment": "flip"},
     ],
@@ -322,7 +322,8 @@ def test_images_on_disk_are_those_of_the_shards(
     """The cache of decoded images is used again, and not when a shard has changed."""
     options = {"cache": "disk", "cache_directory": tmp_path / "images", "epochs": 2}
     first = _batches(tfrtool.dataset(url), **options)
-    assert first == _batches(tfrtool.dataset(pets), cache="memory", epochs=2)
+    local = {**options, "cache_directory": tmp_path / "local"}
+    assert first == _batches(tfrtool.dataset(pets), **local)
     remote = tfrtool.dataset(url)
     assert _batches(remote, **options) == first
     assert remote.shard_cache.fetched == []  # type: ignore[union-attr]
