@@ -187,7 +187,7 @@ def test_logs_and_trace_are_where_they_were_asked_for(finished: Told) -> None:
         ("rescale", "model, unit, dataset"),
         ("recipe", "tfrtool, notebook, naive"),
         ("cache", "features, memory, disk, none"),
-        ("precision", "float32, bfloat16"),
+        ("precision", "float32, bfloat16, mixed_bfloat16, mixed_float16"),
         ("on_corrupt", "stop, skip"),
     ],
 )
