@@ -99,6 +99,16 @@ def _warnings(dataset: Path, **changes: Any) -> tuple[str, ...]:
     return tfrtool.train(**small_options(dataset, epochs=1, **changes)).plan.warnings
 
 
+def test_a_validation_split_without_records(tmp_path: Path) -> None:
+    """It is said that nothing is validated; asked for by name, it is an error."""
+    directory = write_foreign(tmp_path / "d", [_pictures([0, 1, 0, 1])])
+    (directory / "part-00000-of-00001.tfrecord").rename(directory / "a-train.tfrecord")
+    (directory / "a-validation.tfrecord").touch()
+    assert _warnings(directory) == ("the split 'validation' has no records: nothing is validated",)
+    with pytest.raises(UsageError, match="split 'validation' has no records"):
+        _warnings(directory, validation="validation")
+
+
 def test_images_that_are_trained_and_validated_on(tmp_path: Path) -> None:
     """They are counted by their bytes, wherever they are; every third is held out here."""
     first, second, third, *others = _pictures([0, 0, 0, 1, 1, 1])

@@ -69,6 +69,7 @@ class Dataset:
         image_form: what the bytes or the numbers of an image are.
         label_form: what the values of a label are.
         shard_cache: where shards are fetched to before they are read; None for local ones.
+        empty_splits: names of splits that have shards, and no record in them.
     """
 
     directory: Path
@@ -80,6 +81,7 @@ class Dataset:
     image_form: ImageForm
     label_form: LabelForm = field(default_factory=LabelForm)
     shard_cache: ShardCache | None = None
+    empty_splits: tuple[str, ...] = ()
 
     def __fspath__(self) -> str:
         """Return the directory: what takes the path of a dataset takes a dataset, too."""
@@ -110,7 +112,13 @@ class Dataset:
         return nullcontext(shard) if self.shard_cache is None else self.shard_cache.local(shard)
 
     def split(self, name: str) -> Split:
-        """Return a split by its name; `UsageError` if there is none of that name."""
+        """Return a split by its name; `UsageError` if there is none of that name, or no record."""
+        if name in self.empty_splits:
+            raise UsageError(
+                f"split {name!r} has no records",
+                path=self.directory,
+                expected=" or ".join(self.splits),
+            )
         if name not in self.splits:
             raise UsageError(
                 f"no split {name!r}", path=self.directory, expected=" or ".join(self.splits)

@@ -87,11 +87,10 @@ def open_dataset(
             check_dataset_name(info.name)
             if not info.splits:
                 raise DatasetError("describes no shards", path=root / DATASET_INFO)
-        splits = {
-            name: split
-            for name, files in split_files(root).items()
-            if (split := _split(name, files, skip, cache)) is not None
+        found = {
+            name: _split(name, files, skip, cache) for name, files in split_files(root).items()
         }
+        splits = {name: split for name, split in found.items() if split is not None}
         if not splits:
             raise DatasetError("has no records", path=root)
         shards = [path for split in splits.values() for path in split.shards]
@@ -128,6 +127,7 @@ def open_dataset(
             image_form=chosen.form,
             label_form=form,
             shard_cache=cache,
+            empty_splits=tuple(found.keys() - splits.keys()),
         )
 
 

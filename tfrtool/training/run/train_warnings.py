@@ -10,7 +10,7 @@ from tfrtool.loading.dataset.label_form import Task
 from tfrtool.training.models.model_choice import NO_WEIGHTS
 from tfrtool.training.run.part_facts import PartFacts
 from tfrtool.training.run.train_options import Precision, TrainOptions
-from tfrtool.training.run.training_data import TrainingData
+from tfrtool.training.run.training_data import USUAL_VALIDATION, TrainingData
 
 _UNEVEN = 10
 """How many times as many images of one class than of another are told."""
@@ -32,6 +32,8 @@ def plan_warnings(
             "nothing, and no head learns from that; --trainable all trains it, and --weights "
             "imagenet loads it"
         )
+    if options.validation is None and USUAL_VALIDATION in data.dataset.empty_splits:
+        found.append(f"the split {USUAL_VALIDATION!r} has no records: nothing is validated")
     if facts:
         names = list(map(printable, data.dataset.class_names))
         found += _of_classes(names, facts[0].counts, options, data.dataset.task)

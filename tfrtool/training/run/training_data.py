@@ -30,7 +30,7 @@ from tfrtool.training.devices.devices import Devices
 from tfrtool.training.models.model_choice import CNN, known_sizes
 from tfrtool.training.run.train_options import Precision, TrainOptions
 
-_USUAL_VALIDATION = "validation"
+USUAL_VALIDATION = "validation"
 
 _LOOKED_AT = 16
 """Images, from the first shard on, by which the size of the cnn's is chosen."""
@@ -141,8 +141,8 @@ def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:
     """Return the split to validate on; None where there is none of its own."""
     if isinstance(options.validation, str):
         return options.validation
-    default = _USUAL_VALIDATION in dataset.splits and options.split != _USUAL_VALIDATION
-    return _USUAL_VALIDATION if options.validation is None and default else None
+    default = USUAL_VALIDATION in dataset.splits and options.split != USUAL_VALIDATION
+    return USUAL_VALIDATION if options.validation is None and default else None
 
 
 def _choose_image_size(options: TrainOptions, dataset: Dataset) -> int:
