@@ -1,4 +1,4 @@
-"""A Ray cluster of three nodes in a process of its own, which other tests tell what to do.
+"""A Ray cluster of two nodes in a process of its own, which other tests tell what to do.
 
 Run as ``python -m tests.engines.nodes FOLDER``. It has its home, its files and its token in the
 folder, and prints its address. A line ``remove N`` on standard input ends a node, ``add`` starts
@@ -24,11 +24,16 @@ SETTINGS = {
     # A cluster of a test is not to wait: who is gone is gone.
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_failure_threshold": "3",
+    # Processes are started when there is a task for them; most drivers have one or two.
+    "RAY_enable_worker_prestart": "0",
+    "RAY_prestart_worker_first_driver": "0",
 }
 
 NODE: dict[str, Any] = {
     "num_cpus": 1,
     "object_store_memory": 80 * 2**20,
+    "include_log_monitor": False,
+    "no_monitor": True,
 }
 
 
@@ -47,7 +52,7 @@ def main(folder: Path) -> None:
 
     head = {**NODE, "include_dashboard": False, "temp_dir": str(folder / "ray")}
     cluster = Cluster(initialize_head=True, head_node_args=head)
-    nodes = [cluster.add_node(**NODE) for _ in range(2)]
+    nodes = [cluster.add_node(**NODE)]
     cluster.wait_for_nodes()
     print(cluster.address, file=answers, flush=True)
     try:
