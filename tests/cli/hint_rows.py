@@ -303,6 +303,7 @@ ELSEWHERE = {
     "all workers are started alike, and see the same files": "tests/process/several_devices.py",
     "on all workers, goes on from the": "tests/process/several_devices.py resumes",
     "a scheduler such as Kubeflow sets it": "no advice, but where it comes from",
+    "a function has it while it builds one": "tests/training/test_precision.py has one",
     "a function that returns it can": "tests/training/test_own_model.py has one",
     'pip install "tfrtool[cloud]" installs what URLs need': "tests/storage/test_stores.py",
     "the environment, or a profile, gives credentials": "no advice, but where they belong",
