@@ -24,6 +24,7 @@ from tests.emulators import (
     Website,
     set_environment,
 )
+from tests.training.small_base import small_cnn
 from tfrtool.records.framing import frame
 
 # A job in the background may have been told to ignore Ctrl-C, and would tell its children.
@@ -116,6 +117,13 @@ def quick_graphs() -> Iterator[None]:
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     yield
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+@pytest.fixture(scope="module")
+def quick_cnn() -> Iterator[None]:
+    """Have a small cnn where it stands for any model."""
+    with small_cnn():
+        yield
 
 
 @pytest.fixture

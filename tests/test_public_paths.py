@@ -15,7 +15,7 @@ import tfrtool
 from tests.datasets import write_pets
 from tests.photos import write_class_folders
 
-pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs")]
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs", "quick_cnn")]
 
 FORMS: dict[str, Callable[[Path], Any]] = {
     "str": str,

@@ -70,7 +70,7 @@ def run(directory: Path) -> Iterator[str]:
         tfrtool.write(photos, made, name="pets", shards=SHARDS, **words)
         return made
 
-    with running_nodes() as nodes:
+    with running_nodes(3) as nodes:
         os.environ.update(nodes.environment)
         started = time.perf_counter()
         with RayCluster(nodes.address) as cluster:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="hints are run by a s
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(tmp_path_factory: pytest.TempPathFactory, quick_cnn: None) -> Path:  # noqa: ARG001
     """Return a folder with all that goes wrong."""
     root = tmp_path_factory.mktemp("template")
     write_world(root)

@@ -13,7 +13,7 @@ from tfrtool.cli import main
 from tfrtool.training.models.models import build_classifier, rescale_for
 from tfrtool.training.models.saved_model import ModelFacts, save_model
 
-pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs")]
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs", "quick_cnn")]
 
 SIZE = 32
 

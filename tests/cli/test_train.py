@@ -11,7 +11,7 @@ from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tfrtool.cli import main
 from tfrtool.training.run import compare
 
-pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs")]
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs", "quick_cnn")]
 
 FAST = ["--model", "cnn", "--image-size", "32", "--epochs", "2", "--batch-size", "8"]
 FAST += ["--trainable", "head"]

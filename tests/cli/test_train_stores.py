@@ -14,7 +14,7 @@ from tfrtool.cli import main
 from tfrtool.loading.bench.bench import StageRun
 from tfrtool.loading.dataset.dataset import Dataset
 
-pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs")]
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs", "quick_cnn")]
 
 SMALL = ["--model", "cnn", "--image-size", "32", "--batch-size", "4", "--epochs", "2"]
 SMALL += ["--trainable", "head"]

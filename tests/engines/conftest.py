@@ -1,4 +1,4 @@
-"""A cluster of three nodes on this machine, for the whole session."""
+"""A cluster of two nodes on this machine, for the whole session."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A Ray cluster of two nodes in a process of its own, which other tests tell what to do.
+"""A Ray cluster of some nodes in a process of its own, which other tests tell what to do.
 
-Run as ``python -m tests.engines.nodes FOLDER``. It has its home, its files and its token in the
+Run as ``python -m tests.engines.nodes FOLDER COUNT``. It has its home, its files and its token in the
 folder, and prints its address. A line ``remove N`` on standard input ends a node, ``add`` starts
 another one; each is answered by a line. At the end of standard input all of it ends.
 """
@@ -37,7 +37,7 @@ NODE: dict[str, Any] = {
 }
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, count: int) -> None:
     """Run a cluster as long as somebody listens."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
 
     head = {**NODE, "include_dashboard": False, "temp_dir": str(folder / "ray")}
     cluster = Cluster(initialize_head=True, head_node_args=head)
-    nodes = [cluster.add_node(**NODE)]
+    nodes = [cluster.add_node(**NODE) for _ in range(count - 1)]
     cluster.wait_for_nodes()
     print(cluster.address, file=answers, flush=True)
     try:
@@ -70,4 +70,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

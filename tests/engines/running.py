@@ -59,13 +59,13 @@ class Nodes:
 
 
 @contextmanager
-def running_nodes() -> Iterator[Nodes]:
-    """Start three nodes, and end them."""
+def running_nodes(count: int = 2) -> Iterator[Nodes]:
+    """Start nodes, and end them."""
     # A socket's path has 107 bytes at most, and pytest's folders are too deep.
     with tempfile.TemporaryDirectory(prefix="tfr", ignore_cleanup_errors=True) as folder:
         log = Path(folder, "log").open("wb")  # noqa: SIM115
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.engines.nodes", folder],
+            [sys.executable, "-m", "tests.engines.nodes", folder, str(count)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -66,7 +66,7 @@ def test_pipelines_have_ranges_in_as_many_steps(
     """
     folder = {"cache_directory": tmp_path / "caches"} if cache == "disk" else {}
     loaded = [
-        _load(numbered, context, cache=cache, batch_size=batch_size, **folder)
+        _load(numbered, context, cache=cache, batch_size=batch_size, augment=None, **folder)
         for context in (tf.distribute.InputContext(3, index, 3) for index in range(3))
     ]
     assert [len(batches) for batches in loaded] == 3 * [2 * -(-TOTAL // batch_size)]

@@ -81,7 +81,7 @@ def kill_often(folder: Path, kills: int) -> list[str]:
     whole = folder / "whole" / "made"
     tfrtool.write(photos, whole, workers=2, **_WORDS)
     seconds = 0.0
-    with running_nodes() as nodes, pytest.MonkeyPatch.context() as patch:
+    with running_nodes(3) as nodes, pytest.MonkeyPatch.context() as patch:
         for name, value in nodes.environment.items():
             patch.setenv(name, value)
         with RayCluster(nodes.address):

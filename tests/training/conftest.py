@@ -11,12 +11,28 @@ import pytest
 
 from tests.datasets import write_pets
 from tests.training.runs import small_options, write_drawings
-from tests.training.small_base import small_mobilenet
+from tests.training.small_base import small_cnn, small_mobilenet
 from tfrtool.storage.progress import Progress
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
 AS_IT_IS = ("test_features", "test_demo")
 """Files whose graphs are optimized as they are for users."""
+
+WHOLE = (
+    *("test_demo", "test_devices", "test_model_choice", "test_models"),
+    *("test_predict", "test_saved_model", "test_train_options", "test_workers"),
+)
+"""Files that have the cnn as it is for users: its layers, what it learns, and other processes."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_cnn(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have a small cnn where it stands for any model."""
+    if Path(request.node.path).stem in WHOLE or "not tf" in str(request.config.option.markexpr):
+        yield
+        return
+    with small_cnn():
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -82,10 +98,11 @@ def finished(pets: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
         pets, trainable="all", out=root / "run", tensorboard=root / "logs", profile=True
     )
     told = Told(options, report=None)  # type: ignore[arg-type]
-    told.report = tfrtool.train(
-        **options,
-        on_plan=told.plans.append,
-        on_epoch=told.epochs.append,
-        on_progress=told.progress.append,
-    )
+    with small_cnn():
+        told.report = tfrtool.train(
+            **options,
+            on_plan=told.plans.append,
+            on_epoch=told.epochs.append,
+            on_progress=told.progress.append,
+        )
     return told

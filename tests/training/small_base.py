@@ -1,10 +1,23 @@
-"""A small base: models of Keras have a hundred layers, and each takes its time to build."""
+"""A small base and a small cnn: each layer takes its time to build, and to trace."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["small_mobilenet"]
+import pytest
+
+__all__ = ["small_cnn", "small_mobilenet"]
+
+
+@contextmanager
+def small_cnn() -> Iterator[None]:
+    """Have two small convolutions in the cnn, where it only stands for any model."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tfrtool.training.models.models._FILTERS", (8, 16))
+        patched.setattr("tfrtool.training.models.models._HIDDEN", 32)
+        yield
 
 
 def small_mobilenet(

@@ -305,7 +305,7 @@ def test_a_checkpoint_of_another_model_is_refused(finished: Told, tmp_path: Path
     run = read_run(finished.out)
     assert run is not None
     larger = saved_variables(finished.out)
-    hidden = next(name for name, value in larger.items() if value.shape[-1:] == (512,))
+    hidden = next(name for name, value in larger.items() if value.shape[-1:] == (32,))
     larger[hidden] = np.repeat(larger[hidden], 4, axis=0)
     _forge(tmp_path / "swapped", run, larger)
     before = saved_variables(tmp_path / "swapped").keys()

@@ -75,7 +75,20 @@ MADE: dict[Optimizer, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.parametrize("schedule", Schedule)
 @pytest.mark.parametrize("optimizer", Optimizer)
+def test_optimizers_are_those_of_keras(optimizer: Optimizer, schedule: Schedule) -> None:
+    """Class and settings are those that Keras' optimizer has for such a rate."""
+    import keras
+
+    ours: Any = make_optimizer(optimizer, 0.01, schedule, 5)
+    decay = keras.optimizers.schedules.CosineDecay(0.01, 5)
+    theirs = MADE[optimizer](keras.optimizers, decay if schedule is Schedule.COSINE else 0.01)
+    assert type(ours) is type(theirs)
+    assert ours.get_config() == theirs.get_config()
+
+
+@pytest.mark.parametrize("optimizer", [Optimizer.ADAM, Optimizer.SGD])
 def test_steps_are_those_of_keras(optimizer: Optimizer) -> None:
     """Loss, accuracy, weights and statistics are what train_on_batch makes of the same batches."""
     import keras

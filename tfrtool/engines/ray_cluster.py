@@ -30,6 +30,9 @@ _ATTEMPTS = 5
 _SECONDS = 5.0
 """What a connection may take, and what a task that is cancelled gets to end."""
 
+_LATE = 5.0
+"""How long a node looks for a path that is here: shared file systems list late."""
+
 _LARGE = 100_000
 """Bytes that are sent to each node once, and not with each task."""
 
@@ -172,6 +175,7 @@ def _given_up(task: object, error: Exception) -> ShardError:
 
 def _task() -> Callable[..., tuple[str, str, Any]]:
     """Return what nodes run. It is sent whole, for there may be no tfrtool, or another one."""
+    late = _LATE
 
     def run(
         version: str, folder: str, paths: Sequence[str], function: bytes, arguments: bytes
@@ -193,7 +197,7 @@ def _task() -> Callable[..., tuple[str, str, Any]]:
             return host, "other", found
         with contextlib.suppress(OSError):
             os.chdir(folder)  # paths may be relative
-        end = time.monotonic() + 5  # shared file systems list late
+        end = time.monotonic() + late
         for path in paths:
             while not os.path.lexists(path):
                 if time.monotonic() > end:
