@@ -1,8 +1,8 @@
 """A Ray cluster of some nodes in a process of its own, which other tests tell what to do.
 
-Run as ``python -m tests.engines.nodes FOLDER COUNT``. It has its home, its files and its token in the
-folder, and prints its address. A line ``remove N`` on standard input ends a node, ``add`` starts
-another one; each is answered by a line. At the end of standard input all of it ends.
+Run as ``python -m tests.engines.nodes FOLDER COUNT``. It has its home, its files and its token in
+the folder, and prints its address. A line ``remove N`` on standard input ends a node, ``add``
+starts another one; each is answered by a line. At the end of standard input all of it ends.
 """
 
 from __future__ import annotations
