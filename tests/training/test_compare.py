@@ -137,7 +137,7 @@ def test_memory_is_each_runs_own(few: Path) -> None:
         {"strategy": "multi-worker"},
         {"model": lambda _size, _classes: None, "trainable": "all"},
     ],
-    ids=str,
+    ids=["recipe", "resume", "strategy", "model"],
 )
 def test_what_can_not_be_compared_is_refused(changes: dict[str, Any]) -> None:
     """What the others can't do is a usage error, before anything is read."""
