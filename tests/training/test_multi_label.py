@@ -31,8 +31,8 @@ from tfrtool.training.run.trainer import EpochIterator, Trainer
 pytestmark = pytest.mark.tf
 
 NAMES = ("red", "green", "blue")
-COUNT, EPOCHS = 48, 30
-LEARNED = {"trainable": "all", "learning_rate": 0.003}
+COUNT, EPOCHS = 48, 16
+LEARNED = {"trainable": "all", "learning_rate": 0.01}
 
 
 TWO_DEVICES = """
