@@ -321,6 +321,7 @@ ELSEWHERE = {
     "on another disk by --shard-cache": "tests/storage/test_shard_cache.py makes room instead",
     "a lower --learning-rate than": "may help, or not: tests/training/test_resume.py",
     "leaves that out": "tests/cli/test_train_stores.py does",
+    "a run whose worker died is started again": "no advice, but why",
     "was there enough memory?": "a question, where a worker died",
     "set XDG_CACHE_HOME": "below",
     "--recipe tfrtool keeps": "below",

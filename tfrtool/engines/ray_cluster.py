@@ -91,6 +91,11 @@ class RayCluster(Engine):
             self._held.close()
             self._held = None
 
+    @property
+    def ray(self) -> Any:
+        """The module, connected."""
+        return self._ray
+
     def map(
         self,
         function: Callable[[Task], Result],
@@ -124,7 +129,7 @@ class RayCluster(Engine):
         shared = ray.put(head) if len(head) > _LARGE else head
         # Ray's own retries of what needs too much memory have no bound.
         options = {"num_cpus": 1, "max_retries": 0, "scheduling_strategy": "SPREAD"}
-        run, here = ray.remote(**options)(_task()), str(Path.cwd())
+        run, here = ray.remote(**options)(node_call()), str(Path.cwd())
         waiting: Iterator[tuple[int, Task]] = enumerate(tasks)
         running: dict[Any, tuple[int, Task]] = {}
         attempts = Counter[int]()
@@ -151,7 +156,7 @@ class RayCluster(Engine):
                         what = "the cluster can't run a task"
                         raise ClusterError(what, found=reason_of(error)) from error
                     else:
-                        yield index, _result(*said)
+                        yield index, node_result(*said)
         finally:
             for call in running:
                 ray.cancel(call, force=True)
@@ -173,7 +178,7 @@ def _given_up(task: object, error: Exception) -> ShardError:
     return ShardError(what, path=str(names[0]), found=type(error).__name__, hint=hint)
 
 
-def _task() -> Callable[..., tuple[str, str, Any]]:
+def node_call() -> Callable[..., tuple[str, str, Any]]:
     """Return what nodes run. It is sent whole, for there may be no tfrtool, or another one."""
     late = _LATE
 
@@ -208,7 +213,7 @@ def _task() -> Callable[..., tuple[str, str, Any]]:
     return run
 
 
-def _result(host: str, said: str, data: Any) -> Any:
+def node_result(host: str, said: str, data: Any) -> Any:
     """Return what a function returned on a node, or raise what it raised."""
     if said == "done":
         result, error, trace = pickle.loads(data)
@@ -221,6 +226,13 @@ def _result(host: str, said: str, data: Any) -> Any:
     hint = f'pip install "tfrtool[ray]=={_VERSION}" there'
     what = f"the node {host} has {'no' if said == 'none' else 'another'} tfrtool"
     raise ClusterError(what, expected=_VERSION, found=data, hint=hint)
+
+
+def arguments_of(function: Callable[..., object], *arguments: object) -> tuple[object, ...]:
+    """Return what `node_call` is given to call a function of a module."""
+    head, folders = _pickled(function, Path.is_dir)
+    body, paths = _pickled(arguments, Path.exists)
+    return _VERSION, str(Path.cwd()), [*folders, *paths], head, body
 
 
 class _Pickler(pickle.Pickler):

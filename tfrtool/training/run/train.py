@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tfrtool.engines.processes import engine_of
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Recipe
@@ -20,6 +21,7 @@ from tfrtool.training.devices.devices import open_devices
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.features.frozen_base import check_precision
 from tfrtool.training.models.saved_model import MODEL_FILE
+from tfrtool.training.nodes.node_training import train_on_nodes
 from tfrtool.training.run.checkpoints import has_checkpoint, read_run
 from tfrtool.training.run.compare import compared
 from tfrtool.training.run.train_options import TrainOptions
@@ -31,6 +33,9 @@ from tfrtool.training.run.training_data import find_training_data
 def train(
     dataset: str | os.PathLike[str] | Dataset,
     *,
+    engine: str = "local",
+    engine_address: str | None = None,
+    workers: int | None = None,
     compare: bool = False,
     callbacks: Sequence[Any] = (),
     on_plan: Callable[[TrainPlan], None] = lambda _: None,
@@ -42,6 +47,11 @@ def train(
 
     Args:
         dataset: the directory of shards, or the opened dataset.
+        engine: where: "local", or "ray" for workers on the nodes of a cluster. They write and read
+            ``out``, which all of them see; when one dies, all are started again from the checkpoint
+            there, up to three times, and each time ``on_plan`` is called.
+        engine_address: of the cluster, "HOST:PORT" or "auto"; None is RAY_ADDRESS.
+        workers: how many the cluster has; one for each node by default.
         compare: whether the naive and the published recipe are run, too, each in a process of its
             own, for ``naive``, ``notebook`` and ``speedup`` of the report.
         callbacks: of Keras', called as ``fit`` would call them; ``model.stop_training`` ends the
@@ -108,9 +118,25 @@ def train(
         TrainingError: the loss is not finite; the checkpoint of the epoch before is kept. Or the
             model, which is kept, can't be exported.
         WeightsError: the weights can't be had.
-        ClusterError: a worker has not come, or ended in the middle of the run; names it.
+        ClusterError: a worker has not come, or ended in the middle of the run; names it. With the
+            engine "ray", after it was started three times again; or the cluster can't be reached.
         WriteError: the directory can't be written to.
     """
+    if engine == "ray":
+        return train_on_nodes(
+            dataset,
+            engine_address=engine_address,
+            workers=workers,
+            compare=compare,
+            callbacks=callbacks,
+            on_plan=on_plan,
+            on_epoch=on_epoch,
+            on_progress=on_progress,
+            **options,
+        )
+    engine_of(engine, engine_address, None)
+    if workers is not None:
+        raise UsageError("only a cluster has workers", hint="--engine ray runs on one")
     given = dataset if isinstance(dataset, Dataset) else None
     location = dataset.directory if isinstance(dataset, Dataset) else dataset
     chosen = make_options(TrainOptions, dataset=as_path(location), **options)

@@ -2,18 +2,28 @@
 
 import contextlib
 import os
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import FEATURES, INPUT, LOCAL_INPUT, SHARD_CACHE, command, dataset_of
+from tfrtool.cli.parameters import (
+    ENGINE,
+    FEATURES,
+    INPUT,
+    LOCAL_INPUT,
+    SHARD_CACHE,
+    command,
+    dataset_of,
+)
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.cli.render.page import shortened
 from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfrtool.training.run.train_report import EpochReport, TrainPlan
+    from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
 _LEFT_OUT_SHOWN = 10
 
@@ -106,6 +116,8 @@ _OPTIONS = {
     "machine (mirrored), or on the workers of TF_CONFIG (multi-worker). auto takes what there is.",
     "--worker-timeout SECONDS=600": "How long the other workers are waited for.",
     "--shares N": "Shuffle as N workers do: each its own range of the images.",
+    **ENGINE,
+    "--workers N": "With --engine ray: how many workers.  [default: one for each node]",
     "--compare": "Also train by the recipes naive and notebook, each in a process of its own, "
     "and print what the runs took: time, CPU, memory, input wait.",
 }
@@ -135,17 +147,25 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
         given["validation"] = float(given["validation"])
     given["rescale"] = normalize or rescale or "model"
     given["cache_directory"] = given.pop("cache_dir")
+    where = {name: given.pop(name) for name in ("engine", "engine_address", "workers")}
     # Before TensorFlow starts: what makes no sense is told at once.
     TrainOptions(dataset=dataset, **given)  # type: ignore[arg-type]
     if given["strategy"] in ("auto", "multi-worker") and find_workers() is not None:
         # TensorFlow's own words about a worker that is gone are many, and ours say who it is.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     path = dataset_of(dataset)
-    with starting_tensorflow():
-        from tfrtool.loading.pipeline.tensors import start_devices
-        from tfrtool.training.run.train import train
+    if where["engine"] == "ray":  # TensorFlow is the nodes' alone
+        from tfrtool.training.nodes.node_training import train_on_nodes
 
-        start_devices()
+        where.pop("engine")
+        train: Callable[..., TrainReport] = partial(train_on_nodes, **where, on_restart=warn)
+    else:
+        with starting_tensorflow():
+            from tfrtool.loading.pipeline.tensors import start_devices
+            from tfrtool.training.run import train as training
+
+            start_devices()
+        train = partial(training.train, **where)
     from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.train_text import render_end, render_epoch, render_plan
 

@@ -1,0 +1,72 @@
+"""Training on a cluster, held against one process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfrtool
+from tests.engines.running import Nodes
+from tests.process.several_devices import difference
+from tests.training.runs import small_options, write_drawings
+
+pytestmark = [pytest.mark.tf]
+pytest.importorskip("ray")
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"engine": "ray"}, "needs --out"),
+    ({"engine": "ray", "out": "run", "strategy": "one"}, "strategy one is of one machine"),
+    ({"engine": "ray", "out": "run", "strategy": "mirrored"}, "strategy mirrored is of one"),
+    ({"engine": "ray", "out": "run", "compare": True}, "neither compares"),
+    ({"engine": "ray", "out": "run", "callbacks": [1]}, "nor calls callbacks"),
+    ({"engine": "ray", "out": "run", "recipe": "naive"}, "recipe 'naive' knows no cluster"),
+    ({"engine": "ray", "out": "run", "model": lambda *_: None}, "no node can have this model"),
+    ({"workers": 2}, "only a cluster has workers"),
+    ({"engine_address": "127.0.0.1:1"}, "only a cluster has an address"),
+]
+
+
+@pytest.mark.slow
+def test_two_workers_end_with_the_weights_of_one_process(nodes: Nodes, tmp_path: Path) -> None:
+    """What the first of them tells arrives here, once; nothing else is left in the folder."""
+    drawings = write_drawings(tmp_path / "drawings")
+    words = small_options(drawings, optimizer="sgd")
+    plans: list[Any] = []
+    epochs: list[Any] = []
+    where: dict[str, Any] = {"engine": "ray", "engine_address": nodes.address, "workers": 2}
+    with pytest.raises(tfrtool.UsageError, match="a CPU for each of 9 workers, found 3 CPUs"):
+        tfrtool.train(**words, out=tmp_path / "9", **where | {"workers": 9})
+    report = tfrtool.train(
+        **words, out=tmp_path / "two", on_plan=plans.append, on_epoch=epochs.append, **where
+    )
+    one = tfrtool.train(**words, out=tmp_path / "one", shares=2)
+    assert plans == [report.plan]
+    assert tuple(epochs) == report.epochs
+    facts = report.plan.devices
+    assert (facts.strategy.value, facts.workers, facts.worker) == ("multi-worker", 2, 0)
+    assert [epoch.loss for epoch in epochs] == pytest.approx([epoch.loss for epoch in one.epochs])
+    assert difference(tmp_path / "two", tmp_path / "one")[2] < 1e-5
+    assert {path.name for path in (tmp_path / "two").iterdir()} == {
+        path.name for path in (tmp_path / "one").iterdir()
+    }
+
+
+@pytest.mark.parametrize(("words", "told"), REFUSED)
+def test_what_is_refused(words: dict[str, Any], told: str) -> None:
+    """What does not go with a cluster, or without one, is told before anything is done."""
+    with pytest.raises(tfrtool.UsageError) as caught:
+        tfrtool.train("nosuch", **{"model": "cnn", **words})
+    assert told in str(caught.value)
+    assert not os.path.lexists("run")
+
+
+def test_workers_that_are_named_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TF_CONFIG is made for the workers, and none is taken from here."""
+    monkeypatch.setenv(
+        "TF_CONFIG", '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
+    )
+    with pytest.raises(tfrtool.UsageError, match="--engine ray makes TF_CONFIG itself"):
+        tfrtool.train("nosuch", model="cnn", engine="ray", out="run")

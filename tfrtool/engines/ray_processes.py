@@ -1,0 +1,109 @@
+"""Processes on the nodes of a Ray cluster that remember what is done in them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfrtool.engines.ray_cluster import RayCluster, arguments_of, node_call, node_result
+from tfrtool.errors import ClusterError
+
+_SECONDS = 5.0
+"""What they get to end."""
+
+
+class ProcessLostError(ClusterError):
+    """A process of a cluster, or its node, is gone."""
+
+
+class RayProcesses:
+    """So many processes, on as many nodes as there are; a context manager that ends them."""
+
+    def __init__(
+        self, cluster: RayCluster, count: int, seconds: float, end: Callable[[], None]
+    ) -> None:
+        """Take a CPU for each, and an even share of the GPUs, when there is room for all.
+
+        ``seconds`` is how long that is waited for; ``end`` is called in each before it is ended.
+        """
+        self._cluster, self._ray, self._count = cluster, cluster.ray, count
+        self._seconds, self._end = seconds, end
+        self._actors: list[Any] = []
+
+    @staticmethod
+    def places(cluster: RayCluster) -> tuple[int, int]:
+        """Return how many nodes do work, and how many processes they can hold together."""
+        nodes = [int(one["Resources"].get("CPU", 0)) for one in cluster.ray.nodes() if one["Alive"]]
+        return sum(number > 0 for number in nodes), sum(nodes)
+
+    def __enter__(self) -> "RayProcesses":
+        """Start them; ClusterError if there is no room."""
+        from ray.util.placement_group import placement_group
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        share = int(self._ray.cluster_resources().get("GPU", 0)) // self._count
+        needs = {"CPU": 1, "GPU": share} if share else {"CPU": 1}
+        self._group = placement_group([needs] * self._count, strategy="SPREAD")
+        try:
+            if not self._group.wait(self._seconds):
+                raise ClusterError(
+                    "the cluster has no room for all workers",
+                    expected=f"{self._count} CPUs that are free within {self._seconds:g} seconds",
+                    found=f"{int(self._ray.available_resources().get('CPU', 0))} that are free",
+                )
+            options = {"num_cpus": 1, "num_gpus": share, "max_restarts": 0, "max_concurrency": 2}
+            kind = self._ray.remote(**options)(_worker())
+            for place in range(self._count):
+                where = PlacementGroupSchedulingStrategy(self._group, place)
+                self._actors.append(kind.options(scheduling_strategy=where).remote())
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End them, in the middle of what they do if need be."""
+        from ray.util.placement_group import remove_placement_group
+
+        places = range(len(self._actors))
+        if calls := [self.begin(place, self._end) for place in places]:
+            self._ray.wait(calls, num_returns=len(calls), timeout=_SECONDS)
+        for actor in self._actors:
+            self._ray.kill(actor)
+        remove_placement_group(self._group)
+
+    def begin(self, place: int, function: Callable[..., object], *arguments: object) -> Any:
+        """Have a function of a module called in one of them, beside others; `result` has it."""
+        return self._actors[place].call.remote(*arguments_of(function, *arguments))
+
+    def call(self, places: Sequence[int], function: Callable[..., Any], *given: Any) -> list[Any]:
+        """Return what a function returns in each of some of them."""
+        return [self.result(call) for call in [self.begin(one, function, *given) for one in places]]
+
+    def wait(self, calls: Sequence[Any]) -> list[Any]:
+        """Return the calls that are done, when one is, or none after a second."""
+        done: list[Any] = self._ray.wait([*calls], timeout=1.0)[0]
+        return done
+
+    def result(self, call: Any) -> Any:
+        """Return what a function returned, or raise what it raised.
+
+        Raises:
+            ProcessLostError: the process is gone.
+            ClusterError: the node has another version of tfrtool.
+            ShardError: a file is not there for a node.
+        """
+        try:
+            said = self._ray.get(call)
+        except self._ray.exceptions.RayError as error:
+            raise ProcessLostError("a process is gone", found=type(error).__name__) from error
+        return node_result(*said)
+
+
+def _worker() -> type:
+    """Return the class that nodes are sent whole; see `node_call`."""
+    run = node_call()
+
+    class Worker:
+        def call(self, *task: Any) -> tuple[str, str, Any]:
+            return run(*task)
+
+    return Worker

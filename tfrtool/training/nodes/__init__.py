@@ -1,0 +1,1 @@
+"""Training on the nodes of a Ray cluster."""
