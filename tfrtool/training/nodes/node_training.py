@@ -191,10 +191,12 @@ class _Run:
                     if not told or told[-1][0] != "report":
                         calls[processes.begin(place, node_worker.next_told)] = place
                         continue
+                    if place > 0:  # the first one saves the model yet
+                        continue
                 end = min(end, time.monotonic() + _LAST_WORDS)
         if report is not None:
             return report
-        raise lost or ClusterError("the first worker does not end")
+        raise lost or ClusterError("the first worker ended without a report")
 
 
 def _death(error: ProcessLostError | ChildDied) -> str:

@@ -3,6 +3,7 @@
 import os
 import queue
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -42,6 +43,9 @@ def take_address(_seen: Path) -> str:
 def start_run(config: str | None, dataset: Any, options: Mapping[str, Any]) -> None:
     """Start to train in a child, with this TF_CONFIG."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    # Its temporary files go with it, even if it is ended in the middle.
+    _here["folder"] = tempfile.TemporaryDirectory(prefix="tfrtool-")
+    environment["TMPDIR"] = _here["folder"].name
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", **({VARIABLE: config} if config else {})}
     _here.pop("port").close()
     _here["child"] = Child(environment=environment)
@@ -58,6 +62,7 @@ def end_run() -> None:
     """End the child, in the middle of its run if need be."""
     if "child" in _here:
         _here.pop("child").__exit__()
+        _here.pop("folder").cleanup()
 
 
 def _begin(dataset: Any, options: Mapping[str, Any]) -> None:
