@@ -37,7 +37,7 @@ def test_two_workers_end_with_the_weights_of_one_process(nodes: Nodes, tmp_path:
     plans: list[Any] = []
     epochs: list[Any] = []
     where: dict[str, Any] = {"engine": "ray", "engine_address": nodes.address, "workers": 2}
-    with pytest.raises(tfrtool.UsageError, match="a CPU for each of 9 workers, found [1-3] CPU"):
+    with pytest.raises(tfrtool.UsageError, match="a CPU for each of 9 workers, found"):
         tfrtool.train(**words, out=tmp_path / "9", **where | {"workers": 9})
     report = tfrtool.train(
         **words, out=tmp_path / "two", on_plan=plans.append, on_epoch=epochs.append, **where
