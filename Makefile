@@ -1,5 +1,6 @@
 # make demo   the tool at work, from photographs to a trained model
 # make test   everything that must hold before a change goes in
+# make test-several   the tests that start several processes which train, in some minutes
 # make test-fast   of the tests those that need no TensorFlow and are quick
 # make docs   the documentation, as a site in site/
 # make fuzz   ten minutes of coverage-guided fuzzing; FUZZ_SECONDS=60 is one
@@ -16,7 +17,7 @@ READY_FOR_DOCS := $(VENV)/.ready-for-docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test run-tests test-fast check format bench docs pictures fuzz fixtures clean
+.PHONY: help demo test run-tests test-several test-fast check format bench docs pictures fuzz fixtures clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -39,10 +40,13 @@ test: $(READY)
 	@$(MAKE) --no-print-directory --jobs 2 check run-tests
 
 run-tests: $(READY)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not several"
+
+test-several: $(READY)
+	$(BIN)/python -m pytest -m several
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not tf and not slow"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not tf and not slow and not several"
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -28,7 +28,16 @@ TEXTS |= {
     "--records",
     "--rename",
 }
-TEXTS |= {"--image-feature", "--label-feature", "--select", "--stratify", "--url", "--where", "sql"}
+TEXTS |= {
+    "--fine-tune",
+    "--image-feature",
+    "--label-feature",
+    "--select",
+    "--stratify",
+    "--url",
+    "--where",
+    "sql",
+}
 """Options that are neither paths nor of a type that says what they are."""
 
 

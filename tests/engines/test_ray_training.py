@@ -29,7 +29,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.several
 def test_two_workers_end_with_the_weights_of_one_process(nodes: Nodes, tmp_path: Path) -> None:
     """What the first of them tells arrives here, once; nothing else is left in the folder."""
     drawings = write_drawings(tmp_path / "drawings")

@@ -124,10 +124,13 @@ def test_cache_smaller_than_the_dataset(pets: Path, url: str, tmp_path: Path, sh
 
 
 def _sizes(folder: Path) -> Iterator[int]:
-    """Yield the sizes of what is in a folder from which files may go meanwhile."""
+    """Return the sizes of what is in a folder, in which a part may get another name meanwhile."""
+    found = {}
     for path in folder.iterdir():
         with contextlib.suppress(FileNotFoundError):
-            yield path.stat().st_size
+            status = path.stat()
+            found[status.st_ino] = status.st_size
+    return iter(found.values())
 
 
 def _open_copies() -> list[str]:

@@ -67,6 +67,7 @@ def test_all_are_trained(few: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
+@pytest.mark.several
 def test_both_sides_have_it(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The naive recipe augments by the same options, stops by the same rule, and saves nothing.
 
@@ -99,6 +100,7 @@ def test_both_sides_have_it(few: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("here")
+@pytest.mark.several
 def test_a_model_is_the_same_for_all(few: Path) -> None:
     """A ``keras.Model`` that is given is trained by each recipe from the weights that it has.
 
@@ -117,7 +119,7 @@ def test_a_model_is_the_same_for_all(few: Path) -> None:
     assert firsts[1:] == pytest.approx(firsts[:1] * 2, abs=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.several
 def test_memory_is_each_runs_own(few: Path) -> None:
     """Each published recipe is measured in a new process: what this one has had is not in it."""
     held = bytearray(2**30)

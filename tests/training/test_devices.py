@@ -31,6 +31,7 @@ def _arguments(drawings: Path, out: Path, **more: Any) -> list[str]:
     ]
 
 
+@pytest.mark.several
 def test_two_workers_end_with_the_weights_of_one_process(drawings: Path, tmp_path: Path) -> None:
     """Only the chief prints and writes."""
     ports, out = free_ports(2), tmp_path / "two"
@@ -40,7 +41,7 @@ def test_two_workers_end_with_the_weights_of_one_process(drawings: Path, tmp_pat
     assert [one.returncode for one in workers] == [0, 0]
     assert "devices  2, multi-worker, 2 workers" in printed[0][0]
     assert printed[1] == ("", "")
-    assert difference(out, tmp_path / "one")[2] < 1e-6
+    assert difference(out, tmp_path / "one")[2] < 1e-5
     # The weights of one process that shuffles all images together are others.
     tfrtool.train(drawings, **OPTIONS, out=tmp_path / "other")
     assert difference(tmp_path / "other", tmp_path / "one")[2] > 1e-3
@@ -52,4 +53,4 @@ def test_two_devices_end_with_the_weights_of_one(drawings: Path, tmp_path: Path)
     tfrtool.train(drawings, **OPTIONS, out=tmp_path / "one")
     assert "devices  2, mirrored" in mirrored.communicate(timeout=100)[0]
     assert mirrored.returncode == 0
-    assert difference(tmp_path / "two", tmp_path / "one")[2] < 1e-6
+    assert difference(tmp_path / "two", tmp_path / "one")[2] < 1e-5

@@ -148,15 +148,18 @@ def test_command_names_features(lights: Path, capfd: Any) -> None:
 
 
 @pytest.mark.usefixtures("quick_base")
-def test_features_of_a_frozen_base_are_kept(lights: Path) -> None:
+def test_features_of_a_frozen_base_are_kept(lights: Path, tmp_path: Path) -> None:
     """A head on a frozen base learns several classes from features as from images."""
+    places = {"disk": tmp_path, "features": None}
     options = {"model": "mobilenet", "weights": "none", "trainable": "head", "epochs": 1}
     reports = [
-        tfrtool.train(**{**_options(lights), **options, "cache": cache})
-        for cache in ("features", "memory")
+        tfrtool.train(
+            **{**_options(lights), **options, "cache": cache, "cache_directory": places[cache]}
+        )
+        for cache in ("features", "disk")
     ]
     kept, anew = (report.epochs[-1] for report in reports)
-    assert [report.plan.cache.cache.value for report in reports] == ["features", "memory"]
+    assert [report.plan.cache.cache.value for report in reports] == ["features", "disk"]
     assert kept.val_loss == pytest.approx(anew.val_loss, rel=1e-3)
     assert kept.val_mean_average_precision == pytest.approx(anew.val_mean_average_precision)
 
@@ -185,7 +188,7 @@ def test_weights_of_another_task_are_refused(run: Any, tmp_path: Path) -> None:
         tfrtool.train(**small_options(single, weights=run[1] / "model.keras"))
 
 
-@pytest.mark.slow
+@pytest.mark.several
 def test_replicas_tell_the_figures_of_one() -> None:
     """On two devices, one of which has no image of the last batch, all figures are the same."""
     done = subprocess.run(

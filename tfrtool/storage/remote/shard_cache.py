@@ -201,10 +201,16 @@ class ShardCache:
 
     def _entries(self) -> Iterator[tuple[str, int, int, Path]]:
         """Yield of each file its kind, when it was used last, its size, and where it is."""
-        for path in (*self.folder.glob("*.part"), *self.folder.glob("*.shard")):
-            with contextlib.suppress(FileNotFoundError):
-                status = path.lstat()
-                yield path.suffix, status.st_mtime_ns, status.st_size, path
+        for stem in {path.stem for path in self.folder.glob("*.[ps]*")}:
+            known = None
+            # In this order: a part that becomes a shard meanwhile is met as one of them, once.
+            for suffix in (".part", ".shard"):
+                path = self.folder / f"{stem}{suffix}"
+                with contextlib.suppress(FileNotFoundError):
+                    status = path.lstat()
+                    if status.st_ino != known:
+                        known = status.st_ino
+                        yield suffix, status.st_mtime_ns, status.st_size, path
 
 
 def look_at(shard: RemotePath) -> Status:

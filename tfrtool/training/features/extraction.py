@@ -101,7 +101,7 @@ def extract_features(
 
 
 def row_order(images: int, options: LoadOptions, steps: int | None = None) -> Iterator[Any]:
-    """Yield the numbers of images, batch by batch, in the order of the loader's memory cache.
+    """Yield the numbers of images, batch by batch, in the order of the loader's cache on disk.
 
     What is trained on a base's outputs in this order sees what it would see of the images. The
     numbers of a whole epoch come at once: to ask for those of each batch would take a fifth of the
