@@ -234,6 +234,7 @@ def test_the_largest_share_is_the_bottleneck(
     assert set(re.findall(r"--[a-z-]+", report.sentence)) <= known
 
 
+@pytest.mark.several
 def test_process_of_its_own_tells_the_memory(dataset: Dataset) -> None:
     """A measurement in a process of its own knows what the float32 cache takes, at least."""
     options = LoadOptions(image_size=512, batch_size=4)

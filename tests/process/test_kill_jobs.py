@@ -91,6 +91,7 @@ def kill_often(folder: Path, kills: int, verb: str) -> list[str]:
     return lines
 
 
+@pytest.mark.several
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL")
 @pytest.mark.parametrize("verb", _JOBS)

@@ -118,6 +118,7 @@ def test_python_m_runs_nothing_of_what_comes_late(
     assert done.returncode in (0, 3)
 
 
+@pytest.mark.several
 @pytest.mark.tf
 def test_bench_runs_nothing(script: list[str], tmp_path: Path) -> None:
     """The processes that measure run none either; this one gets to a damaged record."""

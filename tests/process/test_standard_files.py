@@ -128,6 +128,7 @@ def test_help(words: str, how: str) -> None:
     assert code == (2 if usage else "full" in how)
 
 
+@pytest.mark.several
 @pytest.mark.tf
 def test_writing_and_training(forking: Forking, tmp_path: Path) -> None:
     """Where TensorFlow is at work, no shard and no model takes what it says to closed files."""

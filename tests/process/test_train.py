@@ -45,6 +45,7 @@ def _end_by(forking: Forking, number: signal.Signals, pets: Path, out: Path) -> 
     return forking.wait(), errors.read_text()
 
 
+@pytest.mark.several
 def test_a_killed_run_goes_on(forking: Forking, pets: Path, tmp_path: Path) -> None:
     """After SIGKILL at any moment the checkpoint is whole, and the run ends as if nothing was."""
     from tfrtool.cli import main

@@ -33,6 +33,7 @@ def _runs(report: TrainReport) -> list[TrainReport]:
     return [report.naive, report.notebook, report]
 
 
+@pytest.mark.several
 @pytest.mark.usefixtures("here")
 def test_all_are_trained(few: Path) -> None:
     """A frozen base gives all recipes the same losses; what they took is each one's own."""

@@ -47,6 +47,7 @@ def test_two_workers_end_with_the_weights_of_one_process(drawings: Path, tmp_pat
     assert difference(tmp_path / "other", tmp_path / "one")[2] > 1e-3
 
 
+@pytest.mark.several
 def test_two_devices_end_with_the_weights_of_one(drawings: Path, tmp_path: Path) -> None:
     """They see the same images in the same steps."""
     mirrored = mirrored_run(_arguments(drawings, tmp_path / "two"))

@@ -65,7 +65,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield path
 
 
-@pytest.mark.parametrize("place", ["their_models", "./their_models.py", "absolute"])
+@pytest.mark.parametrize("place", ["their_models", "absolute"])
 def test_a_function_is_trained(
     place: str, file: Path, few: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
