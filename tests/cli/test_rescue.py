@@ -138,6 +138,7 @@ def test_index_of_gzip(tmp_path: Path, capsys: Capture) -> None:
     assert "uncompress it first" in capsys.readouterr().err
 
 
+@pytest.mark.several
 def test_damage_everywhere(tmp_path: Path, capsys: Capture) -> None:
     """Of a shard that is damaged again and again, some faults are listed and all are counted."""
     bad, good, count = flip(frame(b"bad"), 0), frame(b"good"), MAX_FAULTS + 50

@@ -35,6 +35,7 @@ pytest.importorskip("datasketches")
 
 SHARDS, RECORDS = 8, 40
 
+pytestmark = pytest.mark.several
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="workers are found there")
 
 
@@ -82,7 +83,6 @@ LOOKS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.several
 def test_the_program_stays_as_it_was(dataset: Path, nodes: Nodes) -> None:
     """No token, no variable and no handler of signals is left; the cluster runs on."""
     before = dict(os.environ), signal.getsignal(signal.SIGTERM)
@@ -256,7 +256,6 @@ WRITES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.several
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster", "tf")
 @pytest.mark.parametrize("words", WRITES.values(), ids=WRITES)
@@ -271,7 +270,6 @@ def test_writes_are_the_same(
     assert files_of(there) == files_of(here)
 
 
-@pytest.mark.several
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster", "tf")
 def test_a_worker_that_dies_in_a_write(photos: Path, nodes: Nodes, tmp_path: Path) -> None:
@@ -369,7 +367,6 @@ def test_what_dies_is_not_printed(large: Path, nodes: Nodes, tmp_path: Path) -> 
     assert json.loads(out)["records_out"] == 120
 
 
-@pytest.mark.several
 @needs_proc
 @pytest.mark.slow
 def test_a_driver_that_is_killed(large: Path, nodes: Nodes, tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def is_refused(dataset: Path) -> bool:
     return refused == 3
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("case", CASES)
 def test_killed_at_any_step(tmp_path: Path, case: str) -> None:
     """There is the old dataset or the new one, or none; --resume ends with the new one."""
