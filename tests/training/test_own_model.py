@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path.write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.delitem(__import__("sys").modules, "their_models", raising=False)
+        patch.delitem(sys.modules, "their_models", raising=False)
         yield path
 
 
@@ -99,6 +100,15 @@ def test_what_is_no_model(name: Any, problem: str, few: Path) -> None:
     """Each is one error before anything is trained, and no run is begun."""
     with pytest.raises(UsageError, match=problem):
         tfrtool.train(**small_options(few, model=name, trainable="auto"))
+
+
+def test_a_file_takes_no_librarys_place(file: Path, few: Path) -> None:
+    """Whoever calls it json.py is told, and json stays what it was."""
+    path = file.rename(file.with_name("json.py"))
+    loaded = sys.modules["json"]
+    with pytest.raises(UsageError, match="the file needs another name"):
+        tfrtool.train(**small_options(few, model=f"{path}:small", trainable="auto"))
+    assert sys.modules["json"] is loaded
 
 
 def test_a_model_that_is_there(few: Path, tmp_path: Path) -> None:

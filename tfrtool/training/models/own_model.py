@@ -50,7 +50,10 @@ def _from_file(path: Path) -> Any:
     if not path.is_file() or spec is None or spec.loader is None:
         raise FileNotFoundError("no such file")
     module = importlib.util.module_from_spec(spec)
-    # Where Keras finds the classes of its layers again.
+    # Where Keras finds the classes of its layers again; but a json.py takes no library's place.
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) != spec.origin:
+        raise ImportError(f"a module {path.stem!r} is loaded already: the file needs another name")
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
