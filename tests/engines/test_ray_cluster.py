@@ -167,9 +167,9 @@ def test_a_node_that_dies_costs_what_it_was_about_to_do(
 
 @pytest.mark.slow
 def test_a_task_that_kills_its_workers_is_given_up(cluster: RayCluster, tmp_path: Path) -> None:
-    """It is not tried for ever, and the error names its shard."""
+    """It is not tried for ever, and the error names its shard, wherever in the task that is."""
     with pytest.raises(tfrtool.ShardError) as told:
-        list(map_shards(die, [tmp_path], cluster))
+        list(map_shards(die, [(2, (tmp_path, 3))], cluster))
     assert told.value.path == str(tmp_path)
     assert told.value.what == "a task lost its worker 5 times"
 

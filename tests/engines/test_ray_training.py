@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 
 import tfrtool
 from tests.engines.running import Nodes
+from tests.engines.tasks import done, first_only
 from tests.process.several_devices import difference
 from tests.training.runs import small_options, write_drawings
+from tfrtool.engines.ray_cluster import RayCluster
+from tfrtool.engines.ray_processes import RayProcesses
 
 pytestmark = [pytest.mark.tf]
 pytest.importorskip("ray")
@@ -52,6 +56,18 @@ def test_two_workers_end_with_the_weights_of_one_process(nodes: Nodes, tmp_path:
     assert {path.name for path in (tmp_path / "two").iterdir()} == {
         path.name for path in (tmp_path / "one").iterdir()
     }
+
+
+@pytest.mark.several
+def test_a_worker_that_is_late_is_named(cluster: RayCluster, tmp_path: Path) -> None:
+    """With its node; the others are there."""
+    with (
+        RayProcesses(cluster, 2, 5.0, done) as processes,
+        pytest.raises(tfrtool.ClusterError) as told,
+    ):
+        processes.call(first_only, tmp_path)
+    assert re.fullmatch(r"worker [01] \(node [\d.]+\) has not come", told.value.what)
+    assert told.value.expected == "all 2 workers within 5 seconds"
 
 
 @pytest.mark.parametrize(("words", "told"), REFUSED)

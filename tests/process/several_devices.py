@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["difference", "free_ports", "mirrored_run", "worker"]
+__all__ = ["difference", "free_ports", "mirrored_run", "start", "worker", "worker_config"]
 
 _MIRRORED = """
 import json, sys
@@ -43,7 +43,8 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def _start(command: list[str], **environment: str) -> subprocess.Popen[str]:
+def start(command: list[str], **environment: str) -> subprocess.Popen[str]:
+    """Start a program of Python's."""
     return subprocess.Popen(
         [sys.executable, *command],
         stdout=subprocess.PIPE,
@@ -53,16 +54,21 @@ def _start(command: list[str], **environment: str) -> subprocess.Popen[str]:
     )
 
 
+def worker_config(index: int, ports: list[int]) -> str:
+    """Return TF_CONFIG of one of several workers on this machine."""
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+    return json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+
+
 def worker(index: int, ports: list[int], arguments: list[str]) -> subprocess.Popen[str]:
     """Start one of several workers on this machine."""
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
-    config = {"cluster": cluster, "task": {"type": "worker", "index": index}}
-    return _start(["-m", "tfrtool", "train", *arguments], TF_CONFIG=json.dumps(config))
+    config = worker_config(index, ports)
+    return start(["-m", "tfrtool", "train", *arguments], TF_CONFIG=config)
 
 
 def mirrored_run(arguments: list[str]) -> subprocess.Popen[str]:
     """Start a run on two logical devices of this machine's processor."""
-    return _start(["-c", _MIRRORED, "train", *arguments])
+    return start(["-c", _MIRRORED, "train", *arguments])
 
 
 def _variables(out: Path) -> dict[str, Any]:
@@ -146,7 +152,7 @@ def _main() -> None:
         for number, (what, options) in enumerate(ways.items()):
             one, shared = (root / f"{name}{number}" for name in ("one", "shared"))
             for out, more in ((one, []), (shared, ["--shares", "2"])):
-                said = _end(_start(["-m", "tfrtool", "train", *run(out.name, *options, *more)]))
+                said = _end(start(["-m", "tfrtool", "train", *run(out.name, *options, *more)]))
                 assert not said, said
             mirrored = mirrored_run(run(f"mirrored{number}", *options))
             said = _end(mirrored)

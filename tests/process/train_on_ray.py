@@ -2,7 +2,7 @@
 
 A run of two workers, undisturbed; then the first, the second, and the process that trains for one
 of them are killed in the middle, and nodes are taken away. Weights are held against those of one
-process. At last a worker dies at every start.
+process. At last a worker dies at every start, and a run is interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _epochs(out: Path) -> int:
 
 
 def _train(
-    command: list[str], out: Path, harm: Callable[[], str] | None = None, *, again: bool = False
+    command: list[str], out: Path, harm: Callable[[int], str] | None = None, *, again: bool = False
 ) -> tuple[int, str, str]:
     """Train, and do harm after the second epoch, or as soon as anybody can be harmed."""
     process = subprocess.Popen(
@@ -65,7 +65,7 @@ def _train(
 
     def strike() -> None:
         while harm is not None and process.poll() is None:
-            if (again or _epochs(out) >= 2) and (done := harm()):
+            if (again or _epochs(out) >= 2) and (done := harm(process.pid)):
                 _say(f"  {done} after epoch {_epochs(out)}")
                 if not again:
                     return
@@ -80,7 +80,7 @@ def _train(
 
 
 def _main() -> None:
-    with tempfile.TemporaryDirectory() as folder, running_nodes() as nodes:
+    with tempfile.TemporaryDirectory() as folder, running_nodes(3) as nodes:
         root = Path(folder)
         os.environ |= {**nodes.environment, "XDG_CACHE_HOME": str(root / "caches")}
         small = ["--model", "cnn", "--image-size", "32", "--batch-size", "4", "--trainable", "head"]
@@ -95,7 +95,7 @@ def _main() -> None:
             os.kill(found[worker][actor], signal.SIGKILL)
             return f"killed the {'actor' if actor else 'child'} of worker {worker}"
 
-        def remove() -> str:
+        def remove(_: int) -> str:
             """End all nodes but the head's, one of which has a worker, and add others."""
             if len(_processes(nodes)) < 2:
                 return ""
@@ -105,11 +105,11 @@ def _main() -> None:
 
         code, _, said = _train([*command, "--shares", "2"], root / "one")
         assert (code, said) == (0, ""), said
-        harms: dict[str, Callable[[], str] | None] = {
+        harms: dict[str, Callable[[int], str] | None] = {
             "undisturbed": None,
-            "the actor of the chief killed": lambda: kill(0, actor=True),
-            "the actor of the other killed": lambda: kill(1, actor=True),
-            "what trains in the chief's killed": lambda: kill(0, actor=False),
+            "the actor of the chief killed": lambda _: kill(0, actor=True),
+            "the actor of the other killed": lambda _: kill(1, actor=True),
+            "what trains in the chief's killed": lambda _: kill(0, actor=False),
             "nodes taken away": remove,
         }
         for number, (what, harm) in enumerate(harms.items()):
@@ -129,7 +129,7 @@ def _main() -> None:
             assert sums[2] < 1e-5
         _say("killed at every start:")
 
-        def always() -> str:
+        def always(_: int) -> str:
             return kill(1, actor=False)
 
         code, _, said = _train([*command, *there], root / "never", always, again=True)
@@ -137,6 +137,22 @@ def _main() -> None:
             _say(f"  {line}")
         _say(f"  exit code {code}")
         assert code == 1
+        _say("interrupted, and resumed:")
+
+        def interrupt(process: int) -> str:
+            os.kill(process, signal.SIGINT)
+            return "interrupted"
+
+        out = root / "interrupted"
+        code, _, said = _train([*command, *there], out, interrupt)
+        left = [path.name for path in out.iterdir()]
+        _say(f"  {said.strip()}; exit code {code}; left: {' '.join(left)}")
+        assert (code, left) == (130, ["checkpoint"])
+        code, _, said = _train([*command, *there, "--resume"], out)
+        assert code == 0, said
+        sums = difference(out, root / "one")
+        _say(f"  sums {sums[0]:.6f} and {sums[1]:.6f}, at most {sums[2]:.2e} apart")
+        assert sums[2] < 1e-5
         _say("an error that workers meet:")
         code, _, said = _train([*command, *there], root / "out0")
         _say(f"  {said.strip()}")

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 import tfrtool
-from tests.process.several_devices import difference, free_ports, mirrored_run, worker
+from tests.process.several_devices import (
+    difference,
+    free_ports,
+    mirrored_run,
+    start,
+    worker,
+    worker_config,
+)
 from tests.training.runs import write_drawings
 
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
@@ -45,6 +52,64 @@ def test_two_workers_end_with_the_weights_of_one_process(drawings: Path, tmp_pat
     # The weights of one process that shuffles all images together are others.
     tfrtool.train(drawings, **OPTIONS, out=tmp_path / "other")
     assert difference(tmp_path / "other", tmp_path / "one")[2] > 1e-3
+
+
+_OVERFLOWING = """
+import os
+import keras
+import tensorflow as tf
+from tfrtool.training.models.optimizers import Optimizer, make_optimizer
+from tfrtool.training.run.trainer import Trainer
+
+if "TF_CONFIG" in os.environ:
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+else:
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, two)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+keras.utils.set_random_seed(0)
+with strategy.scope():
+    zeros = {"use_bias": False, "kernel_initializer": "zeros"}
+    first = keras.layers.Dense(2, **zeros, dtype="mixed_float16")
+    last = keras.layers.Activation("softmax", dtype="float32")
+    model = keras.Sequential([keras.Input((1,)), first, last])
+    trainer = Trainer(model, make_optimizer(Optimizer.ADAM, 0.01, scaled=True))
+given = strategy.experimental_distribute_values_from_function
+labels = given(lambda _: tf.constant([0], tf.int64))
+moved = []
+for large in (0, 1, None):
+    before = first.kernel.numpy()
+
+    def value(context):
+        return tf.constant([[6e4 if context.replica_id_in_sync_group == large else 1.0]])
+
+    trainer.train(given(value), labels)
+    moved.append(bool(abs(first.kernel.numpy() - before).max() > 0))
+found = trainer.optimizer.dynamic_scale, trainer.optimizer.iterations
+print(moved, *(one.numpy() for one in found))
+"""
+
+
+@pytest.mark.several
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_step_that_overflows_on_one_device_is_left_out_by_all(workers: int) -> None:
+    """In float16, whichever of them it is; none of them waits for another, and the next learns."""
+    ports = free_ports(workers)
+    runs = [
+        start(
+            ["-c", _OVERFLOWING],
+            **({"TF_CONFIG": worker_config(index, ports)} if workers > 1 else {}),
+        )
+        for index in range(workers)
+    ]
+    try:
+        printed = [run.communicate(timeout=60) for run in runs]
+    finally:
+        for run in runs:
+            run.kill()
+    for out, error in printed:
+        assert out == f"[False, False, True] {2.0**13} 1\n", error
 
 
 @pytest.mark.several

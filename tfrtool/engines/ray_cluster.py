@@ -174,8 +174,8 @@ _LOST = (
 def _given_up(task: object, error: Exception) -> ShardError:
     hint = "was there enough memory?"
     what = f"a task lost its worker {_ATTEMPTS} times"
-    names = [one for one in task if isinstance(one, Path)] if isinstance(task, tuple) else [task]
-    return ShardError(what, path=str(names[0]), found=type(error).__name__, hint=hint)
+    path = next(iter(_pickled(task, lambda _: True)[1]), None)
+    return ShardError(what, path=path, found=type(error).__name__, hint=hint)
 
 
 def node_call() -> Callable[..., tuple[str, str, Any]]:

@@ -74,9 +74,24 @@ class RayProcesses:
         """Have a function of a module called in one of them, beside others; `result` has it."""
         return self._actors[place].call.remote(*arguments_of(function, *arguments))
 
-    def call(self, places: Sequence[int], function: Callable[..., Any], *given: Any) -> list[Any]:
-        """Return what a function returns in each of some of them."""
-        return [self.result(call) for call in [self.begin(one, function, *given) for one in places]]
+    def call(self, function: Callable[..., Any], *given: Any) -> list[Any]:
+        """Return what a function returns in each of them; ClusterError names who is too late."""
+        calls = [self.begin(place, function, *given) for place in range(self._count)]
+        _, late = self._ray.wait(calls, num_returns=self._count, timeout=self._seconds)
+        if late:
+            raise ClusterError(
+                "; ".join(f"{self._describe(calls.index(one))} has not come" for one in late),
+                expected=f"all {self._count} workers within {self._seconds:g} seconds",
+            )
+        return [self.result(call) for call in calls]
+
+    def _describe(self, place: int) -> str:
+        """Return what a worker is called, and on which node it was to be."""
+        from ray.util import placement_group_table
+
+        node = placement_group_table(self._group)["bundles_to_node_id"][place]
+        names = [one["NodeManagerAddress"] for one in self._ray.nodes() if one["NodeID"] == node]
+        return f"worker {place} (node {' '.join(names)})"
 
     def wait(self, calls: Sequence[Any]) -> list[Any]:
         """Return the calls that are done, when one is, or none after a second."""

@@ -155,7 +155,7 @@ class Child:
             self._tasks.flush()
 
     def receive(self) -> object:
-        """Return the result of the first function that was sent and not received, as `call`."""
+        """Return what the first function tells (`tell`) that is at work, or its result."""
         try:
             result, error, trace = pickle.load(self._answers)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
@@ -197,16 +197,32 @@ def may_fork() -> bool:
         return False
 
 
+_parent: "list[IO[bytes]]" = []
+"""Where a child's answers go."""
+
+_answering = threading.Lock()
+
+
+def tell(value: object) -> None:
+    """Have the parent receive a value before the result of the function that is at work here."""
+    _send(pickle.dumps((value, None, "")))
+
+
+def _send(answer: bytes) -> None:
+    with _answering:
+        _parent[0].write(answer)
+        _parent[0].flush()
+
+
 def serve() -> None:
     """Do what comes on standard input, and send what became of it to standard output."""
-    answers = os.fdopen(os.dup(1), "wb")
+    _parent[:] = [os.fdopen(os.dup(1), "wb")]
     os.dup2(2, 1)  # what a library prints is no answer
     signal.signal(signal.SIGTERM, _exit)
     tasks: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
     while True:
-        answers.write(answer(*tasks.get()))
-        answers.flush()
+        _send(answer(*tasks.get()))
 
 
 def _exit(number: int, _: object) -> None:

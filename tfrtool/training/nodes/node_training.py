@@ -28,6 +28,9 @@ _RESTARTS = 3
 _LAST_WORDS = 5.0
 """Seconds in which all workers tell why they ended, or that they did."""
 
+_Told = Mapping[str, Callable[[Any], None]]
+"""What the first worker tells, by the keywords of `train`."""
+
 _PAUSE = 3.0
 """Seconds before a run is started again: a child outlives its parent by up to two."""
 
@@ -66,21 +69,20 @@ def train_on_nodes(
     location = dataset.directory if isinstance(dataset, Dataset) else dataset
     chosen = make_options(TrainOptions, dataset=as_path(location), **options)
     _check(chosen, compare=compare or bool(callbacks))
-    seen: set[int] = set()
+    done: int | None = None  # the last epoch that was told of
 
     def tell_plan(plan: TrainPlan) -> None:
-        if not run.planned:
-            seen.update(range(1, plan.epochs_before + 1))
-        run.planned = True
+        nonlocal done
+        done = plan.epochs_before if done is None else done
         on_plan(plan)
 
     def tell_epoch(epoch: EpochReport) -> None:
-        if epoch.epoch not in seen:
-            seen.add(epoch.epoch)
+        nonlocal done
+        if epoch.epoch > (done or 0):
+            done = epoch.epoch
             on_epoch(epoch)
 
-    told: dict[str, Callable[[Any], None]]
-    told = {"on_plan": tell_plan, "on_epoch": tell_epoch, "on_progress": on_progress}
+    told: _Told = {"on_plan": tell_plan, "on_epoch": tell_epoch, "on_progress": on_progress}
     words = options | {"out": Path(str(chosen.out)).absolute(), "strategy": StrategyKind.AUTO}
     with RayCluster(engine_address) as cluster:
         nodes, room = RayProcesses.places(cluster)
@@ -91,18 +93,19 @@ def train_on_nodes(
                 expected=f"a CPU for each of {count} workers",
                 found=f"{room} CPUs on {nodes} nodes",
             )
-        run = _Run(cluster, count, chosen, told)
-        for restarts in range(_RESTARTS + 1):
+        given = cluster, count, chosen.worker_timeout, node_worker.end_run
+        restarts = 0
+        while True:
             try:
-                report = run.attempt(dataset, words)
-                break
-            except ClusterError as error:
-                if restarts == _RESTARTS or not run.begun:
+                with RayProcesses(*given) as processes:
+                    return _attempt(processes, count, dataset, words, told)
+            except ProcessLostError as error:
+                restarts += 1
+                if restarts > _RESTARTS:
                     raise
-                on_restart(f"{error.what}; restart {restarts + 1} of {_RESTARTS}")
+                on_restart(f"{error.what}; restart {restarts} of {_RESTARTS}")
             time.sleep(_PAUSE)
             words["resume"] = True
-    return report
 
 
 def _check(chosen: TrainOptions, *, compare: bool) -> None:
@@ -127,76 +130,50 @@ def _check(chosen: TrainOptions, *, compare: bool) -> None:
         )
 
 
-class _Run:
-    """A run, attempt by attempt: whether its workers had begun, and its plan was told."""
-
-    begun = planned = False
-
-    def __init__(
-        self,
-        cluster: RayCluster,
-        count: int,
-        options: TrainOptions,
-        told: Mapping[str, Callable[[Any], None]],
-    ) -> None:
-        self._cluster, self._count, self._options, self._told = cluster, count, options, told
-
-    def attempt(self, dataset: Any, words: Mapping[str, Any]) -> TrainReport:
-        """Start all workers, and wait until the run is over, or one of them is lost."""
-        seconds = self._options.worker_timeout
-        with RayProcesses(self._cluster, self._count, seconds, node_worker.end_run) as processes:
-            out = words["out"]
-            with os_errors_as(WriteError, out, "can't be written to"):
-                out.mkdir(parents=True, exist_ok=True)
-                # A file that all must see.
-                with tempfile.NamedTemporaryFile(prefix=".tfrtool-", dir=out) as seen:
-                    places = range(self._count)
-                    addresses = processes.call(places, node_worker.take_address, Path(seen.name))
-            self.begun = True
-            starts = {}
-            for place in places:
-                task = {"type": "worker", "index": place}
-                config = json.dumps({"cluster": {"worker": addresses}, "task": task})
-                given = (config if self._count > 1 else None), dataset, words
-                starts[processes.begin(place, node_worker.start_run, *given)] = place
-            names = [f"worker {place} ({address})" for place, address in enumerate(addresses)]
-            return self._wait(processes, starts, names)
-
-    def _wait(
-        self, processes: RayProcesses, calls: dict[Any, int], names: Sequence[str]
-    ) -> TrainReport:
-        """Hand on what the first worker tells, and return its report when all have ended."""
-        report: TrainReport | None = None
-        lost: ClusterError | None = None
-        end = float("inf")
-        while calls and time.monotonic() < end:
-            for call in processes.wait([*calls]):
-                place = calls.pop(call)
-                try:
-                    told = processes.result(call) or []
-                except (ProcessLostError, ChildDied) as error:
-                    if lost is None or lost.found is None:  # who dies after that, dies of it
-                        what = f"{names[place]} ended in the middle of the run"
-                        lost = ClusterError(
-                            what, found=_death(error), hint="was there enough memory?"
-                        )
-                except ClusterError as error:  # it misses another one, which may tell why itself
-                    lost = lost or error
-                else:
-                    for name, value in told:
-                        if name in self._told:
-                            self._told[name](value)
-                        elif place == 0:
-                            report = value
-                    if not told or told[-1][0] != "report":
-                        calls[processes.begin(place, node_worker.next_told)] = place
-                        continue
-                    if place > 0:  # the first one saves the model yet
-                        continue
-                end = min(end, time.monotonic() + _LAST_WORDS)
-        if report is not None:
-            return report
+def _attempt(
+    processes: RayProcesses, count: int, dataset: Any, words: Mapping[str, Any], told: _Told
+) -> TrainReport:
+    """Start all workers, and wait until the run is over, or one of them is lost."""
+    out = words["out"]
+    with os_errors_as(WriteError, out, "can't be written to"):
+        out.mkdir(parents=True, exist_ok=True)
+        # A file that all must see.
+        with tempfile.NamedTemporaryFile(prefix=".tfrtool-", dir=out) as seen:
+            addresses = processes.call(node_worker.take_address, Path(seen.name))
+    calls = {}
+    for place in range(count):
+        task = {"type": "worker", "index": place}
+        config = json.dumps({"cluster": {"worker": addresses}, "task": task})
+        given = (config if count > 1 else None), dataset, words
+        calls[processes.begin(place, node_worker.start_run, *given)] = place
+    report: TrainReport | None = None
+    lost: ClusterError | None = None
+    end = float("inf")
+    while calls and time.monotonic() < end:
+        for call in processes.wait([*calls]):
+            place = calls.pop(call)
+            try:
+                name, value = processes.result(call) or ("", None)
+            except (ProcessLostError, ChildDied) as error:
+                if lost is None or lost.found is None:  # who dies after that, dies of it
+                    what = f"worker {place} ({addresses[place]}) ended in the middle of the run"
+                    hint = "was there enough memory?"
+                    lost = ProcessLostError(what, found=_death(error), hint=hint)
+            except ClusterError as error:  # it misses another one, which may tell why itself
+                lost = lost or ProcessLostError(error.what, hint=error.hint)
+            else:
+                if name != "report":
+                    if name:
+                        told[name](value)
+                    calls[processes.begin(place, node_worker.next_told)] = place
+                    continue
+                if place > 0:  # the first one saves the model yet
+                    continue
+                report = value
+            end = min(end, time.monotonic() + _LAST_WORDS)
+    if report is None:
         raise lost or ClusterError("the first worker ended without a report")
+    return report
 
 
 def _death(error: ProcessLostError | ChildDied) -> str:

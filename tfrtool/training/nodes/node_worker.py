@@ -1,29 +1,25 @@
 """What a node does of a training run: it trains in a child, and hands on what that tells."""
 
 import os
-import queue
 import socket
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tfrtool.storage.child import Child
+from tfrtool.errors import UsageError
+from tfrtool.storage.child import Child, tell
+from tfrtool.storage.lock import locked
 from tfrtool.training.devices.worker_cluster import VARIABLE
 
-Told = list[tuple[str, Any]]
-"""What a run tells, by the names of the keywords of `train`; "report" is the last."""
-
 _OFTEN = 0.2
-"""Seconds between two that tell nothing but how far a run is."""
+"""Seconds between two words of how far a run is."""
 
 _here: dict[str, Any] = {}
-"""The child of this process, and the port that is held for it."""
-
-_events: "queue.SimpleQueue[tuple[str, Any]]" = queue.SimpleQueue()
-"""Of the child's run."""
+"""The child of this process with its folders, and the port that is held for it."""
 
 
 def take_address(_seen: Path) -> str:
@@ -48,57 +44,47 @@ def start_run(config: str | None, dataset: Any, options: Mapping[str, Any]) -> N
     environment["TMPDIR"] = _here["folder"].name
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", **({VARIABLE: config} if config else {})}
     _here.pop("port").close()
-    _here["child"] = Child(environment=environment)
-    _here["child"].call(_begin, dataset, options)
+    _here["child"], _here["out"] = Child(environment=environment), options["out"]
+    _here["child"].send(_train, dataset, options)
 
 
-def next_told() -> Told:
-    """Wait until the run tells something; raise what it raises."""
-    told: Told = _here["child"].call(_told)
-    return told
+def next_told() -> Any:
+    """Wait for what the run tells: a keyword of `train` with what that is called with.
+
+    The last is "report", with what `train` returns. What it raises is raised.
+    """
+    return _here["child"].receive()
 
 
 def end_run() -> None:
-    """End the child, in the middle of its run if need be."""
+    """End the child, in the middle of its run if need be, and take away what it leaves then."""
     if "child" in _here:
         _here.pop("child").__exit__()
         _here.pop("folder").cleanup()
+        with suppress(UsageError, OSError), locked(_here.pop("out"), "train"):
+            pass
 
 
-def _begin(dataset: Any, options: Mapping[str, Any]) -> None:
-    threading.Thread(target=_train, args=(dataset, options), daemon=True).start()
+def _train(dataset: Any, options: Mapping[str, Any]) -> tuple[str, Any]:
+    from tfrtool.training.run.checkpoints import read_run
+    from tfrtool.training.run.train import train
 
+    told = 0.0
 
-def _train(dataset: Any, options: Mapping[str, Any]) -> None:
-    try:
-        from tfrtool.training.run.checkpoints import read_run
-        from tfrtool.training.run.train import train
+    def tell_plan(plan: Any) -> None:
+        tell(("on_plan", plan))
+        before = read_run(options["out"])
+        for epoch in () if before is None else before.epochs:  # who died may not have told
+            tell(("on_epoch", epoch))
 
-        def tell(name: str) -> Callable[[Any], None]:
-            return lambda value: _events.put((name, value))
+    def tell_progress(progress: Any) -> None:
+        nonlocal told
+        if time.monotonic() > told + _OFTEN:
+            told = time.monotonic()
+            tell(("on_progress", progress))
 
-        def tell_plan(plan: Any) -> None:
-            _events.put(("on_plan", plan))
-            before = read_run(options["out"])
-            for epoch in () if before is None else before.epochs:  # who died may not have told
-                _events.put(("on_epoch", epoch))
+    def tell_epoch(epoch: Any) -> None:
+        tell(("on_epoch", epoch))
 
-        given: dict[str, Any] = {name: tell(name) for name in ("on_epoch", "on_progress")}
-        given["on_plan"] = tell_plan
-        report = train(dataset, **given, **options)
-        _events.put(("report", report))
-    except Exception as error:  # noqa: BLE001 - it is raised where the run was asked for
-        _events.put(("error", error))
-
-
-def _told() -> Told:
-    told = [_events.get()]
-    if told[0][0] == "on_progress":
-        time.sleep(_OFTEN)
-    while not _events.empty():
-        if told[-1][0] == "on_progress":
-            told.pop()  # who is further tells all of it
-        told.append(_events.get())
-    if told[-1][0] == "error":
-        raise told[-1][1]
-    return told
+    telling = partial(train, on_plan=tell_plan, on_epoch=tell_epoch, on_progress=tell_progress)
+    return "report", telling(dataset, **options)

@@ -188,6 +188,11 @@ class Trainer:
         if tape is not None:
             variables = self._trained.trainable_variables
             gradients = tape.gradient(loss, [variable.value for variable in variables])
+            if replicas > 1 and isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+                # It asks one replica whether its gradients are finite; NaN tells all of all.
+                unfit = tf.where(self.optimizer.check_finite(gradients), 0.0, math.nan)
+                unfit = context.all_reduce(tf.distribute.ReduceOp.SUM, unfit)
+                gradients = [None if one is None else one + unfit for one in gradients]
             self.optimizer.apply(gradients, variables)
         # One tensor, which is fetched at once.
         figures = tf.stack([tf.add_n([sums[0] / images, *added]), sums[1] / images, images])
