@@ -40,13 +40,15 @@ test: $(READY)
 	@$(MAKE) --no-print-directory --jobs 2 check run-tests
 
 run-tests: $(READY)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not several"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not several and not more"
 
 test-several: $(READY)
-	$(BIN)/python -m pytest -m several
+	@# Properties that the gate tries on few examples are tried on more.
+	HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest --numprocesses 2 --dist loadscope \
+		--no-loadscope-reorder -m "several or more or hypothesis"
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not tf and not slow and not several"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not tf and not slow and not several and not more"
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -137,6 +137,7 @@ def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFi
     assert {path.name for path in (tmp_path / "logs").iterdir()} >= {"train", "plugins"}
 
 
+@pytest.mark.more
 def test_compare(
     pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,10 +69,12 @@ def _sent(bucket: Bucket) -> int:
     "options",
     [
         {"epochs": 3},
-        {"epochs": 2, "training": False, "split": "validation"},
+        pytest.param(
+            {"epochs": 2, "training": False, "split": "validation"}, marks=pytest.mark.more
+        ),
         {"epochs": 2, "cache": "memory", "cycle_length": 4},
         {"epochs": 2, "holdout": 0.3, "held_out": True, "cycle_length": 2, "block_length": 2},
-        {"recipe": "naive", "augment": "flip"},
+        pytest.param({"recipe": "naive", "augment": "flip"}, marks=pytest.mark.more),
     ],
     ids=lambda options: "-".join(f"{key}={value}" for key, value in options.items()),
 )
@@ -94,7 +96,7 @@ def test_batches_are_those_of_local_files(
     assert bucket.down() == 0
 
 
-@pytest.mark.parametrize("shards", [4, 7])
+@pytest.mark.parametrize("shards", [4, pytest.param(7, marks=pytest.mark.more)])
 def test_cache_smaller_than_the_dataset(pets: Path, url: str, tmp_path: Path, shards: int) -> None:
     """However few shards fit, batches stay the same, and there are never more than fit."""
     bound = shards * _size(pets)

@@ -42,7 +42,7 @@ def _load(dataset: Dataset, context: Any = None, **options: Any) -> list[tuple[A
     return [(images.numpy(), labels.numpy()) for images, labels in batches]
 
 
-@pytest.mark.parametrize("cache", ["memory", "none"])
+@pytest.mark.parametrize("cache", ["memory", pytest.param("none", marks=pytest.mark.more)])
 def test_replicas_have_the_parts_of_one_batch(numbered: Dataset, tf: Any, cache: str) -> None:
     """Side by side they are the batch of one, augmented alike; sizes differ by one at most."""
     whole = _load(numbered, cache=cache)
@@ -56,7 +56,10 @@ def test_replicas_have_the_parts_of_one_batch(numbered: Dataset, tf: Any, cache:
         assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize(("cache", "batch_size"), [("memory", 36), ("none", 36), ("disk", 9)])
+@pytest.mark.parametrize(
+    ("cache", "batch_size"),
+    [("memory", 36), pytest.param("none", 36, marks=pytest.mark.more), ("disk", 9)],
+)
 def test_pipelines_have_ranges_in_as_many_steps(
     numbered: Dataset, tf: Any, tmp_path: Path, cache: str, batch_size: int
 ) -> None:

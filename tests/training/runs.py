@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import tfrtool
-from tfrtool.training.run.train_report import EpochReport
+import pytest
 
-__all__ = ["epoch_report", "saved_variables", "small_options", "write_drawings"]
+import tfrtool
+from tfrtool.training.run.train_report import EpochReport, TrainPlan
+
+__all__ = ["epoch_report", "planned", "saved_variables", "small_options", "write_drawings"]
 
 _PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 
@@ -32,6 +34,23 @@ def small_options(dataset: Any, **changes: Any) -> dict[str, Any]:
         "batch_size": 16,
     }
     return options | changes
+
+
+class _PlannedError(Exception):
+    """What ends a run before its first step."""
+
+
+def planned(**options: Any) -> TrainPlan:
+    """Return what a run tells before its first step, and end it there."""
+    plans: list[TrainPlan] = []
+
+    def end(plan: TrainPlan) -> None:
+        plans.append(plan)
+        raise _PlannedError
+
+    with pytest.raises(_PlannedError):
+        tfrtool.train(**options, on_plan=end)
+    return plans[0]
 
 
 def epoch_report(epoch: int, **changes: Any) -> EpochReport:

@@ -44,7 +44,7 @@ def whole(few: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     return options | {"out": out, "report": report}
 
 
-@pytest.mark.parametrize("after", [1, 2, 3])
+@pytest.mark.parametrize("after", [*(pytest.param(n, marks=pytest.mark.more) for n in (1, 2)), 3])
 def test_it_ends_where_an_uninterrupted_run_would(
     whole: dict[str, Any], tmp_path: Path, after: int
 ) -> None:
@@ -94,8 +94,8 @@ def test_what_is_trained_in_each_phase(few: Path) -> None:
         np.testing.assert_array_equal(value, kept[2][name])
 
 
-def test_a_cnn_and_a_function(few: Path) -> None:
-    """The cnn's layers are its own; a function's are those of the model that it returns."""
+def test_layers_of_a_function(few: Path) -> None:
+    """They are those of the model that it returns."""
 
     def build(size: int, classes: int) -> Any:
         import keras
@@ -113,12 +113,9 @@ def test_a_cnn_and_a_function(few: Path) -> None:
             layer.trainable = False
         return model
 
-    for model, layer in (("cnn", "hidden"), (build, "late")):
-        options = small_options(few, model=model, epochs=1, fine_tune=layer)
-        if model is build:
-            options["trainable"] = "auto"
-        report = tfrtool.train(**options)
-        assert [epoch.phase for epoch in report.epochs] == [1, 2]
+    changes = {"model": build, "trainable": "auto", "fine_tune": "late"}
+    report = tfrtool.train(**small_options(few, epochs=1, **changes))
+    assert [epoch.phase for epoch in report.epochs] == [1, 2]
 
 
 def test_early_stopping_is_of_each_phase(few: Path) -> None:

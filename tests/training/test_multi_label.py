@@ -147,6 +147,7 @@ def test_command_names_features(lights: Path, capfd: Any) -> None:
     assert (last["task"], last["forms"]) == ("multi-label", ["lists of class names"])
 
 
+@pytest.mark.more
 @pytest.mark.usefixtures("quick_base")
 def test_features_of_a_frozen_base_are_kept(lights: Path, tmp_path: Path) -> None:
     """A head on a frozen base learns several classes from features as from images."""
@@ -164,6 +165,7 @@ def test_features_of_a_frozen_base_are_kept(lights: Path, tmp_path: Path) -> Non
     assert kept.val_mean_average_precision == pytest.approx(anew.val_mean_average_precision)
 
 
+@pytest.mark.more
 def test_a_run_is_resumed(run: Any, tmp_path: Path) -> None:
     """The mean average precision of the epochs before is in the checkpoint."""
     before, out = run

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tfrtool
-from tests.training.runs import small_options
+from tests.training.runs import planned, small_options
 from tfrtool.cli import main
 from tfrtool.errors import UsageError
 
@@ -66,7 +66,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield path
 
 
-@pytest.mark.parametrize("place", ["their_models", "absolute"])
+@pytest.mark.parametrize(
+    "place", ["their_models", pytest.param("absolute", marks=pytest.mark.more)]
+)
 def test_a_function_is_trained(
     place: str, file: Path, few: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,7 +139,7 @@ def test_the_layers_that_are_trained(few: Path, file: Path) -> None:
     """The head is the last layer; a name is one of the user's own layers."""
     options = small_options(few, model=f"{file}:small", epochs=1)
     counts = {
-        trainable: tfrtool.train(**options | {"trainable": trainable}).plan.trainable_parameters
+        trainable: planned(**options | {"trainable": trainable}).trainable_parameters
         for trainable in ("head", "first")
     }
     assert counts == {"head": 10, "first": 26}

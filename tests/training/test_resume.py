@@ -63,12 +63,13 @@ def numbers(epochs: tuple[EpochReport, ...]) -> list[tuple[float | None, ...]]:
     ("changes", "cache", "free"),
     [
         ({"trainable": "all", "validation": 0.25, "early_stopping": 3}, "memory", FREE),
-        (
+        pytest.param(
             {"cache": "none", "augment": "rotate=20", "optimizer": "sgd", "schedule": "cosine"},
             "none",
             0,
+            marks=pytest.mark.more,
         ),
-        (HEAD, "features", FREE),
+        pytest.param(HEAD, "features", FREE, marks=pytest.mark.more),
     ],
     ids=["memory", "augmented", "features"],
 )
