@@ -52,6 +52,9 @@ AnyStore = TypeVar("AnyStore", bound=Controlled)
 _LONG = ("training", "loading", "process")
 """Folders of tests that take seconds each."""
 
+_FORKED = ("interrupt", "kill", "plain_keras", "standard_files", "train")
+"""Files of tests of processes that fork commands."""
+
 _WHOLE_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.tf\b", re.MULTILINE)
 
 
@@ -72,6 +75,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not _without_tensorflow(config) or collection_path.suffix != ".py":
         return None
     return True if _WHOLE_FILE.search(collection_path.read_text("utf-8")) else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have all that is forked from one process, which loads TensorFlow, in one worker."""
+    if config.getoption("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class LoadForkedTogether(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> Any:
+            module = nodeid.split("::")[0]
+            forked = (f"tests/process/test_{name}.py" for name in _FORKED)
+            return "forked" if module in forked else module
+
+    return LoadForkedTogether(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

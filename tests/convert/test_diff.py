@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tfrtool
@@ -58,7 +58,6 @@ def counted(a: Sides, b: Sides, *, by_key: bool) -> tuple[int, int, int, int]:
 
 
 @given(_sides, _sides, st.booleans())
-@settings(max_examples=60)
 def test_counts_are_those_of_counters(a: Sides, b: Sides, by_key: bool) -> None:
     """Multisets of any records: each is the same, in another split, changed, or on one side."""
     with tempfile.TemporaryDirectory() as folder:

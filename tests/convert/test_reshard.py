@@ -76,7 +76,7 @@ def pets(tmp_path: Path) -> Path:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @example(shards=[[b"a", b"a" * 1000]], count="100B")
 @given(
     shards=st.lists(st.lists(payloads, max_size=12), min_size=1, max_size=4).filter(any),

@@ -92,7 +92,6 @@ def test_any_name_is_a_literal(tf: Any, name: str) -> None:
 
 
 @given(names=st.lists(st.binary(min_size=1, max_size=6), min_size=1, max_size=4, unique=True))
-@settings(max_examples=50)
 def test_any_bytes_are_a_name(tf: Any, names: list[bytes]) -> None:
     """Names that are no UTF-8 are given as bytes, all of them: tf.io takes no mixture."""
     fold = SchemaFold(values=True)
@@ -141,7 +140,6 @@ def shards(draw: st.DrawFn) -> list[bytes]:
 
 
 @given(records=shards())
-@settings(max_examples=60)
 def test_every_record_is_parsed(tf: Any, records: list[bytes]) -> None:
     """Where types agree, tf.io parses each record with the source."""
     parse_all(tf, source_of(records), records)

@@ -21,7 +21,7 @@ from tfrtool.examples.inference import SchemaFold
 from tfrtool.images.audit import ImageVerdict
 from tfrtool.records.framing import frame
 
-MUTATIONS = 60
+MUTATIONS = 25
 
 
 def scramble(data: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -116,7 +116,6 @@ def test_small_pictures_keep_their_pixels() -> None:
     assert (65 * 10, (0, 0, 0)) in (square.getcolors() or [])
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 2000), st.integers(0, 100), st.integers(32, 256) | st.integers(32, 1024))
 def test_layouts_hold_all_tiles(count: int, columns: int, thumb: int) -> None:
     """Every tile lies within the sheet, none on another; what does not fit is refused."""

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import MakeShard
@@ -162,7 +162,6 @@ def test_a_file_and_a_folder_of_one_name(tmp_path: Path) -> None:
 
 
 @given(recorded=st.lists(names, min_size=1, max_size=12), flat=st.booleans())
-@settings(max_examples=60)
 def test_any_names_give_every_record_a_file_inside(recorded: list[bytes], flat: bool) -> None:
     """Whatever names records have, each gets a file of its own, and none lies outside."""
     with workshop() as directory:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.interop.verdicts import verdicts
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.more]
 
 DAMAGED = Path(__file__).parents[2] / "fixtures" / "damaged"
 

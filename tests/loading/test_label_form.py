@@ -11,6 +11,7 @@ import pytest
 
 from tests.datasets import write_foreign
 from tests.loading.form_records import SIZE, feature, loaded_labels
+from tests.more import more
 from tests.photos import image_bytes
 from tfrtool.errors import DatasetError
 from tfrtool.examples.example import Feature, Value, encode_example
@@ -130,7 +131,7 @@ def test_labels_of_every_form(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("name", ["one-hot", "multi-hot", "lists of names"])
+@pytest.mark.parametrize("name", [more("one-hot"), more("multi-hot"), "lists of names"])
 def test_labels_by_every_way(name: str, tmp_path: Path) -> None:
     """Caches, parsing in batches and the published pipelines give the same labels."""
     values, _, _, expected, _ = FORMS[name]

@@ -17,6 +17,7 @@ import pytest
 import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.emulators import Bucket, Misbehaviour
+from tests.more import more
 from tests.photos import image_bytes
 from tfrtool import Dataset
 from tfrtool.errors import CorruptShardError, DatasetError, ShardError, UsageError
@@ -69,12 +70,10 @@ def _sent(bucket: Bucket) -> int:
     "options",
     [
         {"epochs": 3},
-        pytest.param(
-            {"epochs": 2, "training": False, "split": "validation"}, marks=pytest.mark.more
-        ),
+        more({"epochs": 2, "training": False, "split": "validation"}),
         {"epochs": 2, "cache": "memory", "cycle_length": 4},
         {"epochs": 2, "holdout": 0.3, "held_out": True, "cycle_length": 2, "block_length": 2},
-        pytest.param({"recipe": "naive", "augment": "flip"}, marks=pytest.mark.more),
+        more({"recipe": "naive", "augment": "flip"}),
     ],
     ids=lambda options: "-".join(f"{key}={value}" for key, value in options.items()),
 )
@@ -96,7 +95,7 @@ def test_batches_are_those_of_local_files(
     assert bucket.down() == 0
 
 
-@pytest.mark.parametrize("shards", [4, pytest.param(7, marks=pytest.mark.more)])
+@pytest.mark.parametrize("shards", [4, more(7)])
 def test_cache_smaller_than_the_dataset(pets: Path, url: str, tmp_path: Path, shards: int) -> None:
     """However few shards fit, batches stay the same, and there are never more than fit."""
     bound = shards * _size(pets)

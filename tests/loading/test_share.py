@@ -11,6 +11,7 @@ import pytest
 
 import tfrtool
 from tests.datasets import image_payload, write_foreign
+from tests.more import more
 from tests.photos import image_bytes
 from tfrtool import Dataset
 from tfrtool.errors import UsageError
@@ -42,7 +43,7 @@ def _load(dataset: Dataset, context: Any = None, **options: Any) -> list[tuple[A
     return [(images.numpy(), labels.numpy()) for images, labels in batches]
 
 
-@pytest.mark.parametrize("cache", ["memory", pytest.param("none", marks=pytest.mark.more)])
+@pytest.mark.parametrize("cache", ["memory", more("none")])
 def test_replicas_have_the_parts_of_one_batch(numbered: Dataset, tf: Any, cache: str) -> None:
     """Side by side they are the batch of one, augmented alike; sizes differ by one at most."""
     whole = _load(numbered, cache=cache)
@@ -58,7 +59,7 @@ def test_replicas_have_the_parts_of_one_batch(numbered: Dataset, tf: Any, cache:
 
 @pytest.mark.parametrize(
     ("cache", "batch_size"),
-    [("memory", 36), pytest.param("none", 36, marks=pytest.mark.more), ("disk", 9)],
+    [("memory", 36), more("none", 36), ("disk", 9)],
 )
 def test_pipelines_have_ranges_in_as_many_steps(
     numbered: Dataset, tf: Any, tmp_path: Path, cache: str, batch_size: int

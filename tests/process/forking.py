@@ -80,8 +80,6 @@ class Forking:
 
 def _command(words: list[str], out: str, errors: str, most: int, first: str) -> int:
     """Be the command, and return its exit code."""
-    from tfrtool.cli import main
-
     for number, path in ((0, os.devnull), (1, out), (2, errors)):
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOCTTY, 0o600)
         os.dup2(opened, number)
@@ -91,6 +89,8 @@ def _command(words: list[str], out: str, errors: str, most: int, first: str) -> 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     exec(first, {})
+    from tfrtool.cli import main
+
     sys.argv = ["tfrtool", *words]
     code = main()
     sys.stderr.flush()

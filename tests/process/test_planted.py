@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.datasets import flip_bit, write_pets
+from tests.more import more
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.records.framing import frame
 
@@ -74,7 +75,7 @@ def script(tmp_path: Path) -> list[str]:
     return [sys.executable, str(path)]
 
 
-CHILDREN = ["verify {} --images", "inspect dataset {}"]
+CHILDREN = ["verify {} --images", more("inspect dataset {}")]
 
 
 def run(words: list[str], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -104,7 +105,7 @@ def test_the_command_runs_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [None, ""])
+@pytest.mark.parametrize("path", [None, more("")])
 def test_python_m_runs_nothing_of_what_comes_late(
     path: str | None, shards: Path, script: list[str], tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.datasets import flip_bit, image_payload, write_foreign
+from tests.more import more
 from tests.photos import write_class_folders
 from tests.process.forking import Forking
 from tfrtool.cli import main
@@ -84,7 +85,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", QUICK)
+@pytest.mark.parametrize("command", [name if name in THOROUGH else more(name) for name in QUICK])
 def test_quick_commands(places: dict[str, Path], tmp_path: Path, command: str) -> None:
     """With standard files closed, unread or full, files and exit code are those of any run."""
     usual = tmp_path / "usual"

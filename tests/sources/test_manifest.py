@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.storage.test_external_sort import keep_little_in_memory
@@ -44,7 +44,6 @@ def _written(items: list[Item]) -> Manifest:
     return found
 
 
-@settings(max_examples=40)
 @given(ITEMS)
 def test_items_are_what_they_were(items: list[Item]) -> None:
     """Whatever they hold, items are read as they were written, in order or one by one."""

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.sources.reading_tables import found, make_images, read, reasons
@@ -273,7 +273,6 @@ _ROWS = st.dictionaries(
 
 
 @given(rows=_ROWS, splits=st.booleans(), delimiter=st.sampled_from(",;\t"))
-@settings(max_examples=40)
 def test_a_table_gives_back_what_it_was_written_from(
     rows: dict[str, str], splits: bool, delimiter: str
 ) -> None:

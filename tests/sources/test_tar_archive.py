@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sources.trees import contents, labelled, open_tree, write_folder, write_tar
@@ -291,7 +291,6 @@ def test_memory_does_not_grow_with_images(tmp_path: Path) -> None:
     assert source.items[0].bytes == 15_000_000
 
 
-@settings(max_examples=80)
 @given(st.data())
 def test_damage_is_told_or_changes_no_name(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -319,7 +318,6 @@ _KEYS = st.text("ab/.é \udce9", min_size=1, max_size=150).map(lambda text: f"ca
 _KINDS = st.sampled_from([tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE])
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.tuples(_KEYS, _KINDS, _KEYS, st.binary(max_size=600)), max_size=6),
     st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),

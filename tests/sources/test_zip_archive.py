@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sources.trees import contents, labelled, open_tree, write_zip
@@ -240,7 +240,6 @@ def test_a_cut_archive_is_an_error(part: float, tmp_path: Path) -> None:
     assert caught.value.path == str(tmp_path / "a.zip")
 
 
-@settings(max_examples=120)
 @given(st.data())
 def test_damage_never_gives_wrong_bytes(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

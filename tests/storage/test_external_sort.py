@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool.errors import WriteError
@@ -44,7 +44,6 @@ def _little() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=40)
 @given(ROWS, ROWS, st.booleans())
 def test_rows_come_sorted(
     given: list[tuple[str, int]], added: list[tuple[str, int]], settled: bool

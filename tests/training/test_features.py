@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.more import more
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.features.extraction import extract_features
@@ -106,7 +107,7 @@ def odd(keras: Any) -> Any:
     return _fit_statistics(keras, keras.Model(inputs, outputs))
 
 
-@pytest.fixture(params=["mobilenet", "odd"])
+@pytest.fixture(params=[more("mobilenet"), "odd"])
 def base(request: pytest.FixtureRequest) -> Any:
     """Return each of the bases in turn."""
     return request.getfixturevalue(request.param)
@@ -176,7 +177,7 @@ def bfloat16() -> Precision:
     return Precision.BFLOAT16
 
 
-@pytest.mark.parametrize(("name", "most"), [("odd", 2**-5), ("mobilenet", 0.4)])
+@pytest.mark.parametrize(("name", "most"), [("odd", 2**-5), more("mobilenet", 0.4)])
 def test_bfloat16_is_near(
     name: str, most: float, bfloat16: Precision, request: pytest.FixtureRequest
 ) -> None:

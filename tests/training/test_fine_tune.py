@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tfrtool
+from tests.more import more
 from tests.training.runs import saved_variables, small_options
 from tests.training.test_resume import numbers
 from tfrtool.cli import main
@@ -44,7 +45,7 @@ def whole(few: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     return options | {"out": out, "report": report}
 
 
-@pytest.mark.parametrize("after", [*(pytest.param(n, marks=pytest.mark.more) for n in (1, 2)), 3])
+@pytest.mark.parametrize("after", [*(more(n) for n in (1, 2)), 3])
 def test_it_ends_where_an_uninterrupted_run_would(
     whole: dict[str, Any], tmp_path: Path, after: int
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tfrtool
@@ -284,7 +284,6 @@ def _by_hand(truths: Any, scores: Any) -> float:
     return float(np.mean(found)) if found else float("nan")
 
 
-@settings(max_examples=60)
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_mean_average_precision_by_hand(images: int, classes: int, seed: int) -> None:
     """Ties, classes without images and single images are as the definition says."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tfrtool
+from tests.more import more
 from tests.training.runs import planned, small_options
 from tfrtool.cli import main
 from tfrtool.errors import UsageError
@@ -66,9 +67,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield path
 
 
-@pytest.mark.parametrize(
-    "place", ["their_models", pytest.param("absolute", marks=pytest.mark.more)]
-)
+@pytest.mark.parametrize("place", ["their_models", more("absolute")])
 def test_a_function_is_trained(
     place: str, file: Path, few: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tfrtool
+from tests.more import more
 from tests.training.runs import small_options
 from tests.training.test_trainer import trained_alike
 from tfrtool.cli import main
@@ -39,13 +40,9 @@ def _build(size: int, classes: int) -> Any:
     ("policy", "changes"),
     [
         (BOTH[1], {"trainable": "all"}),
-        pytest.param(BOTH[1], {"model": _build, "trainable": "all"}, marks=pytest.mark.more),
+        more(BOTH[1], {"model": _build, "trainable": "all"}),
         (BOTH[0], {"model": "mobilenet", "weights": "none", "cache": "features"}),
-        pytest.param(
-            BOTH[0],
-            {"model": "mobilenet", "weights": "none", "trainable": "conv_pw_13"},
-            marks=pytest.mark.more,
-        ),
+        more(BOTH[0], {"model": "mobilenet", "weights": "none", "trainable": "conv_pw_13"}),
     ],
     ids=["cnn", "own", "features", "tuned"],
 )
@@ -81,7 +78,7 @@ def test_all_but_the_last_layer_compute_in_16_bits(
         assert {layer.compute_dtype for layer in layers} == {"float32"}
 
 
-@pytest.mark.parametrize("policy", [pytest.param(BOTH[0], marks=pytest.mark.more), BOTH[1]])
+@pytest.mark.parametrize("policy", [more(BOTH[0]), BOTH[1]])
 def test_steps_are_those_of_keras(policy: str) -> None:
     """Loss, weights and the scale of the loss are what train_on_batch makes of the batches."""
     import keras

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.more import more
 from tests.training.conftest import Told
 from tests.training.runs import saved_variables, small_options
 from tfrtool import train
@@ -63,13 +64,12 @@ def numbers(epochs: tuple[EpochReport, ...]) -> list[tuple[float | None, ...]]:
     ("changes", "cache", "free"),
     [
         ({"trainable": "all", "validation": 0.25, "early_stopping": 3}, "memory", FREE),
-        pytest.param(
+        more(
             {"cache": "none", "augment": "rotate=20", "optimizer": "sgd", "schedule": "cosine"},
             "none",
             0,
-            marks=pytest.mark.more,
         ),
-        pytest.param(HEAD, "features", FREE, marks=pytest.mark.more),
+        more(HEAD, "features", FREE),
     ],
     ids=["memory", "augmented", "features"],
 )

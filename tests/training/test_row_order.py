@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.datasets import image_payload, write_foreign
+from tests.more import more
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions
@@ -31,8 +32,8 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     [
         {},
         {"first_epoch": 2, "epochs": 1},
-        {"shuffle_buffer": 5},
-        {"seed": 7},
+        more({"shuffle_buffer": 5}),
+        more({"seed": 7}),
         {"holdout": Holdout(fraction=0.2, held_out=False)},
     ],
     ids=str,

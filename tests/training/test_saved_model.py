@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -73,33 +71,6 @@ def test_pixels_go_in(rescale: Rescale, core: Any, tmp_path: Path) -> None:
     # Were channels in another order, or pixels not rescaled, this would come out.
     assert not np.allclose(np.asarray(whole(pixels[..., ::-1])), expected, atol=1e-5)
     assert not np.allclose(np.asarray(core(pixels)), expected, atol=1e-5)
-
-
-PLAIN_KERAS = """
-import sys, keras, numpy
-model = keras.models.load_model(sys.argv[1], safe_mode=True)
-pixels = numpy.load(sys.argv[2])
-numpy.save(sys.argv[3], model.predict(pixels, verbose=0))
-assert not any(name.startswith("tfrtool") for name in sys.modules)
-"""
-
-
-def test_plain_keras_loads_it(core: Any, tmp_path: Path) -> None:
-    """Who has Keras and the file needs nothing else: no custom objects, no unsafe mode."""
-    rescale = RESCALES["caffe"]
-    save_model(tmp_path / "m.keras", core, rescale, FACTS)
-    pixels = np.random.default_rng(0).integers(0, 256, (2, SIZE, SIZE, 3)).astype(np.uint8)
-    np.save(tmp_path / "pixels.npy", pixels)
-    files = [str(tmp_path / name) for name in ("m.keras", "pixels.npy", "out.npy")]
-    done = subprocess.run(
-        [sys.executable, "-c", PLAIN_KERAS, *files],
-        capture_output=True,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    expected = np.asarray(core(rescaler(rescale)(pixels)))
-    assert np.allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
 
 
 def test_facts_are_in_the_file(saved: Path) -> None:

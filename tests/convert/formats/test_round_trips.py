@@ -21,7 +21,7 @@ TABLES = ("parquet", "hf", "jsonl", "csv")
 
 
 @pytest.mark.parametrize("name", TABLES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(held=st.lists(payloads, min_size=1, max_size=4), exact=st.booleans())
 def test_any_records_come_back(
     name: str, held: list[bytes], exact: bool, tmp_path_factory: pytest.TempPathFactory

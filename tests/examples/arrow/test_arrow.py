@@ -44,14 +44,14 @@ from tfrtool.records.reader import read_records
 
 
 @given(st.lists(any_payloads, max_size=4))
-@settings(max_examples=80, deadline=None)
+@settings(deadline=None)
 def test_any_payloads_come_back(some: list[bytes]) -> None:
     """What the columns hold is what the payloads say, to protobuf; and nothing is lost."""
     check(taken(some))
 
 
 @given(st.binary(max_size=60), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 def test_any_bytes_are_held_or_named(noise: bytes, data: st.DataObject) -> None:
     """Bytes that are no Example are a misfit at their place, and others are not touched."""
     good = data.draw(payloads)

@@ -37,7 +37,7 @@ from tfrtool.examples.proto import example_pb2 as pb
 
 
 @given(st.lists(any_payloads | st.binary(max_size=40), max_size=6), st.integers(0, 6))
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 def test_parts_make_the_whole(some: list[bytes], cut: int) -> None:
     """Folds over parts merge into the fold over all; what is no Example makes no column."""
     whole, merged, other = ColumnsFold(), ColumnsFold(), ColumnsFold()
