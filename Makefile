@@ -1,6 +1,6 @@
 # make demo   the tool at work, from photographs to a trained model
 # make test   everything that must hold before a change goes in
-# make test-several   the tests that start several processes which take long, in some minutes
+# make test-several   the tests that the gate has no time for, in some minutes
 # make test-fast   of the tests those that need no TensorFlow and are quick
 # make docs   the documentation, as a site in site/
 # make fuzz   ten minutes of coverage-guided fuzzing; FUZZ_SECONDS=60 is one

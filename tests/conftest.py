@@ -39,7 +39,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.fsync = os.fdatasync = lambda fd: None  # noqa: ARG005
 
 settings.register_profile("default", deadline=None, max_examples=40)
-settings.register_profile("more", deadline=None, max_examples=200)
+settings.register_profile("more", deadline=None, max_examples=100)
 settings.register_profile("thorough", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
@@ -79,18 +79,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Have all that is forked from one process, which loads TensorFlow, in one worker."""
+    """Have in one worker what shares a cluster, or a process with TensorFlow that forks."""
     if config.getoption("dist") != "loadscope":
         return None
-    from xdist.scheduler import LoadScopeScheduling
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-    class LoadForkedTogether(LoadScopeScheduling):  # type: ignore[misc]
+    class LoadSharedTogether(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> Any:
             module = nodeid.split("::")[0]
+            if module.startswith("tests/engines/"):
+                return "cluster"
             forked = (f"tests/process/test_{name}.py" for name in _FORKED)
             return "forked" if module in forked else module
 
-    return LoadForkedTogether(config, log)
+    return LoadSharedTogether(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
