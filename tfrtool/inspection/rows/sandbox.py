@@ -170,6 +170,10 @@ class Sandbox:
         near = re.search(r'Candidate bindings: "([^"]+)"', str(error))
         return UsageError(_first_line(error), hint=near and f"did you mean {near[1]!r}?")
 
+    def interrupt(self) -> None:
+        """End a query that another thread waits for."""
+        self._connection.interrupt()
+
     def close(self) -> None:
         """Give back what DuckDB holds."""
         self._connection.close()

@@ -1,0 +1,1 @@
+"""A row for each record: its place, its values, and what its image looks like."""

@@ -1,0 +1,219 @@
+"""Drawings as inline SVG. Colours are classes (``c0`` ... ``c9``), which the style sheet fills."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from markupsafe import Markup, escape
+
+COLOURS = 10
+"""Classes of colours; more series than that share them."""
+
+_LETTER = 6.5
+"""Pixels that a letter of 11 pixels takes, roughly."""
+
+
+def histogram(counts: Sequence[float], edges: Sequence[float], *, height: int = 48) -> Markup:
+    """Draw a histogram; its title says the range, and the largest bar's count."""
+    width, most = 160, max(counts, default=0)
+    if not most:
+        return Markup("")
+    step = width / len(counts)
+    bars = Markup("").join(
+        _rect(n * step, height - height * count / most, max(step - 1, 1), height * count / most)
+        for n, count in enumerate(counts)
+        if count
+    )
+    said = f"{number(edges[0])} to {number(edges[-1])}; at most {number(most)} in one bar"
+    return _svg(width, height, said, bars, kind="histogram")
+
+
+def bars(rows: Mapping[str, Mapping[str, float]], series: Sequence[str]) -> Markup:
+    """Draw horizontal bars: for each row one of each series, with its number behind it."""
+    most = max((value for row in rows.values() for value in row.values()), default=0) or 1
+    left = min(220, _LETTER * max((len(name) for name in rows), default=0) + 12)
+    width, line = 640, 16
+    room, parts, y = width - left - 70, [], 4
+    for name, row in rows.items():
+        text = _cut(name, left)
+        parts.append(_text(left - 8, y + line * len(series) / 2 + 4, text, "end", title=name))
+        for n, one in enumerate(series):
+            value = row.get(one, 0)
+            size = room * value / most
+            title = f"{name}, {one}: {number(value)}" if len(series) > 1 else ""
+            parts.append(_rect(left, y + 2, max(size, 0.5), line - 4, n, title=title))
+            parts.append(_text(left + size + 6, y + 12, number(value), classes="n"))
+            y += line
+        y += 6
+    said = "bars: " + "; ".join(
+        f"{name} " + ", ".join(f"{one} {number(row.get(one, 0))}" for one in series)
+        for name, row in list(rows.items())[:20]
+    )
+    return _svg(width, y, said, Markup("").join(parts), kind="bars")
+
+
+def strip(cells: Sequence[int | None], names: Sequence[str], title: str) -> Markup:
+    """Draw the classes along a shard: a cell for some records each, by its commonest class."""
+    width, height = 640, 18
+    step = width / max(len(cells), 1)
+    parts, start = [], 0
+    for n in range(1, len(cells) + 1):
+        if n == len(cells) or cells[n] != cells[start]:
+            code = cells[start]
+            if code is not None:
+                where = names[code] if code < len(names) else str(code)
+                parts.append(_rect(start * step, 0, (n - start) * step, height, code, title=where))
+            start = n
+    return _svg(width, height, title, Markup("").join(parts), kind="strip", stretch=True)
+
+
+def lines(series: Mapping[str, Sequence[float | None]], title: str, axis: str = "epoch") -> Markup:
+    """Draw lines over steps from 1 on; each ends in its name, and has its own dashes."""
+    width, height, left, top, right, bottom = 480, 260, 56, 16, 90, 34
+    points = {
+        name: [(n, v) for n, v in enumerate(values, 1) if v is not None and math.isfinite(v)]
+        for name, values in series.items()
+    }
+    points = {name: found for name, found in points.items() if found}
+    if not points:
+        return Markup("")
+    every = [value for found in points.values() for _, value in found]
+    marks = ticks(min(every), max(every))
+    steps = max(step for found in points.values() for step, _ in found)
+    across, down = width - left - right, height - top - bottom
+
+    def place(step: float, value: float) -> tuple[float, float]:
+        x = left + (across / 2 if steps == 1 else across * (step - 1) / (steps - 1))
+        return x, top + down * (1 - (value - marks[0]) / (marks[-1] - marks[0]))
+
+    parts = []
+    for mark in marks:
+        y = place(1, mark)[1]
+        parts.append(
+            Markup('<line class="g" x1="{}" y1="{:.1f}" x2="{}" y2="{:.1f}"/>').format(
+                left, y, width - right, y
+            )
+        )
+        parts.append(_text(left - 6, y + 4, f"{mark:g}", "end"))
+    every_nth = max(1, math.ceil(steps / 8))
+    shown = sorted({1, *range(every_nth, steps + 1, every_nth)})
+    parts += [_text(place(one, marks[0])[0], height - 18, str(one), "middle") for one in shown]
+    parts.append(_text(left + across / 2, height - 4, axis, "middle"))
+    ends: list[float] = []
+    for n, (name, found) in enumerate(points.items()):
+        places = [place(*point) for point in found]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(
+            Markup('<polyline class="l c{} d{}" points="{}"/>').format(n % COLOURS, n % 3, path)
+        )
+        for x, y in places if len(places) <= 60 else places[-1:]:
+            dot = Markup('<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="2.5"/>')
+            parts.append(dot.format(n % COLOURS, x, y))
+        y = places[-1][1]
+        while any(abs(y - other) < 13 for other in ends):
+            y += 13
+        ends.append(y)
+        parts.append(_text(places[-1][0] + 8, y + 4, name))
+    said = f"{title}: " + "; ".join(
+        f"{name} from {number(found[0][1])} to {number(found[-1][1])}"
+        for name, found in points.items()
+    )
+    return _svg(width, height, said, Markup("").join(parts), kind="lines")
+
+
+def matrix(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> Markup:
+    """Draw a confusion matrix: rows are the truth, columns the guess; shades are shares of rows."""
+    classes = len(names)
+    cell = max(6, min(56, 560 // max(classes, 1)))
+    room = min(160, _LETTER * max(map(len, names), default=0) + 12) if cell >= 11 else 12
+    size = room + cell * classes
+    parts = []
+    for row, counts in enumerate(confusion):
+        total = sum(counts) or 1
+        for column, count in enumerate(counts):
+            x, y = room + column * cell, room + row * cell
+            title = f"{names[row]}, taken for {names[column]}: {number(count)}"
+            parts.append(
+                Markup(
+                    '<rect class="m{}" x="{}" y="{}" width="{}" height="{}" fill-opacity="{:.3f}">'
+                    "<title>{}</title></rect>"
+                ).format(
+                    "" if row == column else " w", x, y, cell - 1, cell - 1, count / total, title
+                )
+            )
+            if cell >= 26 and count:
+                dark = " inv" if count / total > 0.55 else ""
+                parts.append(
+                    _text(x + cell / 2, y + cell / 2 + 4, number(count), "middle", f"n{dark}")
+                )
+        if cell >= 11:
+            where = room + row * cell + cell / 2
+            parts.append(
+                _text(room - 6, where + 4, _cut(names[row], room), "end", title=names[row])
+            )
+            parts.append(
+                Markup('<text transform="translate({:.1f} {}) rotate(-90)">{}</text>').format(
+                    where + 4, room - 6, _cut(names[row], room)
+                )
+            )
+    return _svg(
+        size, size, f"confusion matrix of {classes} classes", Markup("").join(parts), "matrix"
+    )
+
+
+def number(value: float) -> str:
+    """Return a number for people: 1,234 or 0.0123."""
+    if isinstance(value, int) or (
+        math.isfinite(value) and value == int(value) and abs(value) < 1e15
+    ):
+        return f"{int(value):,}"
+    return f"{value:,.4g}"
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return about five round numbers that enclose both ends: steps of 1, 2 or 5 times 10**n."""
+    span = (high - low) or abs(high) or 1.0
+    rough = max(span / 4, 1e-300)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [n * step for n in range(first, max(last, first + 1) + 1)]
+
+
+def _svg(
+    width: float, height: float, said: str, inside: Markup, kind: str, *, stretch: bool = False
+) -> Markup:
+    ratio = Markup(' preserveAspectRatio="none"') if stretch else Markup("")
+    return Markup(
+        '<svg class="{}" viewBox="0 0 {:.0f} {:.0f}" width="{:.0f}" height="{:.0f}" role="img"'
+        ' aria-label="{}"{}>{}</svg>'
+    ).format(kind, width, height, width, height, said, ratio, inside)
+
+
+def _rect(
+    x: float, y: float, width: float, height: float, colour: int = 0, *, title: str = ""
+) -> Markup:
+    inside = Markup("<title>{}</title>").format(title) if title else Markup("")
+    return Markup(
+        '<rect class="c{}" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}">{}</rect>'
+    ).format(colour % COLOURS, x, y, width, height, inside)
+
+
+def _text(
+    x: float, y: float, text: str, anchor: str = "start", classes: str = "", *, title: str = ""
+) -> Markup:
+    inside = escape(text)
+    if title and title != text:
+        inside = Markup("<title>{}</title>{}").format(title, inside)
+    return Markup('<text class="{}" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
+        classes, x, y, anchor, inside
+    )
+
+
+def _cut(text: str, room: float) -> str:
+    most = max(int(room / _LETTER) - 1, 3)
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def joined(parts: Iterable[Markup]) -> Markup:
+    """Return drawings one after the other."""
+    return Markup("").join(parts)

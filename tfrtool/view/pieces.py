@@ -1,0 +1,302 @@
+"""The pieces that pages are made of: each a template over what is found, escaped by Jinja2."""
+
+import base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from tfrtool.errors import UsageError, human_count, printable
+from tfrtool.images.looks import encoded
+from tfrtool.images.pixels import Picture
+from tfrtool.inspection.pictures.pictures import pictures_of
+from tfrtool.inspection.table import gallery
+from tfrtool.view import drawings
+from tfrtool.view.findings import Findings
+
+PIECES = {
+    "about": "What it is",
+    "health": "Health",
+    "balance": "Balance",
+    "shuffling": "Shuffling",
+    "images": "Images",
+    "examples": "Examples of each class",
+    "unusual": "Unusual images",
+    "alike": "Images that look alike",
+    "features": "Features",
+}
+"""The pieces of a page, in order, and what they are called."""
+
+_FAULTS, _SHARDS, _CLASSES, _FEATURES, _GROUPS = 200, 60, 40, 200, 20
+_THUMB = 96
+_LONGEST = 40
+_EACH, _MOST = 6, 12
+
+PictureOf = Callable[[int], str | None]
+"""Returns where a page finds the small picture of a row: an address, or the picture itself."""
+
+
+@cache
+def environment() -> Any:
+    """Return Jinja2 with our templates, which escapes all; `UsageError` where it is missing."""
+    try:
+        import jinja2
+    except ImportError as error:
+        hint = 'pip install "tfrtool[view]"'
+        raise UsageError("pages need Jinja2, which is not installed", hint=hint) from error
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters |= {
+        "number": drawings.number,
+        "human_bytes": human_bytes,
+        "printable": lambda text: printable(str(text)),
+        "percent": lambda share: f"{100 * share:.1f} %",
+    }
+    made.globals |= {"histogram": drawings.histogram, "human_count": human_count}
+    return made
+
+
+def style() -> str:
+    """Return the style sheet of all pages."""
+    return Path(__file__).with_name("static").joinpath("style.css").read_text("utf-8")
+
+
+def piece(name: str, found: Findings, picture_of: PictureOf) -> Markup:
+    """Render a piece; empty where it has nothing to say, or not yet."""
+    context = globals()[f"_{name}"](found, picture_of)
+    if context is None:
+        return Markup("")
+    template = environment().get_template(f"{name}.html")
+    return Markup(template.render(f=found, title=PIECES[name], id=name, **context))
+
+
+def inline_pictures(found: Findings, rows: Sequence[int]) -> dict[int, str]:
+    """Return the pictures of rows as data URLs; those that can't be shown are missing."""
+    made: dict[int, str] = {}
+    records = found.index.read(rows)
+    for row, record in records.items():
+        roles = found.roles(found.index.place(row).path)
+        _, _, picture = next(pictures_of(record.payload, roles, _THUMB), ("", "", Picture()))
+        data = encoded(picture)
+        if data is not None:
+            kind = "png" if data.startswith(b"\x89PNG") else "jpeg"
+            made[row] = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+    return made
+
+
+def human_bytes(size: float) -> str:
+    """Return a size for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:,.0f} B" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TiB"
+
+
+def _about(found: Findings, _: PictureOf) -> dict[str, Any]:
+    rows = found.table.shard_rows()
+    splits: dict[str, dict[str, int]] = {}
+    for path, name in found.split_of.items():
+        one = splits.setdefault(name, {"shards": 0, "records": 0, "bytes": 0})
+        one["shards"] += 1
+        one["records"] += rows.get(path, 0)
+        one["bytes"] += found.size_of[path]
+    kinds = sorted(kind.title for kind in found.table.kinds)
+    return {"splits": splits, "kinds": kinds, "source": found.schema_source}
+
+
+def _health(found: Findings, _: PictureOf) -> dict[str, Any] | None:
+    verdict = found.verdict
+    if verdict is None:
+        return None
+    faults = [
+        {"path": one.path, "record": f.record, "offset": f.offset, "kind": f.kind.value,
+         "message": f.message, "cause": f.cause}
+        for one in verdict.shards
+        for f in one.faults
+    ]  # fmt: skip
+    faults += [
+        {"path": f.path, "record": None, "offset": None, "kind": f.kind.value,
+         "message": f.message, "cause": None}
+        for f in verdict.faults
+    ]  # fmt: skip
+    faults += [
+        {"path": one.path, "record": None, "offset": None, "kind": "unreadable",
+         "message": one.error, "cause": None}
+        for one in verdict.unreadable
+    ]  # fmt: skip
+    copies = [] if verdict.duplicates is None else [*verdict.duplicates.groups]
+    return {
+        "verdict": verdict,
+        "faults": faults[:_FAULTS],
+        "more": verdict.n_faults - len(faults[:_FAULTS]),
+        "copies": copies[:_GROUPS],
+        "more_copies": len(copies) - _GROUPS,
+    }
+
+
+def _balance(found: Findings, _: PictureOf) -> dict[str, Any] | None:
+    labels = found.labels()
+    if not labels.names:
+        return None
+    counts: dict[str, dict[str, float]] = {}
+    start = 0
+    for path, rows in found.table.shard_rows().items():
+        split = counts.setdefault(found.split_of[path], {})
+        for code in labels.codes[start : start + rows].tolist():
+            if code >= 0:
+                split[labels.names[code]] = split.get(labels.names[code], 0) + 1
+        start += rows
+    totals = {name: sum(one.get(name, 0) for one in counts.values()) for name in labels.names}
+    shown = sorted(totals, key=lambda name: -totals[name])[:_CLASSES]
+    rows_of = {
+        printable(name): {split: one.get(name, 0) for split, one in counts.items()}
+        for name in labels.names
+        if name in set(shown)
+    }
+    return {
+        "drawing": drawings.bars(rows_of, list(counts)),
+        "series": list(counts),
+        "classes": len(labels.names),
+        "shown": len(shown),
+        "largest": max(totals.values()),
+        "smallest": min(totals.values()),
+    }
+
+
+def _shuffling(found: Findings, _: PictureOf) -> dict[str, Any] | None:
+    labels = found.labels()
+    if len(labels.names) < 2:
+        return None
+    names = list(map(printable, labels.names))
+    drawn = [
+        {
+            "name": printable(Path(path).name),
+            "drawing": drawings.strip(cells, names, f"labels along {printable(Path(path).name)}"),
+        }
+        for path, cells in list(gallery.strips(found.table, labels).items())[:_SHARDS]
+    ]
+    quality = {}
+    if found.summary is not None:
+        quality = {n: one.shuffle.shuffle for n, one in found.summary.splits.items() if one.shuffle}
+    return {
+        "strips": drawn,
+        "more": len(found.paths) - len(drawn),
+        "quality": quality,
+        "names": names[: drawings.COLOURS],
+        "others": len(names) - drawings.COLOURS,
+    }
+
+
+def _images(found: Findings, _: PictureOf) -> dict[str, Any] | None:
+    if found.statistics is None or not found.table.has("image.width"):
+        return None
+    held = [one for one in found.statistics.features if "width" in one]
+    shapes = {
+        name: found.table.numbers(f"image.{name}")
+        for name in ("width", "height", "brightness", "entropy")
+    }
+    return {"held": held, "drawn": {n: _histogram(v) for n, v in shapes.items()}}
+
+
+def _histogram(values: Any) -> Markup:
+    import numpy as np
+
+    kept = values[np.isfinite(values)]
+    if not len(kept):
+        return Markup("")
+    counts, edges = np.histogram(kept, bins=24)
+    return drawings.histogram(counts.tolist(), edges.tolist())
+
+
+def _examples(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
+    if not found.has_images:
+        return None
+    labels = found.labels()
+    rows = gallery.examples(labels, _EACH, _CLASSES)
+    groups = [(printable(n), _tiles(r, picture_of)) for n, r in rows.items()]
+    return {"groups": groups, "more": len(labels.names) - len(groups)}
+
+
+def _unusual(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
+    rows = gallery.unusual(found.table, _MOST)
+    if not rows:
+        return None
+    return {
+        "groups": [
+            (why, _tiles([row for row, _ in some], picture_of, [said for _, said in some]))
+            for why, some in rows.items()
+        ]
+    }
+
+
+def _alike(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
+    groups, more = gallery.alike(found.table, 1000)
+    if not groups:
+        return None
+    return {
+        "groups": [
+            (human_count(len(rows), "image"), _tiles(rows[:_MOST], picture_of))
+            for rows in groups[:_GROUPS]
+        ],
+        "count": len(groups),
+        "more": more,
+    }
+
+
+def _features(found: Findings, _: PictureOf) -> dict[str, Any] | None:
+    if found.statistics is None:
+        return None
+    features, records = found.statistics.features, found.statistics.records
+    return {
+        "rows": [_feature_row(one, records) for one in features[:_FEATURES]],
+        "more": len(features) - _FEATURES + found.statistics.left_out,
+    }
+
+
+def _feature_row(one: Mapping[str, Any], records: int) -> dict[str, Any]:
+    """Return what a page says of a feature: ``inspect stats --json`` has all of it."""
+    said, lengths = [], one["lengths"]
+    values = one.get("values")
+    if values and values["count"]:
+        said.append(f"{drawings.number(values['min'])} to {drawings.number(values['max'])}")
+        said.append(f"mean {drawings.number(values['mean'])}")
+        if values["nan"]:
+            said.append(f"{values['nan']:,} NaN")
+    else:
+        said += [f"{_value(c['value'])} ({c['count']:,})" for c in one.get("common", ())[:4]]
+    if lengths["count"] and (lengths["min"], lengths["max"]) != (1, 1):
+        said.append(f"{lengths['min']:,} to {lengths['max']:,} values a record")
+    held = (one[part] for part in ("values", "width", "bytes", "lengths") if one.get(part))
+    drawn = next((part["histogram"] for part in held if part["count"]), None)
+    return {
+        "name": printable(one["name"]),
+        "dtype": one["dtype"] or "never set",
+        "present": one["present"] / records if records else 0.0,
+        "said": ", ".join(said),
+        "drawing": drawn and drawings.histogram(drawn["counts"], drawn["edges"]),
+    }
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = value.get("text", f"{value['bytes']:,} bytes of {value['content']}")
+    text = printable(str(value))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _tiles(
+    rows: Sequence[int], picture_of: PictureOf, captions: Sequence[str] | None = None
+) -> list[Mapping[str, Any]]:
+    said: Iterator[str] = iter(captions or [""] * len(rows))
+    return [
+        {"row": row, "src": picture_of(row), "caption": text}
+        for row, text in zip(rows, said, strict=True)
+    ]

@@ -1,0 +1,119 @@
+"""The report: one HTML file about a dataset, which needs nothing else."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.storage.appearing import new_file
+from tfrtool.storage.locations import Paths, as_path
+from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.view.findings import Findings
+from tfrtool.view.pieces import PIECES, environment, inline_pictures, piece, style
+
+PICTURE_BYTES = 3_500_000
+"""Bytes of pictures in a report at most; the rest of it takes less than a megabyte."""
+
+MAX_BYTES = 5_000_000
+"""The largest report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFile:
+    """A report that was written.
+
+    Attributes:
+        out: the file.
+        bytes: its size.
+        records: how many records the dataset has.
+        faults: how many faults were found; None where it could not be verified.
+        pictures: how many are in it.
+        errors: what could not be found out, by the step, and why.
+    """
+
+    out: Path
+    bytes: int
+    records: int
+    faults: int | None
+    pictures: int
+    errors: Mapping[str, str]
+
+
+def report(
+    dataset: Paths,
+    out: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    workers: int | None = None,
+    on_progress: OnProgress = silent,
+) -> ReportFile:
+    """Write one HTML file about a dataset: what it is, its health, and what its images show.
+
+    All records are read several times over: for their statistics, to verify them, for their images.
+
+    Args:
+        dataset: the dataset's directory; or files and patterns.
+        out: the file, which ends in .html. It is at most `MAX_BYTES` large.
+        overwrite: whether a file that is there already is replaced.
+        workers: how many processes at most; None takes the cores.
+        on_progress: called as records and shards are read.
+
+    Raises:
+        ShardError: there are no shards, or they can't be read. Damage is no error: it is told.
+        UsageError: ``out`` can't be a report, or is there already, or Jinja2 is missing.
+        WriteError: it can't be written.
+    """
+    out = as_path(out)
+    check_page(out, overwrite=overwrite)
+    with Findings(dataset) as found:
+        found.fill(on_progress, workers=workers)
+        wanted: dict[int, None] = {}
+        for name in PIECES:
+            piece(name, found, lambda row: wanted.setdefault(row))
+        pictures, size = dict[int, str](), 0
+        for row, picture in inline_pictures(found, list(wanted)).items():
+            size += len(picture)
+            if size <= PICTURE_BYTES:
+                pictures[row] = picture
+        pieces = {name: piece(name, found, pictures.get) for name in PIECES}
+        written = write_page(
+            out,
+            "report.html",
+            overwrite=overwrite,
+            heading=found.title,
+            pieces={name: html for name, html in pieces.items() if html},
+            titles=PIECES,
+            f=found,
+        )
+        return ReportFile(
+            out=out,
+            bytes=written,
+            records=found.table.rows,
+            faults=None if found.verdict is None else found.verdict.n_faults,
+            pictures=len(pictures),
+            errors=dict(found.errors),
+        )
+
+
+def check_page(out: Path, *, overwrite: bool) -> None:
+    """Raise a `UsageError` if a page can't be written there, before anything is read."""
+    environment()
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise UsageError("a report is an .html file", path=out, found=repr(out.suffix))
+    with os_errors_as(WriteError, out, "can't be written"):
+        if not out.parent.is_dir():
+            raise UsageError("the directory for the report is not there", path=out.parent)
+        if out.exists() and not overwrite:
+            raise UsageError("is there already", path=out, hint="--overwrite replaces it")
+
+
+def write_page(out: Path, template: str, *, overwrite: bool, **context: Any) -> int:
+    """Render a page that needs nothing else, write it whole or not at all; return its size."""
+    text = environment().get_template(template).render(style=style(), **context)
+    data = text.encode("utf-8", "backslashreplace")
+    failing = os_errors_as(WriteError, out, "can't be written")
+    with failing, new_file(out, replace=overwrite) as file:
+        file.write(data)
+    return len(data)
