@@ -55,15 +55,15 @@ def look_at(picture: Picture) -> Look | None:
     )
 
 
-def encoded(picture: Picture) -> bytes | None:
-    """Return a picture as a JPEG, or as a PNG where it is tiny; None if there is none.
+def encoded(picture: Picture, *, exact: bool = False) -> bytes | None:
+    """Return a picture as a JPEG, or as a PNG where it is tiny or ``exact``; None if none.
 
     Nothing of the file that it came from is in it but the pixels.
     """
     if picture.image is None:
         return None
     output = io.BytesIO()
-    if max(picture.image.size) <= _PIXELATED:
+    if exact or max(picture.image.size) <= _PIXELATED:
         picture.image.save(output, "PNG")
     else:
         picture.image.save(output, "JPEG", quality=_QUALITY)

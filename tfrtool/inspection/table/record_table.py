@@ -233,6 +233,18 @@ class RecordTable:
         """Return the type of a column of `batches`: a feature is a list where a record has more."""
         return pa.list_(self._types[name]) if name in self._several else self._types[name]
 
+    def take(self, names: Sequence[str], rows: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Return columns of some rows, as Python's values by the row."""
+        found: dict[int, dict[str, Any]] = {}
+        wanted, start = sorted(set(rows)), 0
+        for piece, batch in self.batches(names):
+            here = [row - start for row in wanted if start <= row < start + piece.rows]
+            if here:
+                part = batch.take(numbers_array(np.array(here, np.int64))).to_pylist()
+                found.update(zip((row + start for row in here), part, strict=True))
+            start += piece.rows
+        return found
+
     def shard_rows(self) -> dict[Path, int]:
         """Return how many rows each shard has so far, in order."""
         found: dict[Path, int] = {}

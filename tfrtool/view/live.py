@@ -1,0 +1,302 @@
+"""What the viewer shows: findings that still come in, and single records at once."""
+
+import shlex
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from tfrtool.errors import printable
+from tfrtool.examples.example import Feature, PayloadKind, decode_example
+from tfrtool.images.looks import encoded
+from tfrtool.images.pixels import decode_picture
+from tfrtool.inspection.pictures.objects import boxes_of, masks_of
+from tfrtool.inspection.pictures.pictures import pictures_of
+from tfrtool.inspection.rows.payload_json import PayloadJson
+from tfrtool.records.framing import Record
+from tfrtool.storage.locations import Paths
+from tfrtool.storage.progress import Progress
+from tfrtool.view.findings import Findings
+from tfrtool.view.pieces import piece
+
+_THUMB, _FULL = 128, 2048
+_HELD_BYTES = 64 * 1024 * 1024
+_SELECTIONS = 8
+_HEX = 4096
+_LONGEST_VALUES = 1000
+
+Question = dict[str, Any]
+
+
+class Live:
+    """Findings that a thread fills, and what a page asks of them.
+
+    Attributes:
+        found: the findings.
+    """
+
+    def __init__(self, shards: Paths, *, workers: int | None = None) -> None:
+        """Open shards; nothing is read yet but first records."""
+        self.found = Findings(shards)
+        self._workers = workers
+        self._progress: Progress | None = None
+        self._done = False
+        self._lock = threading.Lock()
+        self._held: OrderedDict[int, Record] = OrderedDict()
+        self._held_bytes = 0
+        self._selections: OrderedDict[tuple[int, str], Any] = OrderedDict()
+        self._pieces: dict[tuple[str, str], Markup] = {}
+
+    def start(self) -> None:
+        """Begin to read, in a thread that ends with the process."""
+        threading.Thread(target=self._fill, daemon=True).start()
+
+    def _fill(self) -> None:
+        try:
+            self.found.fill(self._tell, workers=self._workers)
+        finally:
+            self._done = True
+
+    def _tell(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def close(self) -> None:
+        """Delete what was put aside."""
+        self.found.close()
+
+    def state(self) -> dict[str, Any]:
+        """Return how far it is: what ``/api/state`` answers."""
+        found, progress = self.found, self._progress
+        table = found.table
+        return {
+            "records": len(found.index),
+            "counted": found.index.complete,
+            "read": table.rows,
+            "done": self._done,
+            "step": None if progress is None or self._done else progress.what,
+            "step_done": None if progress is None else progress.done,
+            "step_total": None if progress is None else progress.total,
+            "version": self._version(),
+            "images": found.has_images,
+            "columns": list(found.selector().columns) if table.rows else [],
+            "splits": list(dict.fromkeys(found.split_of.values())),
+            "classes": list(map(printable, found.labels().names[:500])) if table.rows else [],
+            "faults": None if found.verdict is None else found.verdict.n_faults,
+            "damaged": sum(one.count for one in table.faults.values()),
+            "errors": {step: printable(why) for step, why in found.errors.items()},
+            "changed": [printable(path.name) for path in found.index.changed()],
+        }
+
+    def _version(self) -> str:
+        """Return what changes when pieces would say more."""
+        found = self.found
+        steps = (found.summary, found.schema, found.statistics, found.verdict)
+        known = [str(int(step is not None)) for step in steps]
+        thousands = found.table.rows // 5000 if not found.table_done else "all"
+        return f"{''.join(known)}-{thousands}"
+
+    def rows(self, question: Question, start: int, count: int) -> dict[str, Any]:
+        """Return some of the rows that fulfil a question, and how many there are."""
+        total, chosen = self._chosen(question, max(start, 0), max(count, 0))
+        table = self.found.table
+        known = [row for row in chosen if row < table.rows]
+        names = {"label": self.found.label_column, "width": "image.width", "height": "image.height"}
+        asked = {key: name for key, name in names.items() if name and table.has(name)}
+        values = table.take(list(asked.values()), known) if asked and known else {}
+        self._hold(chosen)
+        return {
+            "total": total,
+            "complete": self.found.table_done if _asks(question) else self.found.index.complete,
+            "start": start,
+            "rows": [
+                {
+                    **self._place(row),
+                    **{key: _shown(values.get(row, {}).get(name)) for key, name in asked.items()},
+                    **self._summary(row),
+                }
+                for row in chosen
+            ],
+        }
+
+    def _chosen(self, question: Question, start: int, count: int) -> tuple[int, list[int]]:
+        if not _asks(question):
+            total = len(self.found.index)
+            return total, list(range(min(start, total), min(start + count, total)))
+        key = (self.found.table.rows, repr(sorted(question.items(), key=str)))
+        with self._lock:
+            found = self._selections.get(key)
+        if found is None:
+            found = self.found.selector().select(**question)
+            with self._lock:
+                self._selections[key] = found
+                while len(self._selections) > _SELECTIONS:
+                    self._selections.popitem(last=False)
+        return len(found), [int(row) for row in found[start : start + count]]
+
+    def _place(self, row: int) -> dict[str, Any]:
+        place = self.found.index.place(row)
+        split = self.found.split_of.get(place.path)
+        return {
+            "row": row,
+            "shard": printable(place.path.name),
+            "record": place.record,
+            "offset": place.offset,
+            "split": split and printable(split),
+        }
+
+    def _summary(self, row: int) -> dict[str, Any]:
+        """Return the first values of a record, for a table of records without images."""
+        if self.found.has_images:
+            return {}
+        record = self._record(row)
+        if record is None:
+            return {"damaged": True}
+        told = PayloadJson().tell(record.payload)
+        held = told.get("features", told)
+        short = {printable(str(k))[:100]: _short(v) for k, v in list(held.items())[:12]}
+        return {"features": short} if isinstance(held, dict) else {"features": {"": _short(held)}}
+
+    def _hold(self, rows: Sequence[int]) -> None:
+        """Read rows that will be asked for next, those of a shard at once."""
+        missing = [row for row in rows if row not in self._held]
+        if not missing:
+            return
+        for row, record in self.found.index.read(missing).items():
+            with self._lock:
+                if row not in self._held:
+                    self._held[row] = record
+                    self._held_bytes += len(record.payload)
+                while self._held_bytes > _HELD_BYTES and len(self._held) > 1:
+                    _, old = self._held.popitem(last=False)
+                    self._held_bytes -= len(old.payload)
+
+    def _record(self, row: int) -> Record | None:
+        if row not in self._held:
+            self.found.index.place(row)
+            self._hold([row])
+        return self._held.get(row)
+
+    def picture(self, row: int, number: int = 0, *, full: bool = False) -> bytes | None:
+        """Return a record's image, encoded anew; None if it can't be shown."""
+        record = self._record(row)
+        if record is None:
+            return None
+        roles = self.found.roles(self.found.index.place(row).path)
+        for n, (_, _, picture) in enumerate(
+            pictures_of(record.payload, roles, _FULL if full else _THUMB)
+        ):
+            if n == number:
+                return encoded(picture)
+        return None
+
+    def mask(self, row: int, number: int) -> bytes | None:
+        """Return a mask of a record as a PNG."""
+        record = self._record(row)
+        masks = [] if record is None else masks_of(_features(record.payload))
+        if not 0 <= number < len(masks):
+            return None
+        return encoded(decode_picture(masks[number], _FULL), exact=True)
+
+    def record(self, row: int, start: int) -> dict[str, Any]:
+        """Return a record in full, with some of its bytes from ``start`` on in hexadecimal."""
+        place, record = self._place(row), self._record(row)
+        path = self.found.index.place(row).path
+        quoted = shlex.quote(str(path))
+        told = {
+            **place,
+            "path": printable(str(path)),
+            "commands": [
+                f"tfrtool cat {quoted} --records {place['record']}",
+                f"tfrtool inspect shard {quoted} --record {place['record']} --raw",
+            ],
+        }
+        if record is None:
+            fault = "the record is damaged, or the shard was changed after it was opened"
+            return {**told, "damaged": fault, "commands": [f"tfrtool verify {quoted}"]}
+        features = _features(record.payload)
+        roles = self.found.roles(path)
+        pictures = list(pictures_of(record.payload, roles, 1)) if roles.image else []
+        part = record.payload[max(start, 0) : max(start, 0) + _HEX]
+        return {
+            **told,
+            "bytes": len(record.payload),
+            "length_crc": f"{record.length_crc:08x}",
+            "payload_crc": f"{record.payload_crc:08x}",
+            "content": _cut(PayloadJson().tell(record.payload)),
+            "pictures": [
+                {
+                    "place": where,
+                    "size": one.size,
+                    "problem": one.problem and printable(one.problem),
+                    "label": printable(label),
+                }
+                for label, where, one in pictures
+            ],
+            "boxes": [
+                {**box._asdict(), "text": printable(box.text)}
+                for box in boxes_of(features, roles.label_names.names)
+            ],
+            "masks": len(masks_of(features)),
+            "hex_start": max(start, 0),
+            "hex": part.hex(),
+        }
+
+    def piece(self, name: str) -> Markup:
+        """Return a piece of the page as HTML; the same until more is known."""
+        key = (name, self._version())
+        if key not in self._pieces:
+            for old in [one for one in self._pieces if one[0] == name]:
+                self._pieces.pop(old, None)
+            self._pieces[key] = piece(name, self.found, lambda row: f"/thumb/{row}")
+        return self._pieces[key]
+
+    def marked(self, rows: Sequence[int]) -> str:
+        """Return rows as the lines that ``tfrtool filter --drop`` reads."""
+        places = [self.found.index.place(row) for row in sorted(set(rows))]
+        return "".join(f"{_listed(place.path)} {place.record}\n" for place in places)
+
+
+def _asks(question: Question) -> bool:
+    return any(question[key] for key in ("where", "text", "equal", "sort"))
+
+
+def _features(payload: bytes) -> dict[str, Feature]:
+    try:
+        return dict(decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features)
+    except ValueError:
+        return {}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return printable(value.decode("utf-8", "backslashreplace"))[:200]
+    return value
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:100]
+    if isinstance(value, list):
+        return [_short(one) for one in value[:8]] + (["..."] if len(value) > 8 else [])
+    return value
+
+
+def _cut(value: Any) -> Any:
+    """Return JSON values with what is very long cut short, and said to be."""
+    if isinstance(value, dict):
+        kept = {k: _cut(v) for k, v in list(value.items())[:_LONGEST_VALUES]}
+        if len(value) > _LONGEST_VALUES:
+            kept["..."] = f"{len(value) - _LONGEST_VALUES:,} more"
+        return kept
+    if isinstance(value, list) and len(value) > _LONGEST_VALUES:
+        return [*map(_cut, value[:_LONGEST_VALUES]), f"... {len(value) - _LONGEST_VALUES:,} more"]
+    if isinstance(value, str) and len(value) > 20_000:
+        return f"{value[:20_000]} ... {len(value) - 20_000:,} more characters"
+    return list(map(_cut, value)) if isinstance(value, list) else value
+
+
+def _listed(path: Path) -> str:
+    return path.name
