@@ -154,6 +154,7 @@ CALLS: dict[str, Call] = {
     "diff": lambda w, f: tfrtool.diff(f(w.pets), f(w.shard)),
     "edit": _job("edit", drop=["label"]),
     "filter": _job("filter", sample=2),
+    "report": lambda w, f: tfrtool.report(f(w.pets), f(w.out / "r.html"), overwrite=True).records,
     "reshard": _job("reshard", shards=1),
     "stats": lambda w, f: [tfrtool.stats(one) for one in (f(w.pets), [f(w.shard)])],
     "Records": lambda w, f: [list(tfrtool.Records(one)) for one in (f(w.shard), [f(w.shard)])],

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tfrtool.training.models.saved_model import load_model
     from tfrtool.training.predict.predict import predict
     from tfrtool.training.run.train import train
+    from tfrtool.view.report import report
     from tfrtool.writing.write import write
 
 __version__ = "0.1.0"
@@ -88,6 +89,7 @@ _HOMES = {
     "tfrtool.training.models.saved_model": "load_model",
     "tfrtool.training.predict.predict": "predict",
     "tfrtool.training.run.train": "train",
+    "tfrtool.view.report": "report",
     "tfrtool.writing.write": "write",
 }
 _RENAMED = {
@@ -107,8 +109,8 @@ __all__ = [
     "TfrtoolError", "TrainingError", "UsageError", "WeightsError", "WriteError", "append", "bench",
     "contact_sheet", "convert", "count", "croissant", "dataset", "diff", "edit", "encode_example",
     "evaluate", "extract", "filter", "find_shards", "infer_schema", "inspect_dataset",
-    "inspect_shard", "load_model", "open", "parse_example", "predict", "read", "repair", "reshard",
-    "stats", "train", "verify", "write",
+    "inspect_shard", "load_model", "open", "parse_example", "predict", "read", "repair", "report",
+    "reshard", "stats", "train", "verify", "write",
 ]  # fmt: skip
 
 

@@ -307,6 +307,7 @@ ELSEWHERE = {
     "a function that returns it can": "tests/training/test_own_model.py has one",
     'pip install "tfrtool[cloud]" installs what URLs need': "tests/storage/test_stores.py",
     "the environment, or a profile, gives credentials": "no advice, but where they belong",
+    'pip install "tfrtool[view]"': "tests/view/test_report.py does without it",
     'pip install "tfrtool[stats]"': "tests/cli/test_inspect_stats.py does without it",
     "pip install array_record": "tests/convert/formats/test_array_records.py does without it",
     "pipe a shard into it": "test_standard_input.py runs it",

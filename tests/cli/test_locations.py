@@ -16,7 +16,14 @@ Capture = pytest.CaptureFixture[str]
 
 ANYTHING = (click.types.StringParamType, click.Path, click.File)
 TEXTS = {"--augment", "--by", "--feature", "--label", "--model", "--name", "--resize", "--split"}
-TEXTS |= {"--shard-cache-size", "--shard-size", "--trainable", "--validation", "--version"}
+TEXTS |= {
+    "--host",
+    "--shard-cache-size",
+    "--shard-size",
+    "--trainable",
+    "--validation",
+    "--version",
+}
 TEXTS |= {
     "--engine-address",
     "--add",

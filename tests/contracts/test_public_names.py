@@ -18,7 +18,7 @@ VERBS = {
     "append", "bench", "contact_sheet", "convert", "count", "croissant", "dataset", "diff", "edit",
     "encode_example", "evaluate", "extract", "filter", "find_shards", "infer_schema",
     "inspect_dataset", "inspect_shard", "load_model", "open", "parse_example", "predict", "read",
-    "repair", "reshard", "stats", "train", "verify", "write",
+    "repair", "report", "reshard", "stats", "train", "verify", "write",
 }  # fmt: skip
 TYPES = {"Dataset", "Fault", "FeatureSpec", "Record", "Records", "Schema", "Shard", "Split"}
 ERRORS = {

@@ -44,7 +44,7 @@ class _Commands(UserDict[str, Any]):
         "jobs.filter_command jobs.diff_command count_command repair_command extract_command "
         "convert_command index_command jobs.edit_command jobs.append_command verify_command "
         "models.train_command models.evaluate_command models.predict_command "
-        "models.bench_command"
+        "models.bench_command pages.report_command pages.view_command"
     ),
 )
 @click.version_option(__version__, prog_name="tfrtool")

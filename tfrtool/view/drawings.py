@@ -1,7 +1,7 @@
 """Drawings as inline SVG. Colours are classes (``c0`` ... ``c9``), which the style sheet fills."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup, escape
 
@@ -120,46 +120,6 @@ def lines(series: Mapping[str, Sequence[float | None]], title: str, axis: str = 
     return _svg(width, height, said, Markup("").join(parts), kind="lines")
 
 
-def matrix(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> Markup:
-    """Draw a confusion matrix: rows are the truth, columns the guess; shades are shares of rows."""
-    classes = len(names)
-    cell = max(6, min(56, 560 // max(classes, 1)))
-    room = min(160, _LETTER * max(map(len, names), default=0) + 12) if cell >= 11 else 12
-    size = room + cell * classes
-    parts = []
-    for row, counts in enumerate(confusion):
-        total = sum(counts) or 1
-        for column, count in enumerate(counts):
-            x, y = room + column * cell, room + row * cell
-            title = f"{names[row]}, taken for {names[column]}: {number(count)}"
-            parts.append(
-                Markup(
-                    '<rect class="m{}" x="{}" y="{}" width="{}" height="{}" fill-opacity="{:.3f}">'
-                    "<title>{}</title></rect>"
-                ).format(
-                    "" if row == column else " w", x, y, cell - 1, cell - 1, count / total, title
-                )
-            )
-            if cell >= 26 and count:
-                dark = " inv" if count / total > 0.55 else ""
-                parts.append(
-                    _text(x + cell / 2, y + cell / 2 + 4, number(count), "middle", f"n{dark}")
-                )
-        if cell >= 11:
-            where = room + row * cell + cell / 2
-            parts.append(
-                _text(room - 6, where + 4, _cut(names[row], room), "end", title=names[row])
-            )
-            parts.append(
-                Markup('<text transform="translate({:.1f} {}) rotate(-90)">{}</text>').format(
-                    where + 4, room - 6, _cut(names[row], room)
-                )
-            )
-    return _svg(
-        size, size, f"confusion matrix of {classes} classes", Markup("").join(parts), "matrix"
-    )
-
-
 def number(value: float) -> str:
     """Return a number for people: 1,234 or 0.0123."""
     if isinstance(value, int) or (
@@ -212,8 +172,3 @@ def _text(
 def _cut(text: str, room: float) -> str:
     most = max(int(room / _LETTER) - 1, 3)
     return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
-
-
-def joined(parts: Iterable[Markup]) -> Markup:
-    """Return drawings one after the other."""
-    return Markup("").join(parts)

@@ -16,7 +16,7 @@ from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
 from tfrtool.inspection.stats.stats import StatsReport, stats
 from tfrtool.inspection.table.gallery import Labels, labels_of
 from tfrtool.inspection.table.record_index import RecordIndex
-from tfrtool.inspection.table.record_table import Piece, RecordTable
+from tfrtool.inspection.table.record_table import RecordTable, TablePiece
 from tfrtool.inspection.table.selection import Selector
 from tfrtool.inspection.verify.verify import VerifyReport, verify
 from tfrtool.storage.locations import Paths, as_paths
@@ -74,7 +74,7 @@ class Findings:
     def fill(self, on_progress: OnProgress = silent, *, workers: int | None = None) -> None:
         """Do all steps, the quick ones first; what fails is in ``errors``."""
 
-        def on_piece(_: Piece) -> None:
+        def on_piece(_: TablePiece) -> None:
             total = len(self.index) if self.index.complete else None
             done = self.table.rows
             on_progress(Progress(what="reading", done=done, total=total, unit="records"))

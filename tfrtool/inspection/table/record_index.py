@@ -18,7 +18,7 @@ from tfrtool.storage.opening import size_of_file
 Stamp = tuple[int, int]
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record is: its shard, its number there, its header's offset in bytes."""
 
     path: Path
@@ -92,14 +92,14 @@ class RecordIndex:
         total = self._ends[-1] if done else 0
         return total + (self._shards[done].known if done < len(self._shards) else 0)
 
-    def place(self, row: int) -> Place:
+    def place(self, row: int) -> RecordPlace:
         """Return where a record is, by its number among all; `IndexError` if it is not found."""
         if not 0 <= row < len(self):
             raise IndexError(f"record {row} of {len(self)}")
         at = bisect_right(self._ends, row)
         shard, record = self._shards[at], row - (self._ends[at - 1] if at else 0)
         number = record if shard.numbers is None else shard.numbers[record]
-        return Place(shard.path, number, shard.offsets[record])
+        return RecordPlace(shard.path, number, shard.offsets[record])
 
     def read(self, rows: Sequence[int]) -> dict[int, Record]:
         """Read some records; those that are damaged, or not there any more, are missing.

@@ -56,7 +56,7 @@ IMAGE = {
 """What is known of a record's image; with "image." before it, the column's name in the files."""
 
 
-class Piece(NamedTuple):
+class TablePiece(NamedTuple):
     """Rows of one shard that follow each other, in an Arrow file."""
 
     file: Path
@@ -73,8 +73,8 @@ class TableFold:
     folder: Path
     images: bool
     part: bool
-    on_piece: Callable[[Piece], None] | None = None
-    pieces: list[Piece] = field(default_factory=list)
+    on_piece: Callable[[TablePiece], None] | None = None
+    pieces: list[TablePiece] = field(default_factory=list)
     faults: FirstOf[Fault] = field(default_factory=lambda: FirstOf[Fault](_FAULTS_KEPT))
     kinds: set[PayloadKind] = field(default_factory=set)
 
@@ -91,7 +91,7 @@ class TableFold:
                 pa.ipc.new_file(file, table.schema) as writer,
             ):
                 writer.write_batch(table)
-            self._add(Piece(Path(file.name), self.path, table.num_rows, 0))
+            self._add(TablePiece(Path(file.name), self.path, table.num_rows, 0))
 
     def merge(self, other: "TableFold", index: int) -> bool:
         """Take in the fold over the next part."""
@@ -105,7 +105,7 @@ class TableFold:
         """Return itself."""
         return self
 
-    def _add(self, piece: Piece) -> None:
+    def _add(self, piece: TablePiece) -> None:
         self.pieces.append(piece)
         if self.on_piece is not None:
             self.on_piece(piece)
@@ -134,7 +134,7 @@ class BeginFold:
 
     folder: Path
     images: bool
-    on_piece: Callable[[Piece], None] | None = None
+    on_piece: Callable[[TablePiece], None] | None = None
 
     def __reduce__(self) -> Any:
         return BeginFold._without, (self.folder, self.images)
@@ -169,7 +169,7 @@ class RecordTable:
         self.faults: dict[Path, FirstOf[Fault]] = {}
         self.kinds: set[PayloadKind] = set()
         self._folder = folder
-        self._pieces: list[Piece] = []
+        self._pieces: list[TablePiece] = []
         self._types: dict[str, pa.DataType] = {}
         self._several: set[str] = set()
         self.conflicting: set[str] = set()
@@ -180,7 +180,7 @@ class RecordTable:
         *,
         images: bool = True,
         workers: Workers = None,
-        on_piece: Callable[[Piece], None] = lambda _: None,
+        on_piece: Callable[[TablePiece], None] = lambda _: None,
     ) -> None:
         """Read all records.
 
@@ -194,7 +194,7 @@ class RecordTable:
             ShardError: a file can't be read, or was changed while it was read.
         """
 
-        def add(piece: Piece) -> None:
+        def add(piece: TablePiece) -> None:
             self._take(piece)
             on_piece(piece)
 
@@ -206,7 +206,7 @@ class RecordTable:
             self.faults[fold.path] = fold.faults
             self.kinds |= fold.kinds
 
-    def _take(self, piece: Piece) -> None:
+    def _take(self, piece: TablePiece) -> None:
         with pa.memory_map(str(piece.file)) as file:
             schema = pa.ipc.open_file(file).schema
         for one in schema:
@@ -260,7 +260,7 @@ class RecordTable:
             parts.append(np.from_dlpack(pc.fill_null(column, float("nan"))))
         return np.concatenate(parts)
 
-    def batches(self, names: Sequence[str]) -> Iterator[tuple[Piece, pa.RecordBatch]]:
+    def batches(self, names: Sequence[str]) -> Iterator[tuple[TablePiece, pa.RecordBatch]]:
         """Yield these columns of all rows so far: features, `PLACES`, "image.width" and so on."""
         for piece in tuple(self._pieces):
             with pa.memory_map(str(piece.file)) as file:
@@ -268,7 +268,7 @@ class RecordTable:
                 columns = [self._column(table, piece, name) for name in names]
                 yield piece, pa.RecordBatch.from_arrays(columns, names=list(names))
 
-    def _column(self, table: pa.RecordBatch, piece: Piece, name: str) -> pa.Array:
+    def _column(self, table: pa.RecordBatch, piece: TablePiece, name: str) -> pa.Array:
         kind = self.type_of(name)
         if name not in table.schema.names:
             return pa.nulls(table.num_rows, kind)

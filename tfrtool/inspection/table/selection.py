@@ -14,7 +14,7 @@ from tfrtool.examples.arrow.arrays import numbers_array, strings_array
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.inspection.rows.conditions import check_condition
 from tfrtool.inspection.rows.sandbox import Sandbox
-from tfrtool.inspection.table.record_table import IMAGE, Piece, RecordTable
+from tfrtool.inspection.table.record_table import IMAGE, RecordTable, TablePiece
 
 ROW = "_row"
 MAX_SECONDS = 30.0
@@ -166,7 +166,7 @@ class Selector:
             yield found
             start += piece.rows
 
-    def _own(self, column: str, piece: Piece, start: int) -> pa.Array:
+    def _own(self, column: str, piece: TablePiece, start: int) -> pa.Array:
         if column == ROW:
             return numbers_array(np.arange(start, start + piece.rows, dtype=np.int64))
         value = str(piece.path) if column == PLACES[0] else self._split_of(piece.path)
