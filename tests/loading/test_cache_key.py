@@ -20,7 +20,6 @@ from tfrtool.loading.cache.disk_cache import (
     write_disk_cache,
 )
 from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.label_form import LabelForm
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Holdout, LoadOptions
 from tfrtool.loading.pipeline.share import Share
@@ -52,7 +51,7 @@ def test_key_is_the_same_for_the_same_images(shards: Dataset) -> None:
 def test_key_differs_with_anything_that_decides(shards: Dataset) -> None:
     """Another size, order, part or share is another key."""
     half = Holdout(fraction=0.5, held_out=True)
-    split = shards.split("train")
+    split, form = shards.split("train"), shards.label_form
     turned = replace(split, shards=split.shards[::-1])
     keys = [
         _of(shards),
@@ -62,8 +61,8 @@ def test_key_differs_with_anything_that_decides(shards: Dataset) -> None:
         _of(shards, holdout=replace(half, fraction=0.4)),
         _of(shards, cycle_length=1),
         _of(shards, block_length=2),
-        _of(replace(shards, class_names=shards.class_names[::-1])),
-        _of(replace(shards, label_form=LabelForm(dtype=DType.STRING))),
+        _of(replace(shards, label_form=replace(form, names=form.names[::-1]))),
+        _of(replace(shards, label_form=replace(form, dtype=DType.STRING))),
         _of(shards, pipelines=2),
         _of(replace(shards, image_feature="other")),
         _of(replace(shards, splits={"train": turned})),

@@ -102,7 +102,6 @@ class CacheKey:
             "shards": shards,
             "images": [images, options.image_size, repr(dataset.image_form)],
             "features": [dataset.image_feature, dataset.label_feature, repr(dataset.label_form)],
-            "class_names": dataset.class_names,  # labels may be names, to be numbered by these
             "fraction": None if holdout is None else holdout.fraction,
             "order": [options.cycle_length, options.block_length, (0, 1)],
             "decoding": [_DECODING, options.decode.value, str(tf.__version__)],

@@ -65,9 +65,8 @@ class Dataset:
         splits: by name.
         image_feature: the feature with the images.
         label_feature: the feature with the classes.
-        class_names: by number, from 0.
         image_form: what the bytes or the numbers of an image are.
-        label_form: what the values of a label are.
+        label_form: what the values of a label are, and which classes there are.
         shard_cache: where shards are fetched to before they are read; None for local ones.
         empty_splits: names of splits that have shards, and no record in them.
     """
@@ -77,7 +76,6 @@ class Dataset:
     splits: Mapping[str, Split]
     image_feature: str
     label_feature: str
-    class_names: tuple[str, ...]
     image_form: ImageForm
     label_form: LabelForm = field(default_factory=LabelForm)
     shard_cache: ShardCache | None = None
@@ -86,6 +84,11 @@ class Dataset:
     def __fspath__(self) -> str:
         """Return the directory: what takes the path of a dataset takes a dataset, too."""
         return os.fspath(self.directory)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes, by number, from 0."""
+        return self.label_form.names
 
     @property
     def task(self) -> Task:

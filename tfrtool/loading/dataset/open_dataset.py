@@ -1,7 +1,6 @@
 """Finding out what is in a directory of shards, by its metadata or by what the shards hold."""
 
 import os
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -9,17 +8,10 @@ from pathlib import Path
 
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.dataset_files import SplitFiles, find_files
-from tfrtool.examples.example import DType
-from tfrtool.examples.tfds_metadata import (
-    DATASET_INFO,
-    read_class_names,
-    read_dataset_info,
-    read_written_shards,
-)
+from tfrtool.examples.tfds_metadata import DATASET_INFO, read_dataset_info, read_written_shards
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.feature_choice import Wanted, choose_features
-from tfrtool.loading.dataset.label_form import LabelEncoding, LabelForm
-from tfrtool.loading.dataset.record_check import find_labels
+from tfrtool.loading.dataset.find_labels import find_labels
 from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import read_shard
@@ -96,39 +88,18 @@ def open_dataset(
         shards = [path for split in splits.values() for path in split.shards]
         wanted = Wanted(image_feature, label_feature)
         chosen = choose_features(root, info, shards, wanted, skip=skip)
-        label, described = chosen.label, chosen.described
-        dtype = chosen.features[label].dtype or DType.INT64
-        names: Sequence[str] | None = read_class_names(root, label)
-        if names is None and described.classes and dtype is DType.INT64:
-            names = [str(number) for number in range(described.classes)]
-        single, form = len(chosen.features[label].values) == 1 and not described.listed, LabelForm()
-        if names and dtype is not DType.FLOAT32 and (single or described.listed):
-            encoding = LabelEncoding.CLASS if single else LabelEncoding.LIST
-            form = LabelForm(dtype=dtype, encoding=encoding)
-        else:
-            local = nullcontext if cache is None else cache.local
-            listed = described.listed
-            form, told = find_labels(shards, label, dtype, skip=skip, listed=listed, local=local)
-            if names and form.is_vector and len(names) != len(told):
-                raise DatasetError(
-                    f"the vectors in the feature {label!r} have another number of classes",
-                    path=root,
-                    expected=f"{len(names)} by the metadata",
-                    found=len(told),
-                )
-            form, names = (replace(form, numbers=()), names) if names else (form, told)
-        return Dataset(
+        dataset = Dataset(
             directory=root,
             name=root.name if info is None else info.name,
             splits=splits,
             image_feature=chosen.image,
-            label_feature=label,
-            class_names=tuple(names or ()),
+            label_feature=chosen.label,
             image_form=chosen.form,
-            label_form=form,
             shard_cache=cache,
             empty_splits=tuple(found.keys() - splits.keys()),
         )
+        form = find_labels(dataset, chosen.example, chosen.described, skip=skip)
+        return replace(dataset, label_form=form)
 
 
 def split_files(directory: Path) -> dict[str, SplitFiles]:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfrtool.examples.example import feature_key, feature_name
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.forms import ImageEncoding
-from tfrtool.loading.pipeline.parsed_values import image_spec, label_spec, label_tensor, pixels
+from tfrtool.loading.pipeline.parsed_values import feature_specs, label_tensor, pixels
 from tfrtool.loading.pipeline.tensors import Batch, Tensor
 
 _RGB = 3
@@ -21,13 +21,8 @@ def parser(dataset: Dataset, *, batched: bool = False) -> Callable[[Tensor], dic
 
     With ``batched`` it takes records, string [n], and what it gives is to be unbatched.
     """
-    form = dataset.image_form
-    sides = filter(None, (form.height_feature, form.width_feature))
     # What is needed and nothing else, for parsing copies; by bytes, for a name need not be text.
-    keys = {feature_key(name): tf.io.FixedLenFeature([], tf.int64) for name in sides}
-    keys[feature_key(dataset.image_feature)] = image_spec(form)
-    label = label_spec(dataset.label_form, len(dataset.class_names))
-    keys[feature_key(dataset.label_feature)] = label
+    keys = {feature_key(name): spec for name, spec in feature_specs(dataset).items()}
     parse = tf.io.parse_example if batched else tf.io.parse_single_example
     return lambda record: {feature_name(key): value for key, value in parse(record, keys).items()}
 
@@ -45,12 +40,10 @@ def full_image(dataset: Dataset, features: Mapping[str, Tensor]) -> Tensor:
         return image
     if form.encoding is ImageEncoding.BASE64:
         data = tf.io.decode_base64(data)
-    height, width = form.height, form.width
-    if form.height_feature is not None and form.width_feature is not None:
-        height, width = features[form.height_feature], features[form.width_feature]
+    size = [features[side] if isinstance(side, str) else side for side in form.size]
     if form.encoding in (ImageEncoding.TENSOR, ImageEncoding.VALUES):
-        return pixels(form, data, height, width)
-    return tf.reshape(tf.io.decode_raw(data, tf.uint8), [height, width, form.channels])
+        return pixels(form, data, size)
+    return tf.reshape(tf.io.decode_raw(data, tf.uint8), [*size, form.channels])
 
 
 def fast_image(dataset: Dataset, features: Mapping[str, Tensor], least: int) -> Tensor:
@@ -129,6 +122,6 @@ def decoder(
             image = tf.tile(image[..., :1], [1, 1, _RGB])
         elif image.shape[-1] > _RGB:  # alpha is left out
             image = image[..., :_RGB]
-        return image, label_tensor(dataset, features[dataset.label_feature])
+        return image, label_tensor(dataset.label_form, features[dataset.label_feature])
 
     return decode

@@ -5,13 +5,14 @@ a tensor that has none of that number, in one operation. An assertion costs five
 small images. tf.data runs on the CPU, where this does raise.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tfrtool.examples.example import DType
 from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.forms import ImageEncoding, ImageForm, range_of
+from tfrtool.loading.dataset.forms import ImageEncoding, ImageForm
 from tfrtool.loading.dataset.label_form import LabelEncoding, LabelForm
 from tfrtool.loading.pipeline.tensors import Tensor
 
@@ -19,62 +20,55 @@ _NONE = -1
 """The place of what is no class, or no good value."""
 
 
-def label_spec(form: LabelForm, classes: int) -> Any:
-    """Return how the label is parsed, as a value of ``tf.io``'s features."""
-    dtype = getattr(tf, form.dtype.value)
-    if form.encoding is LabelEncoding.LIST:
-        return tf.io.RaggedFeature(dtype)
-    return tf.io.FixedLenFeature([classes] if form.is_vector else [], dtype)
+def feature_specs(dataset: Dataset) -> dict[str, Any]:
+    """Return how the features are parsed that make up an image and its label, by their names."""
+    image, label = dataset.image_form, dataset.label_form
+    specs = {name: tf.io.FixedLenFeature([], tf.int64) for name in image.size_features}
+    specs[dataset.image_feature] = tf.io.FixedLenFeature([], tf.string)
+    if image.encoding is ImageEncoding.VALUES:
+        specs[dataset.image_feature] = tf.io.RaggedFeature(getattr(tf, image.element))
+    shape, dtype = [len(label.names)] if label.is_vector else [], getattr(tf, label.dtype.value)
+    specs[dataset.label_feature] = tf.io.FixedLenFeature(shape, dtype)
+    if label.encoding is LabelEncoding.LIST:
+        specs[dataset.label_feature] = tf.io.RaggedFeature(dtype)
+    return specs
 
 
-def image_spec(form: ImageForm) -> Any:
-    """Return how the image is parsed, as a value of ``tf.io``'s features."""
-    if form.encoding is ImageEncoding.VALUES:
-        return tf.io.RaggedFeature(getattr(tf, form.element))
-    return tf.io.FixedLenFeature([], tf.string)
-
-
-def label_tensor(dataset: Dataset, values: Tensor) -> Tensor:
+def label_tensor(form: LabelForm, values: Tensor) -> Tensor:
     """Return a record's class, int64 []; or float32 [classes] of 0 and 1 where it may be several.
 
-    They come as `label_spec` has them parsed.
+    They come as `feature_specs` has them parsed.
     """
-    form, names = dataset.label_form, dataset.class_names
-    every = tf.range(len(names), dtype=tf.int64)
     if form.is_vector:
-        ones = tf.equal(values, tf.ones([], values.dtype))
-        good = tf.reduce_all(ones | tf.equal(values, tf.zeros([], values.dtype)))
-        if form.encoding is LabelEncoding.MULTI_HOT:
-            return tf.gather(tf.cast(ones, tf.float32)[None], _place(good))
-        good &= tf.equal(tf.math.count_nonzero(ones), 1)
-        place = tf.argmax(tf.cast(ones, tf.uint8))
-        return tf.gather(every, tf.where(good, place, tf.constant(_NONE, tf.int64)))
+        hot = tf.cast(values, tf.float32)
+        good = tf.reduce_all(tf.equal(values, 0) | tf.equal(values, 1))
+        if form.encoding is LabelEncoding.ONE_HOT:
+            good &= tf.equal(tf.math.count_nonzero(hot), 1)
+        hot = tf.gather(hot[None], _place(good))
+        return hot if form.encoding is LabelEncoding.MULTI_HOT else tf.argmax(hot)
+    classes = tf.gather(tf.range(len(form.names), dtype=tf.int64), _classes(form, values))
     if form.encoding is LabelEncoding.CLASS:
-        return tf.gather(every, _classes(form, names, values[None])[0] if _moves(form) else values)
-    places = _classes(form, names, values)[:, None]
+        return classes
     # A class that comes twice is there once.
-    return tf.tensor_scatter_nd_update(
-        tf.zeros([len(names)]), places, tf.ones_like(places[:, 0], tf.float32)
-    )
+    ones = tf.ones_like(classes, tf.float32)
+    return tf.tensor_scatter_nd_update(tf.zeros([len(form.names)]), classes[:, None], ones)
 
 
-def _moves(form: LabelForm) -> bool:
-    return form.dtype is DType.STRING or bool(form.numbers)
-
-
-def _classes(form: LabelForm, names: tuple[str, ...], values: Tensor) -> Tensor:
-    """Return the classes of numbers or names, int64 [n]; of what is none, a number that is none."""
+def _classes(form: LabelForm, values: Tensor) -> Tensor:
+    """Return the classes of numbers or names, int64; of what is none, a number that is none."""
     if form.dtype is DType.STRING:
-        matches = tf.equal(tf.constant(names), values[:, None])
-        places = tf.argmax(tf.cast(matches, tf.uint8), axis=1)
-        return tf.where(tf.reduce_any(matches, axis=1), places, tf.constant(_NONE, tf.int64))
+        matches = tf.equal(tf.constant(form.names), values[..., None])
+        places = tf.argmax(tf.cast(matches, tf.uint8), axis=-1)
+        return tf.where(tf.reduce_any(matches, axis=-1), places, tf.constant(_NONE, tf.int64))
     if not form.numbers:
         return values
     first, last = form.numbers[0], form.numbers[-1]
     if last - first == len(form.numbers) - 1:
         return values - first
     numbers = tf.constant(form.numbers, tf.int64)
-    places = tf.searchsorted(numbers, values, out_type=tf.int64)
+    places = tf.reshape(
+        tf.searchsorted(numbers, tf.reshape(values, [-1]), out_type=tf.int64), tf.shape(values)
+    )
     there = tf.equal(tf.gather(numbers, tf.minimum(places, len(form.numbers) - 1)), values)
     return tf.where(there, places, tf.constant(_NONE, tf.int64))
 
@@ -83,13 +77,13 @@ def _place(good: Tensor) -> Tensor:
     return tf.where(good, 0, _NONE)
 
 
-def pixels(form: ImageForm, data: Tensor, height: Tensor, width: Tensor) -> Tensor:
+def pixels(form: ImageForm, data: Tensor, size: Sequence[Tensor]) -> Tensor:
     """Return the pixels of a serialized tensor, or of numbers: uint8 [height, width, channels].
 
     The shape of a tensor is its own. Floats are rounded to the 256 levels that files have.
     """
     if form.encoding is ImageEncoding.VALUES:
-        values = tf.reshape(data, [height, width, form.channels])
+        values = tf.reshape(data, [*size, form.channels])
     else:
         values = tf.io.parse_tensor(data, getattr(tf, form.element))
         values = tf.ensure_shape(
@@ -98,7 +92,7 @@ def pixels(form: ImageForm, data: Tensor, height: Tensor, width: Tensor) -> Tens
         values = values[..., None] if form.is_flat else values
     if form.element == "uint8":
         return values
-    low, high = range_of(form)
+    low, high = form.range
     floats = tf.cast(values, tf.float32)
     good = tf.reduce_all((floats >= low) & (floats <= high))
     scale = tf.gather([255 / (form.white - form.black)], _place(good))

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.examples.example import feature_key
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.label_form import Task
+from tfrtool.loading.pipeline.decode import parser
 from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.loading.pipeline.parsed_values import image_spec, label_spec, label_tensor
+from tfrtool.loading.pipeline.parsed_values import label_tensor
 from tfrtool.loading.pipeline.python_calls import plain
 from tfrtool.loading.pipeline.reading import copies_of, part_reader
 from tfrtool.loading.pipeline.tensors import Batch, Tensor
@@ -47,19 +47,15 @@ def look_at(data: TrainingData) -> list[PartFacts]:
 
 
 def _look_at(dataset: Dataset, part: LoadOptions) -> PartFacts:
-    image, label = feature_key(dataset.image_feature), feature_key(dataset.label_feature)
-    spec = image_spec(dataset.image_form)
-    specs = {label: label_spec(dataset.label_form, len(dataset.class_names))}
-    named = isinstance(spec, tf.io.FixedLenFeature)
-    if named:
-        specs[image] = spec
+    parse = parser(dataset)
 
     def facts(record: Tensor) -> Batch:
-        values = tf.io.parse_single_example(record, specs)
-        data = values[image][None] if named else tf.constant([], tf.string)
+        features = parse(record)
+        data = features[dataset.image_feature]
+        data = data[None] if data.dtype is tf.string else tf.constant([], tf.string)
         # 64 bits, by which two of a million images are taken for one with a chance of 1 in 10**7.
         marks = tf.bitcast(tf.fingerprint(data), tf.uint64)
-        return marks, label_tensor(dataset, values[label])
+        return marks, label_tensor(dataset.label_form, features[dataset.label_feature])
 
     split = dataset.split(part.split)
     read = part_reader(None, split, part.holdout, copies=copies_of(dataset, split, 1))
