@@ -99,7 +99,7 @@ def _first_problem(dataset: Dataset, splits: Collection[str]) -> TfrtoolError | 
                     path=path,
                     record=fault.record,
                     offset=fault.offset,
-                    hint="tfrtool train --on-corrupt skip leaves out what can't be used, and "
+                    hint="train and evaluate leave it out with --on-corrupt skip, and "
                     f"tfrtool inspect shard {shlex.quote(str(path))} --record {fault.record} "
                     "shows it",
                 )

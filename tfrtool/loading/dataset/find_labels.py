@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError
@@ -11,9 +12,9 @@ from tfrtool.examples.tfds_metadata import FEATURES, read_class_names
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.forms import NOTHING, Described
 from tfrtool.loading.dataset.label_form import LabelEncoding, LabelForm, label_problem
-from tfrtool.loading.dataset.record_check import some_features
+from tfrtool.loading.dataset.record_check import features_reader
 from tfrtool.records.count import as_error
-from tfrtool.records.framing import Fault, FaultKind
+from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.limits import MAX_CLASSES
 
@@ -64,7 +65,7 @@ def find_labels(
 def _read_labels(dataset: Dataset, dtype: DType, *, skip: bool) -> "_Labels":
     """Read all records; damage, and what can be no label, is an error unless it is skipped."""
     label = dataset.label_feature
-    labels, wanted = _Labels(label, dtype), (label, _NAME)
+    labels, read = _Labels(label, dtype), features_reader([label, _NAME])
     for path in (path for split in dataset.splits.values() for path in split.shards):
         with dataset.local(path) as file:
             for item in read_shard(file):
@@ -72,13 +73,16 @@ def _read_labels(dataset: Dataset, dtype: DType, *, skip: bool) -> "_Labels":
                     if not skip and item.kind is not FaultKind.EMPTY:
                         raise as_error(path, item, in_dataset=True)
                     continue
-                place: dict[str, Any] = {"path": path, "record": item.index, "offset": item.offset}
                 try:
-                    labels.add(some_features(item.payload, wanted), place)
+                    labels.add(read(item.payload), path, item)
                 except ValueError as error:
                     if not skip:
-                        raise DatasetError(str(error), **place) from error
+                        raise DatasetError(str(error), **_place(path, item)) from error
     return labels
+
+
+def _place(path: Path, record: Record) -> dict[str, Any]:
+    return {"path": path, "record": record.index, "offset": record.offset}
 
 
 @dataclass(slots=True)
@@ -100,7 +104,7 @@ class _Labels:
         self._texts: dict[Value, set[bytes]] = {}  # beside a value, where it is a record's only one
         self._kinds: dict[tuple[int, bool], _Alike] = {}  # in the order in which they came
 
-    def add(self, features: Mapping[str, Feature], place: Mapping[str, Any]) -> None:
+    def add(self, features: Mapping[str, Feature], path: Path, record: Record) -> None:
         """Take in a record; `ValueError` says why it has no label."""
         item, texts = features.get(self._label, NOTHING), self._texts
         values, dtype = item.values, self._dtype
@@ -113,7 +117,8 @@ class _Labels:
         self._records += 1
         bits = dtype is not DType.STRING and _BITS.issuperset(values)
         ones = sum(value == 1 for value in values) if bits else 0
-        kind = self._kinds.setdefault((len(values), bits), _Alike(place, ones))
+        kind = self._kinds.get((len(values), bits)) or _Alike(_place(path, record), ones)
+        self._kinds[len(values), bits] = kind
         kind.count += 1
         kind.one_hot &= ones == 1
         kind.repeats |= max(ones, len(values) - ones) > 1

@@ -6,7 +6,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from tfrtool.errors import DatasetError
-from tfrtool.examples.example import DTYPES, Feature, feature_key, feature_name
+from tfrtool.examples.example import DTYPES, Feature, feature_key
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.forms import NOTHING, ImageEncoding, image_problem
@@ -18,26 +18,30 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import Shard
 
 
-def some_features(payload: bytes, names: Iterable[str]) -> dict[str, Feature]:
-    """Return some features of an Example by their names; `ValueError` if it is no Example.
+def features_reader(names: Iterable[str]) -> Callable[[bytes], dict[str, Feature]]:
+    """Return a function from an Example to some of its features by their names.
 
-    A feature is not in the result if the record doesn't have it or it has no kind. Straight from
-    the message: most of a record is its image.
+    It raises a `ValueError` if the bytes are no Example. A feature is not in the result if the
+    record doesn't have it or it has no kind. Straight from the message: most of a record is its
+    image.
     """
-    wanted = {feature_key(name) for name in names}
-    try:
-        message = pb.Example.FromString(payload)
-    except DecodeError as error:
-        raise ValueError(f"its {len(payload)} bytes are no tf.train.Example") from error
-    found: dict[str, Feature] = {}
-    for entry in message.features.feature:
-        if entry.key in wanted:
-            kind = entry.value.WhichOneof("kind")
-            if kind is not None:
+    wanted = {feature_key(name): name for name in names}
+
+    def read(payload: bytes) -> dict[str, Feature]:
+        try:
+            message = pb.Example.FromString(payload)
+        except DecodeError as error:
+            raise ValueError(f"its {len(payload)} bytes are no tf.train.Example") from error
+        found: dict[str, Feature] = {}
+        for entry in message.features.feature:
+            name = wanted.get(entry.key)
+            kind = None if name is None else entry.value.WhichOneof("kind")
+            if name is not None and kind is not None:
                 # Of a key that comes twice the last counts, as in every protobuf map.
-                values = getattr(entry.value, kind).value
-                found[feature_name(entry.key)] = Feature(dtype=DTYPES[kind], values=values)
-    return found
+                found[name] = Feature(dtype=DTYPES[kind], values=getattr(entry.value, kind).value)
+        return found
+
+    return read
 
 
 def record_check(dataset: Dataset) -> Callable[[bytes], str | None]:
@@ -46,14 +50,12 @@ def record_check(dataset: Dataset) -> Callable[[bytes], str | None]:
     It is None if all is well but, perhaps, the image itself.
     """
     form, image, label = dataset.image_form, dataset.image_feature, dataset.label_feature
-    wanted, label_problem = (
-        (image, label, *form.size_features),
-        label_check(label, dataset.label_form),
-    )
+    read = features_reader([image, label, *form.size_features])
+    label_problem = label_check(label, dataset.label_form)
 
     def problem(payload: bytes) -> str | None:
         try:
-            features = some_features(payload, wanted)
+            features = read(payload)
         except ValueError as error:
             return str(error)
         found = image_problem(form, image, features)
@@ -72,11 +74,11 @@ def limits_problem(dataset: Dataset, shard: Path, compression: Compression) -> s
     form, image = dataset.image_form, dataset.image_feature
     if form.encoding not in (ImageEncoding.ENCODED, ImageEncoding.TENSOR):
         return None
+    read = features_reader([image])
     for item in read_shard(shard, compression=compression, verify_payload=False):
         if isinstance(item, Record):
             try:  # in what is no Example, TensorFlow may find an image all the same
-                features = some_features(item.payload, [image])
-                problem = image_problem(form, image, features, ranged=False)
+                problem = image_problem(form, image, read(item.payload), ranged=False)
             except ValueError as error:
                 problem = str(error)
             if problem is not None:
