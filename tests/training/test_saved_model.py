@@ -208,3 +208,24 @@ def test_a_pipe_is_no_model(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model.keras")
     with pytest.raises(WeightsError, match="is a pipe"):
         load_model(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize("package", ["keras_cv", "someone"])
+def test_a_model_imports_no_package(
+    package: str, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer of another package, which Keras itself would import, is named, and nothing is run."""
+    (tmp_path / f"{package}.py").write_text("raise SystemExit('it was imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with zipfile.ZipFile(saved) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    config = members["config.json"]
+    members["config.json"] = config.replace(b'"keras.layers"', f'"{package}"'.encode())
+    assert members["config.json"] != config
+    with zipfile.ZipFile(saved, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    with pytest.raises(WeightsError, match=f"of the module '{package}'") as caught:
+        load_model(saved)
+    assert caught.value.path == str(saved)
+    assert package not in sys.modules

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -22,6 +23,9 @@ CORE = "core"
 
 MODEL_FILE = "model.keras"
 """What the file is called in the directory of a run."""
+
+_CONFIG = "config.json"
+"""The layers, as Keras writes them."""
 
 _MEMBER = "tfrtool.json"
 """A .keras file is a zip archive; Keras passes over members that it doesn't know."""
@@ -132,6 +136,27 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     return SavedModel(path=path, whole=whole, facts=facts)
 
 
+def _check_classes(config: Any) -> None:
+    """Raise a `ValueError` if a model has layers that are neither Keras' own nor registered.
+
+    To find them, Keras would import packages that the file names, such as keras_hub.
+    """
+    parts = [config]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            module, name = part.get("module"), part.get("registered_name")
+            own = module is None or re.match(r"(keras|builtins)(\.|$)", str(module))
+            if not own and keras.saving.get_registered_object(name) is None:
+                raise ValueError(
+                    f"{part.get('class_name')!r} is of the module {module!r}, which Python has to "
+                    "import, and register what is in it, before the model is loaded"
+                )
+            parts += part.values()
+        elif isinstance(part, list):
+            parts += part
+
+
 def _read_facts(path: Path) -> ModelFacts:
     expected = f"a {MODEL_FILE} that tfrtool train wrote"
     try:
@@ -146,13 +171,14 @@ def _read_facts(path: Path) -> ModelFacts:
                     raise ValueError(
                         f"{member.filename!r} in it has more than {MAX_METADATA_BYTES:,} bytes"
                     )
+            _check_classes(json.loads(archive.read(_CONFIG)))
             return ModelFacts.from_json(json.loads(archive.read(_MEMBER)))
     except OSError as error:
         reason = f"can't be read: {os_reason(error)}"
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError):
         reason = "not a model's file"
     except KeyError:
-        reason = "there are no class names in it"
+        reason = "there are no layers or no class names in it"
     except (ValueError, RecursionError) as error:
         reason = f"what it says of the model can't be used: {error}"
     raise WeightsError(reason, path=path, expected=expected)
