@@ -152,3 +152,14 @@ def test_exit_codes(make_shard: MakeShard, capsys: pytest.CaptureFixture[str]) -
     assert f"{b} 0\n" in text
     assert "1 more" in text
     assert main(["diff", str(a), str(b), "--key", "nope", "--json"]) == 2
+
+
+def test_digests_are_those_of_other_commands(tmp_path: Path) -> None:
+    """The digest of each side is what reshard prints of these records, in whatever order."""
+    side = {"train": [(b"a", b"x"), (b"b", b"y"), (b"b", b"y")], "test": [(b"", b"x")]}
+    one = write_side(tmp_path / "a", side)
+    other = write_side(tmp_path / "b", {"train": side["test"], "test": side["train"][::-1]})
+    report = tfrtool.reshard(one, tmp_path / "c", shards=1)
+    assert diff(one, other).digests == (report.digest_in, report.digest_in)
+    changed = write_side(tmp_path / "d", {"train": side["train"], "test": []})
+    assert len({*diff(one, changed).digests}) == 2

@@ -26,6 +26,7 @@ from tfrtool.inspection.rows.batches import in_batches
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
+from tfrtool.records.tally import Tally, digest_text, payload_key
 from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
@@ -50,6 +51,7 @@ class DiffReport:
 
     Attributes:
         records: how many whole records there are.
+        digests: of the multiset of their payloads (`Tally`), 16 hexadecimal digits.
         splits: how many records of each split.
         schema: the features that differ, with their types; None where there is no such feature.
         only_a: how many records are in A alone; what is there twice counts twice.
@@ -64,6 +66,7 @@ class DiffReport:
     """
 
     records: tuple[int, int]
+    digests: tuple[str, str]
     splits: Mapping[str, tuple[int, int]]
     schema: Mapping[str, tuple[str | None, str | None]]
     only_a: int
@@ -99,15 +102,16 @@ class _ComparedRecords:
                 root = found.folders[0] if place.is_dir() else one.directory
                 files |= dict.fromkeys(one.paths, one.split_below(root))
         self.paths, self.shard_splits = [*files], [*files.values()]
-        self.fold, self.faults, self.without_key = ColumnsFold(), Faults(), 0
+        self.fold, self.faults, self.tally, self.without_key = ColumnsFold(), Faults(), Tally(), 0
         shards, digests, counts = [np.zeros(0, np.uint32)], [b""], Counter[str | None]()
         looked = map_shards(partial(_look, key=key), self.paths, workers, _WORTH_A_PROCESS)
-        for done, (numbers, words, fold, faults, without_key) in enumerate(looked, 1):
+        for done, (numbers, words, fold, faults, tally, without_key) in enumerate(looked, 1):
             shards.append(numbers)
             digests.append(words)
             counts[self.shard_splits[done - 1]] += len(numbers)
             self.fold.merge(fold)
             self.faults.merge(faults)
+            self.tally.merge(tally)
             self.without_key += without_key
             on_progress(Progress(what="reading", done=done, total=len(files), unit="shards"))
         self.lengths = np.array([len(one) for one in shards[1:]], np.int64)
@@ -203,6 +207,7 @@ def diff(
     by_name = dict(zip("ab", sides, strict=True))
     return DiffReport(
         records=(middle, total - middle),
+        digests=(digest_text(one.tally.digest), digest_text(other.tally.digest)),
         splits={str(name): (one.splits[name], other.splits[name]) for name in names if known},
         schema={
             name: (types[0].get(name), types[1].get(name))
@@ -251,14 +256,14 @@ def _paired(codes: Rows, rows: Rows, middle: int) -> tuple[Rows, Rows]:
 
 def _look(
     path: Path, key: str | None
-) -> tuple[NDArray[np.uint32], bytes, ColumnsFold, Faults, int]:
+) -> tuple[NDArray[np.uint32], bytes, ColumnsFold, Faults, Tally, int]:
     """Read a shard.
 
     Returns:
         The numbers of its records, the digests of each one's payload and of its key, if one is
-        asked for; its features, its faults, and how many records have no key.
+        asked for; its features, its faults, its tally, and how many records have no key.
     """
-    fold, faults, numbers = ColumnsFold(), Faults(), array("I")
+    fold, faults, tally, numbers = ColumnsFold(), Faults(), Tally(), array("I")
     digests, without_key = bytearray(), 0
 
     def tell(fault: Fault) -> None:
@@ -271,6 +276,7 @@ def _look(
         numbers.extend(record.index for record in records)
         batch = [record.payload for record in records]
         fold.add(batch)
+        tally.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in records])
         for payload, held in zip(batch, _keys(batch, key), strict=True):
             digest = blake2b(payload, digest_size=16).digest()
             digests += digest
@@ -278,7 +284,7 @@ def _look(
                 without_key += held is None
                 told = digest if held is None else repr(held).encode()
                 digests += blake2b(told, digest_size=16).digest()
-    return np.array(numbers, np.uint32), bytes(digests), fold, faults, without_key
+    return np.array(numbers, np.uint32), bytes(digests), fold, faults, tally, without_key
 
 
 def _keys(payloads: Sequence[bytes], key: str | None) -> Sequence[Any]:

@@ -22,6 +22,7 @@ def diff_page(report: DiffReport) -> Page:
         ("records", *(f"{count:,}" for count in report.records)),
         *((f"of {printable(one)}", *(f"{n:,}" for n in of)) for one, of in report.splits.items()),
     ]
+    rows.append(("digest", *report.digests))
     if any(report.without_key):
         rows.append(("without the key", *(f"{count:,}" for count in report.without_key)))
     page: list[str | Table] = [
