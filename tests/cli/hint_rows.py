@@ -286,12 +286,15 @@ train pets --model cnn --image-size 32 --label-feature labels | 2
   ? it may be one of these: label
   > tfrtool bench pets --label-feature label --split nosuch | 2
 train hurt --model cnn --image-size 32 --epochs 1 | 1
-  ? tfrtool train --on-corrupt skip leaves out what is damaged
+  ? train and evaluate leave out what is damaged with --on-corrupt skip
   > tfrtool train hurt --model cnn --image-size 32 --epochs 1 --on-corrupt skip | 3
+evaluate run hurt --split train | 1
+  ? train and evaluate leave out what is damaged with --on-corrupt skip
+  > tfrtool evaluate run hurt --split train --on-corrupt skip | 3
 bench hurt | 1
-  ? tfrtool train --on-corrupt skip leaves out what is damaged
+  ? train and evaluate leave out what is damaged with --on-corrupt skip
 train undecodable --model cnn --image-size 32 --epochs 1 | 1
-  ? tfrtool train --on-corrupt skip leaves out what can't be used, and tfrtool inspect shard
+  ? train and evaluate leave it out with --on-corrupt skip, and tfrtool inspect shard
   ? undecodable/train.tfrecord --record 3 shows it
   > tfrtool inspect shard undecodable/train.tfrecord --record 3
   > tfrtool train undecodable --model cnn --image-size 32 --epochs 1 --on-corrupt skip | 3
@@ -321,7 +324,7 @@ ELSEWHERE = {
     "--shard-cache names a folder": "tests/storage/test_shard_cache.py does",
     "on another disk by --shard-cache": "tests/storage/test_shard_cache.py makes room instead",
     "a lower --learning-rate than": "may help, or not: tests/training/test_resume.py",
-    "leaves that out": "tests/cli/test_train_stores.py does",
+    "train and evaluate leave that out": "tests/cli/test_train_stores.py does",
     "a run whose worker died is started again": "no advice, but why",
     "was there enough memory?": "a question, where a worker died",
     "set XDG_CACHE_HOME": "below",

@@ -246,7 +246,15 @@ def test_standard_input_is_alone(
 
 
 @pytest.mark.parametrize(
-    "words", [["index", "-"], ["extract", "-", "out"], ["inspect", "images", "-", "--out", "a.png"]]
+    "words",
+    [
+        ["index", "-"],
+        ["extract", "-", "out"],
+        ["inspect", "images", "-", "--out", "a.png"],
+        ["inspect", "dataset", "-"],
+        ["convert", "-", "a.jsonl"],
+        ["train", "-"],
+    ],
 )
 def test_other_commands_refuse_it(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture

@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 class LocalPath(click.Path):
     """A path on this machine, or where ``urls`` says so, a URL; or a word such as ``tfds:NAME``."""
 
-    def __init__(self, *, written: bool = False, urls: bool = False, **checks: Any) -> None:
-        """Take paths of something that is there, or, if it is written, of something to make."""
+    def __init__(
+        self, *, written: bool = False, urls: bool = False, stream: bool = False, **checks: Any
+    ) -> None:
+        """Take paths of something that is there, or, if it is written, of something to make.
+
+        With ``stream`` standard input may be read, too.
+        """
         super().__init__(readable=False, **checks)
-        self._written, self.urls = written, urls
+        self._written, self._stream, self.urls = written, stream, urls
 
     def convert(
         self,
@@ -42,8 +47,10 @@ class LocalPath(click.Path):
                 "a local file or folder is made here" if self._written else "a local file is read"
             )
             check_no_url(value, what)
-        if self._written and value == "-":
-            raise UsageError("standard output takes no files", hint="./- is a file named -")
+        if value == "-" and not self._stream:
+            what = "standard input is for commands that read one shard, such as cat and verify"
+            what = "standard output takes no files" if self._written else what
+            raise UsageError(what, hint="./- is a file named -")
         return super().convert(value, param, ctx)
 
 
@@ -56,7 +63,8 @@ DEBUG = "--debug"
 debug_option = click.option(
     DEBUG, is_flag=True, expose_value=False, help="Show a traceback with an error."
 )
-SHARDS = click.argument("shards", nargs=-1, required=True, type=INPUT)
+STREAMED = LocalPath(urls=True, stream=True)
+SHARDS = click.argument("shards", nargs=-1, required=True, type=STREAMED)
 WORKERS = {"--workers N": "How many processes at most.  [default: the cores]"}
 ENGINE = {
     "--engine local|ray=local": "Work on this machine, or on the nodes of a Ray cluster.",

@@ -3,11 +3,11 @@
 import click
 
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command, standard_input
+from tfrtool.cli.parameters import OUTPUT_OR_URL, STREAMED, command, standard_input
 
 
 @command("tfrtool repair damaged.tfrecord saved.tfrecord")
-@click.argument("shard", type=INPUT)
+@click.argument("shard", type=STREAMED)
 @click.argument("out", type=OUTPUT_OR_URL)
 def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
     """Save all whole records of a damaged shard to a new one, and tell what is lost.

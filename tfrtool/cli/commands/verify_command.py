@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import ENGINE, INPUT, WORKERS, command, standard_input
+from tfrtool.cli.parameters import ENGINE, STREAMED, WORKERS, command, standard_input
 from tfrtool.errors import ShardError
 
 
@@ -16,7 +16,7 @@ from tfrtool.errors import ShardError
     "tfrtool verify data/cats_vs_dogs/4.0.1 --images --json",
     options={"--images": "Decode every image, and find duplicates.", **WORKERS, **ENGINE},
 )
-@click.argument("shards", nargs=-1, required=True, type=INPUT, metavar="SHARDS|DATASET")
+@click.argument("shards", nargs=-1, required=True, type=STREAMED, metavar="SHARDS|DATASET")
 def verify_command(shards: tuple[str, ...], images: bool, as_json: bool, **words: Any) -> Outcome:
     """Check every record of TFRecord files, and whether all files are there.
 

@@ -162,8 +162,8 @@ class ShardCache:
                 path=shard,
                 expected=f"the SHA-256 {expected} by the dataset's report",
                 found=digest.hexdigest(),
-                hint="tfrtool verify says what is damaged, and tfrtool train --on-corrupt skip "
-                "leaves that out",
+                hint="tfrtool verify says what is damaged, and train and evaluate leave that out "
+                "with --on-corrupt skip",
             )
         file.flush()
         os.fsync(file.fileno())
