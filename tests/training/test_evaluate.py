@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from PIL import Image
 import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.images.colours import colours_of
+from tests.photos import image_bytes
 from tests.training.conftest import Told
 from tfrtool.cli import main
+from tfrtool.errors import UsageError
 from tfrtool.images.confusion_chart import draw_confusion
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.training.evaluate.evaluation import ClassFigures, EvaluationReport
@@ -35,20 +38,20 @@ SIZE = 32
 NAMES = ("ant", "bee", "cat", "dog", "elk")
 
 
-def _saved(path: Path, task: Task) -> SavedModel:
+def _saved(path: Path, task: Task, names: Sequence[str] = NAMES) -> SavedModel:
     """Return a model of five classes that goes by an image's mean colour."""
     import keras
 
     keras.utils.set_random_seed(3)
     single = task is Task.SINGLE
     head = keras.layers.Dense(
-        len(NAMES),
+        len(names),
         activation="softmax" if single else "sigmoid",
         kernel_initializer=keras.initializers.RandomNormal(0, 5),
     )
     layers = [keras.Input((SIZE, SIZE, 3)), keras.layers.GlobalAveragePooling2D(), head]
     core = keras.Sequential(layers, name=CORE)
-    facts = ModelFacts(model="cnn", image_size=SIZE, class_names=NAMES, task=task)
+    facts = ModelFacts(model="cnn", image_size=SIZE, class_names=tuple(names), task=task)
     save_model(path, core, rescale_for("cnn"), facts)
     return load_model(path)
 
@@ -286,3 +289,21 @@ def test_classes_that_nobody_met() -> None:
     assert (c.precision, c.recall, c.f1) == (None, None, None)
     assert report.mean("recall") == 0.375
     assert report.most_confused(5) == [("a", "b", 1)]
+
+
+def test_numbers_with_gaps_are_named_as_the_records_have_them(tmp_path: Path) -> None:
+    """Labels 0, 1 and 3 are three classes inside, and 0, 1 and 3 wherever they are told."""
+    directory = write_foreign(tmp_path / "d", [[image_payload(label) for label in (3, 0, 1, 3)]])
+    saved = _saved(tmp_path / "model.keras", Task.SINGLE, ("0", "1", "3"))
+    report = tfrtool.evaluate(saved, directory, out=tmp_path / "out")
+    assert [(one.label, one.images) for one in report.classes] == [("0", 1), ("1", 1), ("3", 2)]
+    lines = _lines(tmp_path / "out")
+    assert [line["label"] for line in lines] == ["3", "0", "1", "3"]
+    assert {line["predicted"] for line in lines} <= {"0", "1", "3"}
+    (tmp_path / "a.jpg").write_bytes(image_bytes())
+    (found,) = tfrtool.predict(saved, tmp_path / "a.jpg", top=3)
+    assert sorted(found.classes) == ["0", "1", "3"]
+    other = write_foreign(tmp_path / "e", [[image_payload(label) for label in (0, 1, 2)]])
+    with pytest.raises(UsageError) as caught:
+        tfrtool.evaluate(saved, other)
+    assert (caught.value.expected, caught.value.found) == ("0, 1, 3", "2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
