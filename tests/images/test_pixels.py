@@ -249,12 +249,15 @@ def test_a_colour_profile_is_no_hindrance() -> None:
 
 def test_real_awkward_images(shared_data: Path) -> None:
     """Of many difficult files, exactly those are drawn that the audit has no problem with."""
+    seen = set()
     with quiet_pillow():
         for path in sorted((shared_data / "images_awkward").iterdir()):
             if path.suffix != ".txt":
                 data = path.read_bytes()
                 sound = audit_image(data).problem is None
                 assert (decode_picture(data, 64).problem is None) is sound, path.name
+                seen.add(sound)
+    assert seen == {True, False}
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ def test_a_class_gives_about_its_share_whatever_its_names(
     (tmp_path / "table.csv").write_text("\n".join(lines))
     for source in ("photos", "table.csv"):
         counts = _counts(tmp_path / source, capsys, *TENTH, "--check", "header")
+        assert counts.keys() == {"cat", "dog"}
         assert all(_fits(count, 120) for count in counts.values()), (source, counts)
 
 
