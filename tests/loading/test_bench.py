@@ -117,12 +117,14 @@ def test_later_epochs_come_from_the_cache(large: Dataset, stage: str) -> None:
 def test_parts_tell_decoding_from_the_rest(large: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of large JPEGs decoding costs most."""
     monkeypatch.setattr("tfrtool.loading.bench.bench_measure._PARTS_IMAGES", 24)
-    parts, cold = measure_parts(large, _load(), 1)
-    reading, parsing, decoding, resizing = parts.values()
-    assert list(parts) == list(PARTS)
-    assert decoding > resizing
-    assert decoding > 3 * (reading + parsing)
-    assert cold is None or cold > 0
+    for last in (False, False, True):  # other processes may come in between
+        parts, cold = measure_parts(large, _load(), 1)
+        assert list(parts) == list(PARTS)
+        assert cold is None or cold > 0
+        reading, parsing, decoding, resizing = parts.values()
+        if decoding > max(resizing, 3 * (reading + parsing)):
+            break
+        assert not last, parts
 
 
 def test_report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
