@@ -13,7 +13,7 @@ from tfrtool.loading.pipeline.tensors import Batch, Tensor
 _RGB = 3
 _JPEG = b"\xff\xd8\xff"
 _RATIOS = (2, 4, 8)
-"""By which libjpeg decodes smaller images at once; a side of the result is rounded up."""
+"""By which libjpeg decodes smaller images at once."""
 
 
 def parser(dataset: Dataset, *, batched: bool = False) -> Callable[[Tensor], dict[str, Tensor]]:
@@ -46,30 +46,38 @@ def full_image(dataset: Dataset, features: Mapping[str, Tensor]) -> Tensor:
     return tf.reshape(tf.io.decode_raw(data, tf.uint8), [*size, form.channels])
 
 
-def fast_image(dataset: Dataset, features: Mapping[str, Tensor], least: int) -> Tensor:
+def fast_image(
+    dataset: Dataset,
+    features: Mapping[str, Tensor],
+    least: int,
+    then: Callable[..., Tensor] = lambda image, **_: image,
+) -> Tensor:
     """Do what `full_image` does, at a half, a quarter or an eighth of the size of a large JPEG.
 
-    Both sides have ``least`` pixels or more then.
+    Both sides have ``least`` pixels or more then. What is to be done ``then`` with an image is
+    told that it is ``small`` where it was large.
     """
     if dataset.image_form.encoding is not ImageEncoding.ENCODED:
         return full_image(dataset, features)
     data = features[dataset.image_feature]
-
-    def ratio() -> Tensor:
-        """Return the number of the largest ratio that leaves enough, or 0: int32 []."""
-        side = tf.reduce_min(tf.image.extract_jpeg_shape(data)[:2])
-        fitting = [(side + ratio - 1) // ratio >= least for ratio in _RATIOS]
-        return tf.reduce_sum(tf.cast(tf.stack(fitting), tf.int32))
-
-    def small(ratio: int) -> Callable[[], Tensor]:
-        return lambda: tf.io.decode_jpeg(data, channels=_RGB, ratio=ratio)
-
     is_jpeg = tf.equal(tf.strings.substr(data, 0, len(_JPEG)), _JPEG)
-    which = tf.cond(is_jpeg, ratio, lambda: 0)
-    ways = [lambda: full_image(dataset, features), *map(small, _RATIOS)]
-    image = tf.switch_case(which, ways)
-    image.set_shape([None, None, _RGB])
-    return image
+    none = tf.zeros([2], tf.int32)
+    shape = tf.cond(is_jpeg, lambda: tf.image.extract_jpeg_shape(data)[:2], lambda: none)
+    # libjpeg rounds sides up, and its last pixels may be of a single one: images were stretched by
+    # up to a pixel. By sides to the nearest, they are neither stretched nor cut in the mean.
+    sides = [(shape + ratio // 2) // ratio for ratio in _RATIOS]
+
+    def small(ratio: int, height: Tensor, width: Tensor) -> Callable[[], Tensor]:
+        def decode() -> Tensor:
+            image = tf.io.decode_jpeg(data, channels=_RGB, ratio=ratio)
+            return then(image[:height, :width], small=True)
+
+        return decode
+
+    ways = [small(ratio, *tf.unstack(both)) for ratio, both in zip(_RATIOS, sides, strict=True)]
+    enough = tf.reduce_min(sides, axis=1) >= least
+    which = tf.reduce_sum(tf.cast(enough, tf.int32))
+    return tf.switch_case(which, [lambda: then(full_image(dataset, features)), *ways])
 
 
 def rounded(pixels: Tensor) -> Tensor:
@@ -102,7 +110,14 @@ def decoder(
     """
     parse = None if parsed else parser(dataset)
     size = (image_size, image_size)
-    least = [image_size] if fast else []
+
+    def resized(image: Tensor, small: bool = not large) -> Tensor:
+        # Of the kernels, that of float32 is faster by more than a float copy of a small image
+        # takes; of a large one there is never such a copy. The result is the same, rounded to whole
+        # grey levels.
+        return rounded(tf.image.resize(tf.cast(image, tf.float32) if small else image, size))
+
+    least = [image_size, resized] if fast else []
 
     def decode(record: Tensor) -> Batch:
         features = record if parse is None else parse(record)
@@ -114,10 +129,8 @@ def decoder(
             image = tf.cast(tf.image.resize(image, size), tf.float32)
         elif not fits:
             # An image that is known to have the size is left alone, which changes no pixel of it;
-            # to ask each image while the graph runs costs more than it saves. Of the kernels, that
-            # of float32 is faster by more than a float copy of a small image takes; of a large one
-            # there is never such a copy. The result is the same, rounded to whole grey levels.
-            image = rounded(tf.image.resize(image if large else tf.cast(image, tf.float32), size))
+            # to ask each image while the graph runs costs more than it saves.
+            image = resized(image)
         if image.shape[-1] <= 2:  # grey is repeated
             image = tf.tile(image[..., :1], [1, 1, _RGB])
         elif image.shape[-1] > _RGB:  # alpha is left out
