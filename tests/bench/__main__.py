@@ -22,6 +22,7 @@ _PARTS = (
     "convert",
     "loading",
     "first_epoch",
+    "fast_decoding",
     "training",
     "stats",
 )

@@ -1,6 +1,7 @@
 """From serialized records to images of one size, and labels."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import tensorflow as tf
 
@@ -117,11 +118,11 @@ def decoder(
         # grey levels.
         return rounded(tf.image.resize(tf.cast(image, tf.float32) if small else image, size))
 
-    least = [image_size, resized] if fast else []
+    sized = partial(fast_image, least=image_size, then=resized) if fast else full_image
 
     def decode(record: Tensor) -> Batch:
         features = record if parse is None else parse(record)
-        image = (fast_image if fast else full_image)(dataset, features, *least)
+        image = sized(dataset, features)
         fits = image.shape[:2] == size
         if first is not None:
             image = tf.image.resize(first(tf.cast(image, tf.float32)), size)
