@@ -89,8 +89,10 @@ def difference(first: Path, second: Path) -> tuple[float, float, float]:
 
 
 def _end(process: subprocess.Popen[str], seconds: float = 120) -> str:
-    """Wait for a process; return what it printed to standard error."""
+    """Wait for a process; return what it printed to standard error, but for warnings."""
     printed, said = process.communicate(timeout=seconds)
+    lines = [line for line in said.splitlines() if not line.startswith("tfrtool: warning:")]
+    said = "\n".join(lines)
     if process.returncode > 0:
         return f"exit code {process.returncode}: {said.strip()}"
     return said if process.returncode == 0 else f"killed, {len(printed)} characters printed"
