@@ -1,10 +1,19 @@
 """What commands do about damage that is left out."""
 
+from collections.abc import Sequence
+
 from tfrtool.cli.output import Outcome, warn
+from tfrtool.cli.render.page import shortened
 from tfrtool.errors import human_count
 from tfrtool.records.framing import LocatedFault
 
 _NAMED = 10
+
+
+def warn_of_damage(lines: Sequence[str]) -> None:
+    """Name the first lines about records that are left out."""
+    for line in shortened(lines, _NAMED, hint="tfrtool verify lists all damage"):
+        warn(f"left out: {line}")
 
 
 class Damage:

@@ -1,32 +1,29 @@
 """The verb: a saved model meets a split of a dataset."""
 
 import contextlib
-import heapq
 import json
 import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import tensorflow as tf
 
 from tfrtool.errors import DatasetError, UsageError, WeightsError, WriteError, os_errors_as, some_of
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.storage.limits import MAX_SCORES
 from tfrtool.storage.locations import as_local_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import as_member, check_least
 from tfrtool.training.evaluate.evaluation import ClassFigures, EvaluationReport, ImageResult
 from tfrtool.training.evaluate.evaluation_files import EvaluationFiles, Mistake
 from tfrtool.training.models.saved_model import SavedModel, load_model
-from tfrtool.training.run.scores import average_precision
+from tfrtool.training.run.scores import EpochScores
 
 _USUAL = ("test", "validation")
 """The splits that are evaluated where none is named: the first that is there."""
@@ -131,18 +128,12 @@ class _Evaluation:
         self._saved, self._batch_size, self._worst = saved, batch_size, worst
         self._names, self._size = saved.facts.class_names, saved.facts.image_size
         self._numbers, self._dataset = self._matched(dataset), dataset
-        self._kept: list[tuple[float, int, Mistake]] = []
-        self._total, self._images, self._losses, self._hits = 0, 0, 0.0, 0.0
+        self.mistakes: list[Mistake] = []  # those with the highest loss, highest first
+        self._images, self._losses, self._hits = 0, 0.0, 0.0
         self._confusion = Counter[tuple[int, int]]()
         # Of each class: its images, those that were taken for it, and those that are both.
         self._counts = np.zeros((3, len(self._names)), np.int64)
-        # Labels and probabilities of all images, where classes are ranked by them.
-        self._rows: list[tuple[Any, Any]] = []
-        self._model = tf.function(
-            lambda pixels: saved.whole(tf.cast(pixels, tf.float32), training=False),
-            # One trace for batches of all lengths.
-            input_signature=[tf.TensorSpec((None, self._size, self._size, 3), tf.uint8)],
-        )
+        self._model = saved.graph()
 
     def _matched(self, dataset: Dataset) -> Any:
         """Return the model's class number for each of the dataset's."""
@@ -166,20 +157,9 @@ class _Evaluation:
         return np.array([numbers[name] for name in dataset.class_names])
 
     @property
-    def mistakes(self) -> Sequence[Mistake]:
-        """The mistaken images with the highest loss, highest first."""
-        return [mistake for _, _, mistake in sorted(self._kept, key=lambda one: (-one[0], -one[1]))]
-
-    @property
     def figures(self) -> dict[str, Any]:
         """What a report says of all images."""
-        averages: Sequence[float | None] = [None] * len(self._names)
-        if self._rows:
-            truths, scores = map(np.concatenate, zip(*self._rows, strict=True))
-            averages = [
-                average_precision(truths[:, n], scores[:, n]) if truths[:, n].any() else None
-                for n in range(len(self._names))
-            ]
+        averages = self._scores.averages() or [None] * len(self._names)
         told = [average for average in averages if average is not None]
         counts = zip(self._names, self._counts.T.tolist(), averages, strict=True)
         return {
@@ -215,7 +195,7 @@ class _Evaluation:
             cycle_length=1,  # shard after shard
         )
         places = _places(split, self._dataset.split(name))
-        self._total = split.records
+        self._scores = EpochScores(split.records)
         for pixels, labels in batches:
             scores = self._model(pixels).numpy().astype(np.float64)
             if not np.isfinite(scores).all():
@@ -225,9 +205,12 @@ class _Evaluation:
             for row, loss in enumerate(losses.tolist()):
                 result = self._result(next(places), truths[row], guesses[row], scores[row], loss)
                 if result.labels != result.predicted:
-                    self._keep(result, pixels[row], self._images - len(losses) + row)
+                    self.mistakes.append(Mistake(result=result, pixels=pixels[row].numpy()))
                 if lines is not None:
                     lines.write(json.dumps(result.to_json(task)).encode("ascii") + b"\n")
+            # Of two alike, the first that came stays first.
+            self.mistakes.sort(key=lambda mistake: -mistake.result.loss)
+            del self.mistakes[self._worst :]
             done = self._images
             on_progress(Progress(what="evaluate", done=done, total=split.records, unit="images"))
         if self._images != split.records:
@@ -249,8 +232,7 @@ class _Evaluation:
         if self._dataset.task is Task.MULTI:
             losses = -np.log(np.where(truths, bounded, 1 - bounded)).mean(axis=1)
             self._hits += float((truths == guesses).mean(axis=1).sum())
-            if self._total * len(self._names) <= MAX_SCORES:
-                self._rows.append((truths, scores.astype(np.float32)))
+            self._scores.add(truths, scores.astype(np.float32))
         else:
             losses = -np.log(bounded[truths])
             pairs = zip(
@@ -280,15 +262,6 @@ class _Evaluation:
             probabilities={self._names[number]: float(scores[number]) for number in found},
             loss=loss,
         )
-
-    def _keep(self, result: ImageResult, pixels: Any, number: int) -> None:
-        """Keep a mistaken image if it is among the worst; of two alike, the first that came."""
-        key = result.loss, -number
-        if len(self._kept) < self._worst:
-            heapq.heappush(self._kept, (*key, Mistake(result=result, pixels=pixels.numpy())))
-        elif self._kept and key > self._kept[0][:2]:
-            mistake = Mistake(result=result, pixels=pixels.numpy())
-            heapq.heapreplace(self._kept, (*key, mistake))
 
 
 def _places(read: Split, original: Split) -> Iterator[tuple[Path, int | None]]:

@@ -10,7 +10,6 @@ import tensorflow as tf
 from tfrtool.errors import DatasetError
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.order import RowOrder
-from tfrtool.loading.pipeline.python_calls import plain
 from tfrtool.loading.pipeline.tensors import Batch
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.training.devices.devices import Devices
@@ -50,12 +49,8 @@ def batches_of_features(
     ranges = devices.ranges(count)
     orders = [row_order(end - first, part, steps) for first, end in ranges]
     order = (
-        (
-            np.concatenate([at + one for (at, _), one in zip(ranges, rows, strict=True)])
-            for rows in zip(*orders, strict=True)
-        )
-        if len(ranges) > 1
-        else orders[0]
+        np.concatenate([at + one for (at, _), one in zip(ranges, rows, strict=True)])
+        for rows in zip(*orders, strict=True)
     )
     batches = (devices.part_out(trained[0][rows], trained[1][rows], share) for rows in order)
     made = [EpochIterator(batches, count, steps, at_once=True)]
@@ -115,11 +110,7 @@ def row_order(images: int, options: LoadOptions, steps: int | None = None) -> It
         seed=options.seed,
         growing=False,
     )
-    chosen = tf.data.Options()
-    chosen.autotune.enabled = False
-    epochs = tf.data.Dataset.range(options.first_epoch, options.first_epoch + options.epochs)
-    rows = epochs.map(plain(lambda epoch: order.rows(epoch, tf.constant(0, tf.int64))))
-    for epoch in rows.prefetch(1).with_options(chosen):
+    for epoch in range(options.first_epoch, options.first_epoch + options.epochs):
+        rows = order.rows(*map(tf.constant, (epoch, 0), (tf.int64, tf.int64))).numpy()
         for step in range(steps or -(-images // options.batch_size)):
-            start = step * options.batch_size
-            yield epoch.numpy()[start : start + options.batch_size]
+            yield rows[step * options.batch_size :][: options.batch_size]

@@ -49,37 +49,41 @@ def export_model(model: SavedModel, kind: Export, image: Any, precision: Precisi
     target = model.path.parent / NAMES[kind]
     pixels = tf.cast(image, tf.float32)
     expected = np.asarray(model.whole(pixels, training=False))
-    folder = temporary_name(target)
-    made = folder / target.name
-    with os_errors_as(WriteError, target, "can't be written"):
-        folder.mkdir(mode=0o700)
+    mixed = precision.policy != Precision.FLOAT32.value
+    tolerated = _TOLERATED_MIXED if mixed else _TOLERATED
+    with os_errors_as(WriteError, target, "can't be written"), _folder_beside(target) as folder:
+        made = folder / target.name
         try:
-            try:
-                with _quiet():
-                    run = _saved_model if kind is Export.SAVED_MODEL else _tflite
-                    found = run(model.whole, made, pixels)
-            except Exception as error:  # TensorFlow raises anything where it can't convert
-                if isinstance(error, OSError):
-                    raise
-                raise TrainingError(
-                    f"the model can't be exported as {kind.value}: {_reason(error)}", path=target
-                ) from error
-            difference = float(np.abs(found - expected).max())
-            mixed = precision.policy != Precision.FLOAT32.value
-            tolerated = _TOLERATED_MIXED if mixed else _TOLERATED
-            if not difference <= tolerated:
-                raise TrainingError(
-                    f"what was exported as {kind.value} gives other probabilities than the model",
-                    path=target,
-                    expected=f"at most {tolerated:g} apart",
-                    found=f"{difference:.3g}",
-                )
-            if os.path.lexists(target):
-                move(target, folder / "before")
-            move(made, target)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            with _quiet():
+                run = _saved_model if kind is Export.SAVED_MODEL else _tflite
+                found = run(model.whole, made, pixels)
+        except OSError:
+            raise
+        except Exception as error:  # TensorFlow raises anything where it can't convert
+            what = f"the model can't be exported as {kind.value}: {_reason(error)}"
+            raise TrainingError(what, path=target) from error
+        difference = float(np.abs(found - expected).max())
+        if not difference <= tolerated:
+            raise TrainingError(
+                f"what was exported as {kind.value} gives other probabilities than the model",
+                path=target,
+                expected=f"at most {tolerated:g} apart",
+                found=f"{difference:.3g}",
+            )
+        if os.path.lexists(target):
+            move(target, folder / "before")
+        move(made, target)
     return Exported(kind=kind, path=target, difference=difference)
+
+
+@contextlib.contextmanager
+def _folder_beside(target: Path) -> Iterator[Path]:
+    folder = temporary_name(target)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _saved_model(whole: Any, made: Path, pixels: Any) -> Any:

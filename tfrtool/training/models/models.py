@@ -1,6 +1,7 @@
 """The models: image in, probabilities out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,17 @@ def rescale_for(model: str, *, unit: bool = False) -> Rescale:
     return _UNIT if unit or construct is None else application_rescale(construct)
 
 
+@contextmanager
+def dtype_policy(policy: str) -> Iterator[None]:
+    """Have layers that are built meanwhile compute by one of Keras' policies."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
 def build_classifier(
     model: str,
     image_size: int,
@@ -59,12 +71,11 @@ def build_classifier(
     trainable: str = "all",
     own: Any = None,
     task: Task = Task.SINGLE,
-    policy: str = "float32",
 ) -> Classifier:
     """Build a classifier of rescaled images; ``own`` is the user's function or ``keras.Model``.
 
     The last layer of ours is a softmax, or sigmoids where an image may be of several classes. It
-    computes in float32, and all others by Keras' dtype ``policy``.
+    computes in float32, and all others by the `dtype_policy`.
 
     Loaded weights come with statistics in their BatchNormalization layers, which a few small
     batches would spoil. The base then runs in inference mode, whatever of it is trained, as Keras'
@@ -75,24 +86,6 @@ def build_classifier(
         UsageError: there is no such model or layer, or the images are too small for it.
         WeightsError: the weights can't be downloaded, found or loaded.
     """
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
-    try:
-        return _build(model, image_size, classes, weights, trainable, own, task)
-    finally:
-        keras.config.set_dtype_policy(before)
-
-
-def _build(
-    model: str,
-    image_size: int,
-    classes: int,
-    weights: str,
-    trainable: str,
-    own: Any,
-    task: Task,
-) -> Classifier:
-    """Build a classifier by the dtype policy that is set."""
     file = None if weights in (IMAGENET, NO_WEIGHTS) else Path(weights)
     if file is not None and not file.is_file():
         raise WeightsError(

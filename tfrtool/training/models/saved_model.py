@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tfrtool.errors import WeightsError, os_reason, reason_of
 from tfrtool.loading.dataset.label_form import Task
@@ -91,6 +92,14 @@ class SavedModel:
     def core(self) -> Any:
         """The ``keras.Model`` from rescaled images to probabilities."""
         return self.whole.get_layer(CORE)
+
+    def graph(self) -> Any:
+        """Return ``whole`` as a graph that takes batches of uint8 images, of any length."""
+        shape = (None, self.facts.image_size, self.facts.image_size, 3)
+        return tf.function(
+            lambda pixels: self.whole(tf.cast(pixels, tf.float32), training=False),
+            input_signature=[tf.TensorSpec(shape, tf.uint8)],
+        )
 
 
 def save_model(path: Path, core: Any, rescale: Rescale, facts: ModelFacts) -> None:

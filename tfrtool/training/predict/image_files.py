@@ -1,21 +1,19 @@
 """The image files that a user means, before any of them is opened."""
 
-import glob
 import os
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from tfrtool.errors import SourceError
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.sources.folders.listing import (
-    Entry,
-    is_clutter,
     is_image_name,
     is_pattern,
     list_directory,
+    list_matches,
 )
-from tfrtool.sources.folders.store_listing import StoreReader, list_store
+from tfrtool.sources.folders.store_listing import list_store
+from tfrtool.sources.items import Item
 from tfrtool.storage.locations import Paths, as_text
 from tfrtool.storage.remote_path import is_url
 
@@ -37,51 +35,39 @@ def find_images(arguments: Paths) -> tuple[ImageFile, ...]:
     """
     found: dict[str, ImageFile] = {}
     for argument in (arguments,) if isinstance(arguments, str | os.PathLike) else arguments:
-        location = os.fspath(argument)
-        for image in _stored(location) if is_url(location) else _expand(location):
+        for image in _expand(os.fspath(argument)):
             found.setdefault(image.path, image)
     return tuple(found.values())
 
 
-def _expand(argument: str) -> Iterator[ImageFile]:
+def _expand(argument: str) -> list[ImageFile]:
+    shown = as_text(argument) if is_url(argument) else argument  # without what is secret
     if not argument:  # Path would make the current directory of it
-        yield ImageFile(argument, "an empty name is no file")
-    elif Path(argument).is_dir():
-        yield from _below(argument) or [ImageFile(argument, "there are no images in it")]
-    elif os.path.lexists(argument) or not is_pattern(argument):
-        yield ImageFile(argument)
-    else:
-        images: list[ImageFile] = []
-        # Path.glob takes neither an absolute pattern nor one that starts with "..".
-        for match in sorted(glob.glob(argument, recursive=True), key=natural_order):  # noqa: PTH207
-            if Path(match).is_dir():
-                images += _below(match)
-            elif is_image_name(match) and not is_clutter(Path(match).name):
-                images.append(ImageFile(match))
-        yield from images or [ImageFile(argument, "it matches no image")]
-
-
-def _stored(url: str) -> list[ImageFile]:
-    shown = as_text(url)  # without what is secret
+        return [ImageFile(argument, "an empty name is no file")]
     try:
-        listing = list_store(url)
+        if is_url(argument):
+            listing = list_store(argument)
+        elif Path(argument).is_dir():
+            listing = list_directory(argument)
+        else:
+            named = os.path.lexists(argument) or not is_pattern(argument)
+            listing = None if named else list_matches(argument)
         if listing is None:
             return [ImageFile(shown)]
-        base = cast(StoreReader, listing.reader).url
-        images = [ImageFile(f"{base}/{one.key}", one.problem) for one in _images(listing.entries)]
+        images = []
+        for entry in listing.entries:
+            if is_image_name(entry.key):
+                path = listing.reader.describe(Item(key=entry.key, label="-", bytes=entry.bytes))
+                images.append(ImageFile(_as_given(path, argument), entry.problem))
     except SourceError as error:
-        return [ImageFile(shown, error.what)]
+        return [ImageFile(shown if is_url(argument) else error.path or shown, error.what)]
+    images.sort(key=lambda image: natural_order(image.path))
     return images or [ImageFile(shown, "there are no images in it")]
 
 
-def _below(directory: str) -> list[ImageFile]:
-    try:
-        entries = _images(list_directory(directory).entries)
-    except SourceError as error:
-        return [ImageFile(error.path or directory, error.what)]
-    return [ImageFile(str(Path(directory, entry.key)), entry.problem) for entry in entries]
-
-
-def _images(entries: Iterable[Entry]) -> list[Entry]:
-    images = [entry for entry in entries if is_image_name(entry.key)]
-    return sorted(images, key=lambda entry: natural_order(entry.key))
+def _as_given(path: str, argument: str) -> str:
+    """Return the path of a listed file, relative where the argument is: patterns' are absolute."""
+    if is_url(path):
+        return path
+    relative = is_pattern(argument) and not Path(argument).is_absolute()
+    return str(Path(os.path.relpath(path) if relative else path))

@@ -16,12 +16,10 @@ from tfrtool.images.audit import audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.loading.pipeline.decode import rounded
-from tfrtool.sources.folders.listing import file_entry, read_file
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.locations import Paths
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.progress import OnProgress, Progress, silent
-from tfrtool.storage.remote_path import is_url
 from tfrtool.storage.words import check_least
 from tfrtool.training.models.saved_model import SavedModel, load_model
 from tfrtool.training.predict.image_files import ImageFile, find_images
@@ -107,14 +105,8 @@ def predict_files(
     on_progress: OnProgress = silent,
 ) -> Iterator[Prediction]:
     """Predict as `predict` does, of files that were found before."""
-    names, size = saved.facts.class_names, saved.facts.image_size
-    run = tf.function(
-        lambda pixels: saved.whole(tf.cast(pixels, tf.float32), training=False),
-        # One trace for batches of all lengths.
-        input_signature=[tf.TensorSpec((None, size, size, 3), tf.uint8)],
-    )
-    done = 0
-    for batch in _decoded(files, size, batch_size):
+    names, run, done = saved.facts.class_names, saved.graph(), 0
+    for batch in _decoded(files, saved.facts.image_size, batch_size):
         pixels = [found for _, found in batch if not isinstance(found, str)]
         rows = iter(run(np.stack(pixels)).numpy() if pixels else ())
         for path, found in batch:
@@ -154,15 +146,7 @@ def _read(image: ImageFile, size: int) -> Any:
     if image.problem is not None:
         return image.problem
     try:
-        if is_url(image.path):
-            data = read_bounded(image.path, MAX_IMAGE_BYTES)
-        else:
-            entry = file_entry(image.path, image.path)
-            if entry.problem is not None:
-                return entry.problem
-            if entry.bytes > MAX_IMAGE_BYTES:
-                return f"it has {entry.bytes:,} bytes, more than {MAX_IMAGE_BYTES:,}"
-            data = read_file(image.path, entry.bytes)
+        data = read_bounded(image.path, MAX_IMAGE_BYTES)
     except OSError as error:
         return os_reason(error)
     verdict = audit_image(data)

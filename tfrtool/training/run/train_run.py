@@ -24,7 +24,13 @@ from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.features.extraction import batches_of_features
 from tfrtool.training.features.frozen_base import freeze
 from tfrtool.training.models.exporting import Exported, export_model
-from tfrtool.training.models.models import build_classifier, check_layer, fine_tuned, rescale_for
+from tfrtool.training.models.models import (
+    build_classifier,
+    check_layer,
+    dtype_policy,
+    fine_tuned,
+    rescale_for,
+)
 from tfrtool.training.models.optimizers import make_optimizer
 from tfrtool.training.models.saved_model import MODEL_FILE, load_model
 from tfrtool.training.run.checkpoints import (
@@ -101,7 +107,7 @@ class TrainingRun:
         self._class_weights = balanced_weights(facts[0].counts) if weighted else ()
         keras.utils.set_random_seed(options.seed)
         classes, size = data.dataset.class_names, data.training.image_size
-        with devices.strategy.scope():
+        with devices.strategy.scope(), dtype_policy(options.precision.policy):
             self._classifier = build_classifier(
                 options.model,
                 size,
@@ -110,7 +116,6 @@ class TrainingRun:
                 options.trained,
                 options.own,
                 task=data.dataset.task,
-                policy=options.precision.policy,
             )
         if options.fine_tune is not None:
             check_layer(self._classifier, options.fine_tune.layer, options.model)

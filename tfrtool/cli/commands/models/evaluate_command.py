@@ -4,12 +4,10 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.damage import warn_of_damage
+from tfrtool.cli.output import Outcome, emit
 from tfrtool.cli.parameters import FEATURES, INPUT, LOCAL_INPUT, SHARD_CACHE, command, dataset_of
 from tfrtool.cli.process import starting_tensorflow
-from tfrtool.cli.render.page import shortened
-
-_LEFT_OUT_SHOWN = 10
 
 
 @command(
@@ -31,13 +29,7 @@ _LEFT_OUT_SHOWN = 10
 )
 @click.argument("model", type=LOCAL_INPUT)
 @click.argument("dataset", type=INPUT)
-def evaluate_command(
-    model: str,
-    dataset: str,
-    *,
-    as_json: bool,
-    **given: Any,
-) -> Outcome:
+def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -> Outcome:
     """Tell how good a saved model is on a dataset, and what it gets wrong.
 
     MODEL: a model.keras, or the directory that train --out made. DATASET: a directory of shards
@@ -58,8 +50,6 @@ def evaluate_command(
     opened = open_dataset(path, given["on_corrupt"], **opening)
     with Bars() as bars:
         report = evaluate(model, opened, **given, on_progress=bars)
-    lists = "tfrtool verify lists all damage"
-    for line in shortened(report.left_out, _LEFT_OUT_SHOWN, hint=lists):
-        warn(f"left out: {line}")
+    warn_of_damage(report.left_out)
     emit(report.to_json() if as_json else evaluation_page(report, given["out"]))
     return Outcome.DAMAGE if report.n_left_out else Outcome.FINE

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tfrtool.cli.damage import warn_of_damage
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import (
     ENGINE,
@@ -19,13 +20,10 @@ from tfrtool.cli.parameters import (
     dataset_of,
 )
 from tfrtool.cli.process import starting_tensorflow
-from tfrtool.cli.render.page import shortened
 from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:
     from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
-
-_LEFT_OUT_SHOWN = 10
 
 
 def _number_or_auto(text: str) -> int | None:
@@ -173,9 +171,7 @@ def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -
 
         def show_plan(plan: "TrainPlan") -> None:
             bars.close()
-            lists = "tfrtool verify lists all damage"
-            for line in shortened(plan.left_out, _LEFT_OUT_SHOWN, hint=lists):
-                warn(f"left out: {line}")
+            warn_of_damage(plan.left_out)
             for line in plan.warnings:
                 warn(line)
             if not as_json:
