@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.label_form import Task
+from tfrtool.loading.dataset.label_form import LabelEncoding, Task
 from tfrtool.loading.pipeline.decode import parser
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.parsed_values import label_tensor
@@ -17,10 +18,10 @@ from tfrtool.loading.pipeline.reading import copies_of, part_reader
 from tfrtool.loading.pipeline.tensors import Batch, Tensor
 from tfrtool.training.run.training_data import TrainingData
 
-_CHEAP_BYTES = 64 * 2**20
-"""Of local shards. To look at 20 kB photographs takes some 0.1 ms each."""
+_CHEAP_BYTES = 256 * 2**20
+"""Of local shards. 250 MB of photographs, 11,000, took 0.6 s on two cores, and again 0.3."""
 
-_TOGETHER = 1024
+_TOGETHER = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,28 +48,31 @@ def look_at(data: TrainingData) -> list[PartFacts]:
 
 
 def _look_at(dataset: Dataset, part: LoadOptions) -> PartFacts:
-    parse = parser(dataset)
+    parse = parser(dataset, batched=True)
+    many, take = dataset.task is Task.MULTI, partial(label_tensor, dataset.label_form)
+    if dataset.label_form.encoding is not LabelEncoding.CLASS:
+        kind = tf.float32 if many else tf.int64
+        take = partial(tf.map_fn, plain(take), fn_output_signature=kind)
 
-    def facts(record: Tensor) -> Batch:
-        features = parse(record)
+    def facts(records: Tensor) -> Batch:
+        features = parse(records)
         data = features[dataset.image_feature]
-        data = data[None] if data.dtype is tf.string else tf.constant([], tf.string)
+        data = data if data.dtype is tf.string else tf.constant([], tf.string)
         # 64 bits, by which two of a million images are taken for one with a chance of 1 in 10**7.
         marks = tf.bitcast(tf.fingerprint(data), tf.uint64)
-        return marks, label_tensor(dataset.label_form, features[dataset.label_feature])
+        labels = take(features[dataset.label_feature])
+        one_hot = labels if many else tf.one_hot(labels, len(dataset.class_names))
+        return marks, tf.reduce_sum(one_hot, axis=0)
 
     split = dataset.split(part.split)
     read = part_reader(None, split, part.holdout, copies=copies_of(dataset, split, 1))
     records = tf.data.Dataset.range(len(split.shards)).flat_map(read)
-    found = records.map(plain(facts), tf.data.AUTOTUNE, deterministic=False).batch(_TOGETHER)
-    counts, images = np.zeros(len(dataset.class_names), np.int64), []
-    for marks, labels in found.as_numpy_iterator():
-        images.append(marks.reshape(-1))
-        many = dataset.task is Task.MULTI
-        counts += (
-            labels.sum(0).astype(np.int64) if many else np.bincount(labels, minlength=len(counts))
-        )
-    return PartFacts(counts=tuple(counts.tolist()), images=np.concatenate(images))
+    found = records.batch(_TOGETHER).map(plain(facts), tf.data.AUTOTUNE, deterministic=False)
+    marks, counts = zip(*found.as_numpy_iterator(), strict=True)
+    return PartFacts(
+        counts=tuple(np.sum(counts, axis=0, dtype=np.float64).astype(int).tolist()),
+        images=np.concatenate(marks),
+    )
 
 
 def balanced_weights(counts: Sequence[int]) -> tuple[float, ...]:
