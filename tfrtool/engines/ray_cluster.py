@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from tfrtool.engines.engine import Engine
 from tfrtool.errors import ClusterError, ShardError, UsageError, os_reason, reason_of
 from tfrtool.storage.child import ChildError
+from tfrtool.storage.scratch.external_sort import ScratchFile
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
@@ -106,23 +107,30 @@ class RayCluster(Engine):
     ) -> Iterator[Result]:
         """Yield the results of tasks; how large they are doesn't matter.
 
+        Those that are done before it is their turn wait in a file.
+
         Raises:
             ClusterError: the cluster can't be reached, or has another version of tfrtool.
             ShardError: a file is not there for a node; or a task lost its worker again and again.
         """
         with self:
-            results: dict[int, Result] = {}
-            given = 0
-            for index, result in self._run(function, tasks):
-                results[index] = result
-                while results and (not in_order or given in results):
-                    yield results.pop(given if in_order else index)
+            early: dict[int, tuple[str, str, int, int]] = {}
+            file, given = ScratchFile(), 0
+            for index, (host, said, data) in self._run(function, tasks):
+                if in_order and index != given:
+                    early[index] = host, said, file.append(data), len(data)
+                    continue
+                yield node_result(host, said, data)
+                given += 1
+                while given in early:
+                    host, said, *place = early.pop(given)
+                    yield node_result(host, said, file.read(*place))
                     given += 1
 
     def _run(
         self, function: Callable[[Task], Result], tasks: Iterable[Task]
-    ) -> Iterator[tuple[int, Result]]:
-        """Yield results with their places as they are done."""
+    ) -> Iterator[tuple[int, tuple[str, str, bytes]]]:
+        """Yield what nodes say of tasks, with the tasks' places, as they are done."""
         ray = self._ray
         lost = tuple(getattr(ray.exceptions, name) for name in _LOST)
         head, folders = _pickled(function, Path.is_dir)
@@ -156,7 +164,7 @@ class RayCluster(Engine):
                         what = "the cluster can't run a task"
                         raise ClusterError(what, found=reason_of(error)) from error
                     else:
-                        yield index, node_result(*said)
+                        yield index, said
         finally:
             for call in running:
                 ray.cancel(call, force=True)
@@ -178,13 +186,13 @@ def _given_up(task: object, error: Exception) -> ShardError:
     return ShardError(what, path=path, found=type(error).__name__, hint=hint)
 
 
-def node_call() -> Callable[..., tuple[str, str, Any]]:
+def node_call() -> Callable[..., tuple[str, str, bytes]]:
     """Return what nodes run. It is sent whole, for there may be no tfrtool, or another one."""
     late = _LATE
 
     def run(
         version: str, folder: str, paths: Sequence[str], function: bytes, arguments: bytes
-    ) -> tuple[str, str, Any]:
+    ) -> tuple[str, str, bytes]:
         import contextlib
         import os
         import socket
@@ -197,23 +205,23 @@ def node_call() -> Callable[..., tuple[str, str, Any]]:
         try:
             from tfrtool.storage import child
         except ImportError as error:
-            return host, "none", str(error)
+            return host, "none", str(error).encode()
         if (found := sys.modules["tfrtool"].__version__) != version:
-            return host, "other", found
+            return host, "other", found.encode()
         with contextlib.suppress(OSError):
             os.chdir(folder)  # paths may be relative
         end = time.monotonic() + late
         for path in paths:
             while not os.path.lexists(path):
                 if time.monotonic() > end:
-                    return host, "absent", path
+                    return host, "absent", os.fsencode(path)
                 time.sleep(0.2)
         return host, "done", child.answer(function, arguments)
 
     return run
 
 
-def node_result(host: str, said: str, data: Any) -> Any:
+def node_result(host: str, said: str, data: bytes) -> Any:
     """Return what a function returned on a node, or raise what it raised."""
     if said == "done":
         result, error, trace = pickle.loads(data)
@@ -222,10 +230,10 @@ def node_result(host: str, said: str, data: Any) -> Any:
         return result
     if said == "absent":
         what = f"is there on this machine, but not on the node {host}"
-        raise ShardError(what, path=data, hint=_SHARED_HINT)
+        raise ShardError(what, path=os.fsdecode(data), hint=_SHARED_HINT)
     hint = f'pip install "tfrtool[ray]=={_VERSION}" there'
     what = f"the node {host} has {'no' if said == 'none' else 'another'} tfrtool"
-    raise ClusterError(what, expected=_VERSION, found=data, hint=hint)
+    raise ClusterError(what, expected=_VERSION, found=data.decode(), hint=hint)
 
 
 def arguments_of(function: Callable[..., object], *arguments: object) -> tuple[object, ...]:

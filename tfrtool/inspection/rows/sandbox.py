@@ -108,6 +108,7 @@ class Sandbox:
         self._schema, self._scan, self._view = schema, scan, view
         self._names = {f"c{n}": name for n, name in enumerate(schema.names)}
         self._rows: _Rows | None = None
+        self.text: set[str] = set()
         self._base, self._nulls = (f"t{secrets.token_hex(8)}" for _ in range(2))
         config = {**_CONFIG, "threads": str(cores())}
         self._connection = self._duckdb.connect(":memory:", config=config)
@@ -121,22 +122,38 @@ class Sandbox:
 
     def drawn(self, sql: str) -> str | None:
         """Return what in a SELECT may be different each time, if anything is."""
-        found = self._connection.execute(_DRAWN, [sql]).fetchone()
-        return found and str(found[0])
+        found = self.rows(_DRAWN, sql)
+        return str(found[0][0]) if found else None
 
-    def check(self, sql: str, *, run: bool = False) -> set[str]:
+    def rows(self, sql: str, *parameters: str) -> list[tuple[Any, ...]]:
+        """Return what a statement of ours gives."""
+        return self._connection.execute(sql, parameters).fetchall()  # type: ignore[no-any-return]
+
+    def types(self, sql: str) -> list[tuple[str, str]]:
+        """Return the names and types that a SELECT gives, over what was checked last."""
+        try:
+            found = self._connection.sql(sql)
+        except self._duckdb.Error as error:
+            raise self.as_error(error) from error
+        return [*zip(found.columns, map(str, found.types), strict=True)]
+
+    def check(
+        self, sql: str, *, run: bool = False, text: Collection[str] | None = None
+    ) -> set[str]:
         """Check that a SELECT makes sense, and prepare to read it; or `UsageError`.
 
         `check_select` has seen it. It may also be ``run`` over one row of NULLs: that a text is no
-        number is found out only then.
+        number is found out only then. ``text`` is what another sandbox has found to be text.
 
         Returns:
             The names of the columns that are read for it.
         """
-        text, used = set[str](), set[str]()
+        given, text, used = text is not None, set(text or ()), set[str]()
         try:
             used = self._plan(sql, text, run)
         except self._duckdb.Error as error:
+            if given:
+                raise self.as_error(error) from error
             said = sql.replace('""', '"').casefold()
             blobs = [column for column, kind in self._types.items() if kind == "BLOB"]
             text = {column for column in blobs if self._names[column].casefold() in said}
@@ -154,6 +171,7 @@ class Sandbox:
         self._rows = _Rows(names, self._schema, self._scan)
         self._connection.register(self._base, self._rows)
         self._define(self._base, text, names)
+        self.text = text
         return set(names.values())
 
     def read(self, sql: str) -> pa.RecordBatchReader:
