@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +83,19 @@ def test_answers_are_the_same(sql: str, shards: list[Path], nodes: Nodes) -> Non
     """Rows come in the same order, with the same names, types and damage; errors are the same."""
     there = answer(shards, sql, engine="ray", engine_address=nodes.address)
     assert there == answer(shards, sql)
+
+
+def test_the_command_line(
+    shards: list[Path], nodes: Nodes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is printed but what one machine prints."""
+    sql = "SELECT label, count(*) AS c FROM records WHERE x > 0 GROUP BY label ORDER BY label"
+    command = [sys.executable, "-m", "tfrtool", "query", str(shards[0]), sql]
+    there = [*command, "--engine", "ray", "--engine-address", nodes.address]
+    codes = []
+    told = []
+    for words in (command, there):
+        codes.append(subprocess.run(words, timeout=100, check=False).returncode)
+        told.append(capfd.readouterr())
+    assert codes == [0, 0]
+    assert told[0] == told[1]

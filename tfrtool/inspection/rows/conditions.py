@@ -26,15 +26,17 @@ class BatchQuery:
         columns: Columns,
         *,
         view: str = "records",
-        run: bool = False,
+        condition: bool = False,
         text: Collection[str] | None = None,
     ) -> None:
-        """Check a query; see `Sandbox.check`."""
+        """Check a query, or one that is a condition and so says the same each time."""
         self._made_of: tuple[Any, ...] = sql, columns, frozenset(text or ())
         held: list[pa.RecordBatch] = []  # and not self, for DuckDB's objects in a cycle leak
         self._held, self._query = held, sql
         self._sandbox = Sandbox(table_schema(columns), lambda _: iter(held), view=view)
-        self.columns = narrowed(columns, self._sandbox.check(sql, run=run, text=text))
+        if condition and (drawn := self._sandbox.drawn(sql)) is not None:
+            raise UsageError(f"a condition has no {drawn}", hint="--sample draws records")
+        self.columns = narrowed(columns, self._sandbox.check(sql, run=condition, text=text))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _batch_query, self._made_of
@@ -76,10 +78,8 @@ class Condition(BatchQuery):
         view = f"v{secrets.token_hex(8)}"
         # WHERE takes no aggregates and no windows. The line break ends a comment.
         query = f'SELECT {PLACES[1]} FROM "{view}" AS records WHERE (\n{sql}\n)'
-        super().__init__(query, columns, view=view, run=True)
+        super().__init__(query, columns, view=view, condition=True)
         self._made_of = sql, columns
-        if (drawn := self._sandbox.drawn(query)) is not None:
-            raise UsageError(f"a condition has no {drawn}", hint="--sample draws records")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Condition, self._made_of

@@ -180,7 +180,9 @@ class Sandbox:
 
     def as_error(self, error: Exception) -> Exception:
         """Return what ended a query: an error of the scan, or else what DuckDB says."""
-        failure = self._rows and self._rows.error
+        failure = None
+        if self._rows:  # which is in the traceback: DuckDB's objects in a cycle leak
+            failure, self._rows.error = self._rows.error, None
         if failure is not None or not isinstance(error, self._duckdb.Error | OSError):
             return failure or error
         if isinstance(error, self._duckdb.OutOfMemoryException):
