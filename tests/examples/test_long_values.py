@@ -42,7 +42,7 @@ payloads = st.builds(
 def all_large() -> Iterator[None]:
     """Take every payload for large, and values of more than three bytes for long."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(long_values, "_LARGE", -1)
+        patch.setattr(long_values, "LARGE", -1)
         patch.setattr(long_values, "_LONG", 3)
         patch.setattr(long_values, "_WORTH", 100)
         yield

@@ -17,7 +17,7 @@ from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.wire import read_spans
 from tfrtool.storage.limits import MAX_FEATURES
 
-_LARGE = 256 * 1024
+LARGE = 256 * 1024
 """Payloads up to this size, in bytes, are parsed as they are; that is as fast."""
 
 _LONG = 1024
@@ -49,7 +49,7 @@ _MAPS: _Fields = {0x0A: {0x0A: {0x12: _FEATURE}}, 0x12: {0x0A: {0x12: {0x0A: _FE
 
 def is_large(payload: bytes) -> bool:
     """Return whether a payload is so long that it is not parsed as it is."""
-    return len(payload) > _LARGE
+    return len(payload) > LARGE
 
 
 def hollowed(payload: bytes) -> bytes:

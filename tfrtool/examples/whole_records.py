@@ -4,7 +4,7 @@ Protobuf parses a batch of them and writes it again, without an object of Python
 long value is not copied for that: a short one stands in its place.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ _MOST = 16 * 1024
 _VALUES, _ENTRIES = 4, 32
 """Values that are left out of one payload, and features that are looked at for each."""
 
-_MOST_LAYOUTS = 256
+_MOST_LAYOUTS, _MOST_SAME = 256, 1024
 
 _FIRST, _SECOND = 0x0A, 0x12
 """The tags of fields 1 and 2 where they have a length; of strings and floats in a feature, too."""
@@ -103,19 +103,18 @@ def shortened(payload: bytes) -> bytes | None:
     Long values of an Example are left out: strings alone in their list, and lists of floats.
     """
     left = _VALUES
-    while len(payload) > SHORT and left:
+    while (size := len(payload)) > SHORT and left:
         left -= 1
+        same = _same.get(size)
+        if same is not None and payload.startswith(same[0]):
+            payload = same[1] + payload[same[2] :]
+            continue
         try:
             payload = _shortened(payload)
         except (IndexError, ValueError):
             break
     unset = _UNSET in payload and (_UNSET_INSIDE in payload or payload.endswith(_UNSET))
     return None if unset or len(payload) > _MOST else payload
-
-
-def all_shortened(payloads: Iterable[bytes]) -> list[bytes | None]:
-    """Return each payload as it is `shortened`; most were before."""
-    return [one if len(one) <= SHORT and _UNSET not in one else shortened(one) for one in payloads]
 
 
 def _shortened(data: bytes) -> bytes:
@@ -125,23 +124,26 @@ def _shortened(data: bytes) -> bytes:
     for _ in range(_ENTRIES):
         layout = _layouts.get(data[at + 3 : at + 7])
         if layout is not None and (stop := layout.end(data, at)):
-            held = layout.held
+            held, value = layout.held, at + layout.size
             break
         entry, stop = _field(data, at, _FIRST)
         if stop - entry > SHORT:
-            held = _held(data, at, entry, stop)
+            held, value = _held(data, at, entry, stop)
             break
         at = stop
     else:
         raise ValueError("no long value")
     if not len(data) == end >= stop:
         raise ValueError("not as long as it says")
-    content = data[start:at] + held + data[stop:]
-    return _prefixes[len(content)] + content
+    tag = _prefixes[end - start + len(held) - (stop - at)]
+    held = tag + data[start:at] + held
+    if len(_same) < _MOST_SAME:
+        _same[end] = data[:value], held, stop
+    return held + data[stop:]
 
 
-def _held(data: bytes, at: int, entry: int, stop: int) -> bytes:
-    """Return what is held of an entry, and know its layout from now on."""
+def _held(data: bytes, at: int, entry: int, stop: int) -> tuple[bytes, int]:
+    """Return what is held of an entry, and where its value is; know its layout from now on."""
     _, of_key = _field(data, entry, _FIRST)
     feature, of_feature = _field(data, of_key, _SECOND)
     values, of_values = _field(data, feature, data[feature])
@@ -162,7 +164,7 @@ def _held(data: bytes, at: int, entry: int, stop: int) -> bytes:
         _layouts[hint] = _Layout.of(
             data[at:value], [one - at for one in starts], stop - value, held
         )
-    return held
+    return held, value
 
 
 class _Layout(NamedTuple):
@@ -213,6 +215,10 @@ class _Layout(NamedTuple):
 
 _layouts: dict[bytes, _Layout] = {}
 """Those met, by some bytes that the entries of a feature mostly share: of its key and before."""
+
+
+_same: dict[int, tuple[bytes, bytes, int]] = {}
+"""How payloads of a length begin, up to a long value; what is held of that; where they go on."""
 
 
 def _written(length: int) -> int:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from google.protobuf.message import DecodeError
 
@@ -11,10 +10,10 @@ from tfrtool.examples.example import (
     classify_payload,
     holds_features,
 )
-from tfrtool.examples.long_values import hollowed, is_large
+from tfrtool.examples.long_values import LARGE, hollowed
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tf_parser import parser_problem
-from tfrtool.examples.whole_records import SHORT, all_shortened, all_whole, shortened
+from tfrtool.examples.whole_records import SHORT, all_whole, shortened
 from tfrtool.records.framing import Fault, FaultKind, Record
 
 _PROBATION = 64  # records after which a shard's payload kind is settled
@@ -38,9 +37,9 @@ def unparseable(record: Record, message: str = NO_EXAMPLE) -> Fault:
 def short_record(record: Record) -> Record:
     """Return a record that has the same problem, if any, with little of a payload that is long."""
     index, offset, payload, crc = record
-    if len(payload) <= SHORT or is_large(payload):  # what is large is parsed in another way
-        return record
-    return tuple.__new__(Record, (index, offset, shortened(payload) or payload, crc))
+    if SHORT < len(payload) <= LARGE:  # what is large is parsed in another way
+        return tuple.__new__(Record, (index, offset, shortened(payload) or payload, crc))
+    return record
 
 
 class PayloadVote:
@@ -122,17 +121,18 @@ class PayloadCheck(PayloadVote):
         if self._odd > 0:
             self._odd -= len(records)
         else:
-            found = all_shortened([record.payload for record in records])
-            if all_whole({one for one in found if one is not None}, sequences=self.sequences):
-                short = found
+            found = [one if len(one) <= SHORT else shortened(one) for _, _, one, _ in records]
+            known = {one: one and shortened(one) for one in {*found}}
+            whole = [one for one in known.values() if one is not None]
+            if all_whole(whole, sequences=self.sequences):
+                short = [known[one] for one in found]
             else:
                 self._odd = _DOUBTED * len(records)
-        odd = [one for one, held in zip(records, short, strict=True) if held is None]
-        for record, held in islice(zip(records, short, strict=True), self._left):
+        for record, held in zip(records[: self._left], short, strict=False):
             self.vote(record.payload, is_example=held is not None and not self.sequences)
-        if self.others:
+        if self.others or None not in short:
             return
-        for record in odd:
+        for record in (one for one, held in zip(records, short, strict=True) if held is None):
             problem = self.problem(record.payload)
             if problem is not None:
                 yield record, problem

@@ -107,7 +107,7 @@ class VerifyFold:
 
     def read(self, items: Iterable[Record | Fault]) -> None:
         """Take in what is read, some records at a time."""
-        held, size = list[Record](), 0
+        held, size, short = list[Record](), 0, self.images is None
         try:
             for item in items:
                 if isinstance(item, Fault):
@@ -115,8 +115,9 @@ class VerifyFold:
                     self.damage.add(item)
                     continue
                 self.size += len(item.payload)
-                held.append(item if self.images else short_record(item))
-                size += len(held[-1].payload)
+                record = short_record(item) if short else item
+                held.append(record)
+                size += len(record.payload)
                 if size > _BYTES_HELD or len(held) == _RECORDS_HELD:
                     self._take(held)
                     held, size = [], 0
