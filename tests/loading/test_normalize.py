@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrtool.errors import DatasetError
+from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.loading.pipeline.normalize import rescaler, standard_rescale
 
 pytestmark = pytest.mark.tf
@@ -91,3 +92,12 @@ def test_channel_without_variation_becomes_zero() -> None:
     np.testing.assert_allclose(rescale(tf.constant(images))[..., 2], 0, atol=1e-6)
     other = np.asarray(rescale(tf.constant(np.zeros((1, 1, 1, 3), np.uint8))))
     assert other[0, 0, 0, 2] == pytest.approx(-200 / 255)
+
+
+@pytest.mark.parametrize("numbers", [(1 / 255, 0.0), (1 / 127.5, -1.0), (0.017, -2.1), (1.0, 0.0)])
+def test_grey_levels_are_the_same_in_any_dtype(numbers: tuple[float, float]) -> None:
+    """Images of a cache are uint8, and others whole float32: to the last bit they come to one."""
+    levels = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1).repeat(3, -1)
+    rescale = rescaler(Rescale(scale=numbers[0], offset=numbers[1]))
+    found = [rescale(tf.constant(levels.astype(kind))).numpy() for kind in (np.uint8, np.float32)]
+    assert found[0].tobytes() == found[1].tobytes()

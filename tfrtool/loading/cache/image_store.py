@@ -16,7 +16,7 @@ from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.python_calls import plain, python_call
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 
-_CHUNK = 32
+CHUNK = 32
 """Images that are stored at a time: each time costs a call of Python."""
 
 _TOUCH = 23
@@ -77,9 +77,9 @@ class ImageStore:
 
         They are of images, uint8 [n, size, size, 3], or float32 after some augmentations, and
         labels, int64 [n] or float32 [n, classes], and then what ``finish`` makes of them. It is
-        ``decoded`` that gives a dataset of pairs of an image, uint8 [size, size, 3], and a label:
-        in every iteration the same in the same order, or nothing where nothing is missing. The
-        number of this one, where there are several, is ``pipeline``.
+        ``decoded`` that gives a dataset of batches of `CHUNK` images, uint8 [n, size, size, 3], and
+        labels: in every iteration the same in the same order, or nothing where nothing is missing.
+        The number of this one, where there are several, is ``pipeline``.
         """
         epochs, counter = options.epochs, epoch_counter(options)
         augment = epoch_augmenter(options, pipeline)
@@ -92,7 +92,7 @@ class ImageStore:
             def ready(method: Callable[..., Tensor], *given: Tensor) -> Tensor:
                 return python_call(method, (np.int64(which), epoch, *given), tf.int64, [2])
 
-            chunks = decoded().batch(_CHUNK).enumerate()
+            chunks = decoded().enumerate()
             stored = chunks.map(plain(lambda number, chunk: ready(self._store, number, *chunk)))
             end = tf.data.Dataset.from_tensors(epoch).map(plain(lambda _: ready(self._end)))
             between = plain(lambda bounds: tf.data.Dataset.range(bounds[0], bounds[1]))
@@ -111,14 +111,15 @@ class ImageStore:
             pair = taken, tf.gather(labels, rows)
             return finish(*(pair if augment is None else augment(epoch, number, *pair)))
 
-        calls = {"num_parallel_calls": cores(), "deterministic": options.deterministic}
-        return steps.map(plain(batch), **({} if augment is None else calls))
+        return steps.map(
+            plain(batch), num_parallel_calls=cores(), deterministic=options.deterministic
+        )
 
     def _store(
         self, which: Tensor, epoch: Tensor, number: Tensor, images: Tensor, labels: Tensor
     ) -> Tensor:
         """Store a chunk, and return which steps it was needed for: the first, and their end."""
-        start = int(number) * _CHUNK
+        start = int(number) * CHUNK
         end = start + len(labels)
         if end > self._count:
             raise ValueError(f"there are more than the {self._count} images that were counted")

@@ -181,7 +181,7 @@ class Dataset:
                 come as soon as they are ready.
                 cycle_length: shards read at a time; 4, or all if there are fewer.
                 block_length (1): records taken from a shard in a row.
-                parallel_calls: images decoded at a time; the number of cores.
+                parallel_calls: images begun before the first of them is done; 8 for each core.
                 batched_parse: records parsed at a time, as one batch; they are parsed one by one.
                 shuffle_buffer: images in the shuffle buffer; all of them where they are cached,
                 and elsewhere 1024, or as many as 32 MiB of records hold. So many are drawn from

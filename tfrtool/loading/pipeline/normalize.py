@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,18 +16,21 @@ _WHITE = 255
 
 def rescaler(rescale: Rescale) -> Callable[[Tensor], Tensor]:
     """Return a function from pixels, uint8 or float32 [..., 3], to float32 of the same shape."""
-    scale, offset = rescale.scale, rescale.offset
+    factor, offset = rescale.scale, rescale.offset
 
     def apply(images: Tensor) -> Tensor:
+        scale: Any = factor
         if rescale.bgr:
             images = tf.reverse(images, [-1])
-        if images.dtype == tf.uint8 and isinstance(scale, float) and isinstance(offset, float):
-            # Dequantizing 0 to 255 to a range of float32 does it in one pass. Casting, multiplying
-            # and adding would go through the float32 images three times, which are larger than the
-            # caches of most processors.
-            pixels = tf.bitcast(images, tf.quint8)
+        if isinstance(scale, float) and isinstance(offset, float):
             end = offset + _WHITE * scale
-            return tf.quantization.dequantize(pixels, offset, end, mode="MIN_COMBINED")
+            if images.dtype == tf.uint8:
+                # Dequantizing 0 to 255 to a range of float32 does it in one pass. Casting,
+                # multiplying and adding would go through the float32 batch three times, which is
+                # larger than the caches of most processors.
+                pixels = tf.bitcast(images, tf.quint8)
+                return tf.quantization.dequantize(pixels, offset, end, mode="MIN_COMBINED")
+            scale = (np.float32(end) - np.float32(offset)) / np.float32(_WHITE)  # as that rounds
         scaled = tf.cast(images, tf.float32) * tf.constant(scale)
         return scaled + tf.constant(offset) if np.any(offset) else scaled
 

@@ -16,14 +16,14 @@ from tfrtool.loading.cache.disk_cache import (
     open_disk_cache,
     write_disk_cache,
 )
-from tfrtool.loading.cache.image_store import ImageStore
+from tfrtool.loading.cache.image_store import CHUNK, ImageStore
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.decode import decoder, parser
 from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
 from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.published import STAGES_OF, load_published
-from tfrtool.loading.pipeline.python_calls import plain
+from tfrtool.loading.pipeline.python_calls import map_and_batch, plain
 from tfrtool.loading.pipeline.reading import copies_of, own_shards, part_reader
 from tfrtool.loading.pipeline.remote_shards import RemoteShards
 from tfrtool.loading.pipeline.share import Share, empty_batch
@@ -43,6 +43,10 @@ is from all of them. As many of a store would have to be fetched before it begin
 _LARGE_RECORD = 40 * 2**10
 """Bytes, from which on resizing an image costs less than a float32 copy of it: at 224 pixels, the
 copy took 25 % off the time of photographs of 11 kB, and added 4 % to those of 52 kB."""
+
+_AHEAD = 8
+"""Images for each core that are begun before the first of them is done, so that no core has to wait
+for the others or for what becomes of a batch."""
 
 _PREFETCH = 2
 _MANY = 100_000
@@ -111,8 +115,6 @@ def load(
     # To rewrite the graph, TensorFlow writes it down for each iterator, with all images in memory
     # that it refers to: as much memory again, and time.
     chosen.experimental_optimization.apply_default_optimizations = False
-    if options.cache is Cache.NONE:  # images go straight to their places in batches
-        chosen.experimental_optimization.map_and_batch_fusion = True
     chosen.deterministic = options.deterministic
     if copies is not None:  # threads that wait for shards don't keep others from decoding
         chosen.threading.private_threadpool_size = _CORES + copies.waiting
@@ -144,13 +146,16 @@ class _Loader:
         on_records: Callable[[TfDataset], TfDataset] = lambda records: records,
         following: TfDataset | None = None,
         cycle: int = _CYCLE,
+        last: Callable[[Tensor], Tensor] | None = None,
+        batch_size: int | None = None,
     ) -> TfDataset:
         """Build the part of the pipeline before the cache.
 
-        What it gives is one epoch: pairs of an image, uint8 [size, size, 3], and a label, int64 [];
-        in an order of its own wherever it comes from a cache. ``on_files`` changes the dataset of
-        the shards' numbers, and ``on_records`` that of records before they are decoded. The
-        ``following`` numbers are those of the next epoch. Of shards, ``cycle`` are read at a time.
+        What it gives is one epoch: pairs of an image, uint8 [size, size, 3], or what ``last`` makes
+        of it as float32, and a label, int64 []; with ``batch_size``, batches of them; in an order
+        of its own wherever it comes from a cache. ``on_files`` changes the dataset of the shards'
+        numbers, and ``on_records`` that of records before they are decoded. The ``following``
+        numbers are those of the next epoch. Of shards, ``cycle`` are read at a time.
         """
         options, split = self.options, self.dataset.split(self.options.split)
         shards, copies = own_shards(split, options.holdout, self.share), self.copies
@@ -174,13 +179,12 @@ class _Loader:
             records = records.batch(options.batched_parse).map(parse).unbatch()
         fast, large = options.decode is Decoding.FAST, self._record_bytes() > _LARGE_RECORD
         size = options.image_size
-        decode = decoder(self.dataset, size, large=large, fast=fast, parsed=parsed)
-        # uint8 between here and the rescaling: a quarter of the memory of float32 in the cache.
-        return records.map(
-            plain(decode),
-            num_parallel_calls=options.parallel_calls or _CORES,
-            deterministic=deterministic,
-        )
+        decode = decoder(self.dataset, size, large=large, fast=fast, last=last, parsed=parsed)
+        calls = options.parallel_calls or _CORES * _AHEAD
+        if batch_size is not None and deterministic and not parsed:
+            return map_and_batch(records, decode, batch_size, calls)
+        decoded = records.map(plain(decode), num_parallel_calls=calls, deterministic=deterministic)
+        return decoded if batch_size is None else decoded.batch(batch_size)
 
     def stored(self, on_progress: OnProgress) -> TfDataset:
         """Return batches of images that are all kept in memory, or on disk."""
@@ -201,6 +205,7 @@ class _Loader:
                 lambda files: self._shuffled(files, _MANY, _FILES).filter(missing),
                 lambda records: self._shuffled(records, self._window(), _IMAGES),
                 cycle=_FILLED_FROM if options.training and not self.copies else _CYCLE,
+                batch_size=CHUNK,
             )
 
         return store.batches(filling, order, options, self.share.number, self._finish)
@@ -235,7 +240,9 @@ class _Loader:
         """Return batches of images that are decoded anew in every epoch."""
         options, augment = self.options, epoch_augmenter(self.options, self.share.number)
         counter, split = epoch_counter(options), self.dataset.split(options.split)
-        own, size = own_shards(split, options.holdout, self.share), self._window()
+        own, window = own_shards(split, options.holdout, self.share), self._window()
+        rescale = options.rescale if augment is None else None
+        last = None if rescale is None else rescaler(rescale)
 
         def one_epoch(epoch: Tensor) -> TfDataset:
             self._set_seed()
@@ -246,7 +253,7 @@ class _Loader:
 
             def images(records: TfDataset) -> TfDataset:
                 # Before they are decoded, images are a sixth of the size.
-                mixed = self._shuffled(records, size, epoch * 2 + _IMAGES)
+                mixed = self._shuffled(records, window, epoch * 2 + _IMAGES)
                 return mixed.skip(left_out * self.order.batch_size) if options.first_step else mixed
 
             following = None
@@ -254,18 +261,18 @@ class _Loader:
                 goes_on = plain(lambda _: epoch + 1 < options.first_epoch + options.epochs)
                 numbers = _numbers(own).filter(goes_on)
                 following = files(numbers, epoch + 1)
-            batches = self._decoded(files, images, following).batch(self.order.batch_size)
+            size = self.order.batch_size
+            batches = self._decoded(files, images, following, last=last, batch_size=size)
             if self.order.steps > -(-self.order.images // self.order.batch_size):
                 batches = batches.concatenate(empty_batch(batches))
             if augment is None:
                 return batches
             return batches.enumerate(left_out).map(
-                plain(lambda number, batch: augment(epoch, number, *batch)),
+                plain(lambda number, batch: self._finish(*augment(epoch, number, *batch))),
                 num_parallel_calls=_CORES,
                 deterministic=options.deterministic,
             )
 
         next_epoch = plain(lambda _: counter.assign_add(1) - 1)
         epochs = tf.data.Dataset.range(options.epochs).map(next_epoch)
-        batches = epochs.flat_map(plain(one_epoch))
-        return batches if options.rescale is None else batches.map(plain(self._finish))
+        return epochs.flat_map(plain(one_epoch))
