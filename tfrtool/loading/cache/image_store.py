@@ -111,9 +111,8 @@ class ImageStore:
             pair = taken, tf.gather(labels, rows)
             return finish(*(pair if augment is None else augment(epoch, number, *pair)))
 
-        return steps.map(
-            plain(batch), num_parallel_calls=cores(), deterministic=options.deterministic
-        )
+        calls = {"num_parallel_calls": cores(), "deterministic": options.deterministic}
+        return steps.map(plain(batch), **({} if augment is None else calls))
 
     def _store(
         self, which: Tensor, epoch: Tensor, number: Tensor, images: Tensor, labels: Tensor
