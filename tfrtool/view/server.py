@@ -42,6 +42,7 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
             listener.bind((host, port))
         except OSError as error:
             raise UsageError(f"can't listen at {host}:{port}: {error.strerror}") from error
+        listener.listen(128)  # who asks before the server runs waits
         port = listener.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         hosts = {f"{name}:{port}" for name in (shown, "localhost", "127.0.0.1")}
