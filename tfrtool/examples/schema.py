@@ -11,6 +11,7 @@ from typing import Any
 
 from tfrtool.errors import SchemaError
 from tfrtool.examples.example import DType, Value, feature_key, feature_name, is_utf8
+from tfrtool.storage.shown import Shown
 from tfrtool.storage.words import take_words
 
 _NOTATION = re.compile(
@@ -20,6 +21,9 @@ _SIZE = re.compile("[0-9]{1,11}")
 _FORM = "NAME:DTYPE[:SHAPE][=DEFAULT], such as label:int64=-1 or box:float32:[4]"
 _LARGEST_DEFAULT = 1 << 24
 _TYPES: dict[DType, type] = {DType.STRING: bytes, DType.INT64: int, DType.FLOAT32: float}
+
+_SHOWN = 200
+"""Features that a notebook shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +170,7 @@ class FeatureSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(Shown):
     """A feature_description: one spec for each feature, by name."""
 
     specs: tuple[FeatureSpec, ...]  # no name twice, but in a context and as a list
@@ -177,6 +181,12 @@ class Schema:
             if (spec.name, spec.is_list) in seen:
                 raise SchemaError(f"{spec.name!r} is described twice")
             seen.add((spec.name, spec.is_list))
+
+    def _page(self) -> tuple[str, dict[str, Any]]:
+        features = [
+            {"name": one.name, "default": "none", **one.to_json()} for one in self.specs[:_SHOWN]
+        ]
+        return "schema", {"features": features, "more": len(self.specs) - _SHOWN}
 
     def __iter__(self) -> Iterator[FeatureSpec]:
         return iter(self.specs)

@@ -13,6 +13,7 @@ from tfrtool.images.looks import encoded
 from tfrtool.images.pixels import Picture
 from tfrtool.inspection.pictures.pictures import pictures_of
 from tfrtool.inspection.table import gallery
+from tfrtool.inspection.verify.verify import VerifyReport
 from tfrtool.view import drawings
 from tfrtool.view.findings import Findings
 
@@ -113,9 +114,11 @@ def _about(found: Findings, _: PictureOf) -> dict[str, Any]:
 
 
 def _health(found: Findings, _: PictureOf) -> dict[str, Any] | None:
-    verdict = found.verdict
-    if verdict is None:
-        return None
+    return None if found.verdict is None else health_of(found.verdict)
+
+
+def health_of(verdict: VerifyReport) -> dict[str, Any]:
+    """Return what is shown of a verdict."""
     faults = [
         {"path": one.path, "record": f.record, "offset": f.offset, "kind": f.kind.value,
          "message": f.message, "cause": f.cause}

@@ -67,6 +67,7 @@ def run_report(
     path = run / "history.json"
     with reading_metadata(path, "tfrtool train"):
         shown = run_pieces(history["epochs"], history["run"])
+    shown["pictures"] = {title: _picture(run / name) for name, title in _PICTURES.items()}
     if evaluation is not None:
         with reading_metadata(run / "evaluation.json", "tfrtool evaluate"):
             shown["figures"] = _plain(evaluation)
@@ -76,7 +77,6 @@ def run_report(
         "run.html",
         overwrite=overwrite,
         heading=printable(run.resolve().name),
-        pictures={title: _picture(run / name) for name, title in _PICTURES.items()},
         **shown,
     )
     return RunReportFile(
@@ -105,6 +105,7 @@ def run_pieces(epochs: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> d
         "keys": _keys(epochs),
         "plan": _plain(run),
         "figures": {},
+        "pictures": {},
         "classes": [],
     }
 

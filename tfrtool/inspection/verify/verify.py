@@ -20,6 +20,7 @@ from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.shown import Shown
 
 # Bytes of images that are decoded in the time that a process takes to start, roughly.
 _WORTH_WITH_IMAGES = 2 * 1024 * 1024
@@ -27,7 +28,7 @@ _NOTES_KEPT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyReport:
+class VerifyReport(Shown):
     """What was found."""
 
     shards: tuple[ShardVerdict, ...]  # in the order of the arguments
@@ -61,6 +62,9 @@ class VerifyReport:
     def is_sound(self) -> bool:
         """Whether all was read, and nothing is wrong."""
         return not self.n_faults and not self.unreadable
+
+    def _page(self) -> tuple[str, dict[str, Any]]:
+        return "health", {"verdict": self}
 
     def to_json(self) -> dict[str, Any]:
         """Return the last object of ``verify --json``: what concerns all shards together."""

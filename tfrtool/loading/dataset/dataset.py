@@ -15,6 +15,7 @@ from tfrtool.loading.pipeline.tensors import TfDataset
 from tfrtool.records.compression import Compression
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.remote.shard_cache import ShardCache
+from tfrtool.storage.shown import Shown
 from tfrtool.storage.words import make_options
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
+class Dataset(Shown):
     """A directory of shards that a classifier of images can be trained on.
 
     Attributes:
@@ -109,6 +110,15 @@ class Dataset:
     def notes(self) -> tuple[str, ...]:
         """What was made of unusual images and labels, a clause each, for people."""
         return *self.image_form.notes, *self.label_form.notes
+
+    def _page(self) -> tuple[str, dict[str, Any]]:
+        facts = {"images": self.image_feature, "labels": self.label_feature}
+        facts |= {"classes": ", ".join(self.class_names[:50]), "task": self.task.value}
+        splits = [
+            {"name": one.name, "records": one.records, "shards": len(one.shards)}
+            for one in self.splits.values()
+        ]
+        return "dataset", {"heading": self.name, "splits": splits, "facts": facts}
 
     def local(self, shard: Path) -> AbstractContextManager[Path]:
         """Give the file to read for a shard, which stays where it is for the time of a ``with``."""

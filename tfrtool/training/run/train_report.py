@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfrtool.loading.cache.cache_plan import CachePlan
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.storage.shown import Shown
 from tfrtool.training.devices.worker_cluster import DeviceFacts
 from tfrtool.training.run.train_options import TrainOptions
 
@@ -100,7 +101,7 @@ class EpochReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainReport:
+class TrainReport(Shown):
     """A whole run.
 
     Attributes:
@@ -168,6 +169,10 @@ class TrainReport:
             "epochs": len(self.epochs),
             **{name: last[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy")},
         }
+
+    def _page(self) -> tuple[str, dict[str, Any]]:
+        epochs = [epoch.to_json() for epoch in self.epochs]
+        return "run", {"heading": self.plan.options.model, "epochs": epochs, "run": self.to_json()}
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the last object that ``train --json`` prints."""

@@ -1,0 +1,198 @@
+"""``tfrtool report``: one file that shows a dataset."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import tfrtool
+from tests.conftest import MakeShard
+from tests.datasets import flip_bit, image_payload, write_foreign
+from tests.examples.strategies import int64, string
+from tests.photos import image_bytes
+from tfrtool.examples.example import encode_example
+from tfrtool.view.report import MAX_BYTES
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+class Page(HTMLParser):
+    """What a page says, section by section, and what it asks for."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.text = path.read_text("utf-8")
+        self.sections: dict[str, str] = {}
+        self.pictures: dict[str, list[bytes]] = {}
+        self.tags: list[str] = []
+        self.asked: list[str] = []
+        self._open = ""
+        self.feed(self.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        held = {name: value or "" for name, value in attrs}
+        self.tags.append(tag)
+        if tag == "section":
+            self._open = held.get("id", "")
+        for name in ("src", "href", "srcset", "action", "data", "poster"):
+            if name in held and not held[name].startswith(("#", "data:image/")):
+                self.asked.append(held[name])
+        assert not [name for name in held if name.startswith("on")]
+        if tag == "img":
+            data = base64.b64decode(held["src"].partition(",")[2])
+            self.pictures.setdefault(self._open, []).append(data)
+
+    def handle_data(self, data: str) -> None:
+        self.sections[self._open] = self.sections.get(self._open, "") + data
+
+
+@pytest.fixture
+def splits(tmp_path: Path) -> Path:
+    """Return a dataset of two classes and two splits, sorted in the one, mixed in the other."""
+    folder = tmp_path / "two"
+    folder.mkdir()
+    orders = {"train": [0] * 20 + [1] * 10, "test": [0, 1, 1, 0] * 3}
+    for number, (split, labels) in enumerate(orders.items()):
+        payloads = [
+            image_payload(label, data=image_bytes(size=(16 + n, 12 + number)))
+            for n, label in enumerate(labels)
+        ]
+        made = write_foreign(tmp_path / split, [payloads])
+        (shard,) = made.iterdir()
+        shard.rename(folder / f"two-{split}.tfrecord-00000-of-00001")
+    return folder
+
+
+def test_it_says_what_inspection_says(splits: Path, tmp_path: Path, run: Run) -> None:
+    """Splits, labels, schema, statistics and order are those of the other commands."""
+    out = tmp_path / "two.html"
+    code, text, _ = run("report", splits, "--out", out, "--json")
+    told = json.loads(text)
+    assert code == 0
+    assert told["records"] == 42
+    assert told["faults"] == 0
+    assert told["errors"] == {}
+    assert told["bytes"] == out.stat().st_size <= MAX_BYTES
+    page = Page(out)
+    assert "42 records in 2 shards" in page.text
+    assert '<th scope="row">train</th><td class="n">30</td><td class="n">1</td>' in page.text
+    assert '"label": tf.io.FixedLenFeature([], tf.int64)' in page.sections["about"]
+    assert "Every CRC holds" in page.sections["health"]
+    assert "2 classes: the largest has 26 records, the smallest 16" in page.sections["balance"]
+    summary = tfrtool.inspect_dataset(splits)
+    quality = summary.splits["train"].shuffle
+    assert quality is not None
+    assert "sorted by label" in quality.shuffle
+    assert quality.shuffle in page.sections["shuffling"]
+    assert re.search(r"label\s*int64\s*100.0 %\s*0 to 1, mean", page.sections["features"])
+
+
+def test_it_needs_nothing_else(splits: Path, tmp_path: Path) -> None:
+    """No script, and nothing that a browser would ask for; the policy forbids both."""
+    tfrtool.report(splits, tmp_path / "two.html")
+    page = Page(tmp_path / "two.html")
+    assert page.asked == []
+    assert "script" not in page.tags
+    assert "default-src 'none'" in page.text
+
+
+def test_pictures_are_of_the_right_records(tmp_path: Path, make_shard: MakeShard) -> None:
+    """Examples of a class show images of it: red ones here, and green ones there."""
+    colours = ((200, 0, 0), (0, 200, 0))
+    payloads = []
+    for n in range(20):
+        data = BytesIO()
+        Image.new("RGB", (64 + n, 64), colours[n % 2]).save(data, "PNG")
+        payloads.append(image_payload(n % 2, data=data.getvalue()))
+    tfrtool.report(make_shard(payloads), tmp_path / "r.html")
+    page = Page(tmp_path / "r.html")
+    seen = [Image.open(BytesIO(one)).convert("RGB") for one in page.pictures["examples"]]
+    reds = [one.getpixel((20, 20))[0] > 150 for one in seen]  # type: ignore[index]
+    assert reds == [True] * 6 + [False] * 6
+    first = page.sections["unusual"].split()
+    assert [w for w in first[first.index("Smallest") + 1 :][:5] if w.isascii()] == [
+        "#0",
+        "64",
+        "x",
+        "64",
+    ]
+
+
+def test_damage_is_shown_with_its_place(splits: Path, tmp_path: Path, run: Run) -> None:
+    """A fault has its file, record, offset and kind; the exit code says that there are some."""
+    shard = splits / "two-train.tfrecord-00000-of-00001"
+    offset = [one.offset for one in tfrtool.Records(shard)][3]
+    flip_bit(shard, offset + 40)
+    out = tmp_path / "r.html"
+    code, _, _ = run("report", splits, "--out", out)
+    assert code == 3
+    health = Page(out).sections["health"]
+    assert "1 fault in 2 shards" in health
+    assert re.search(rf"{shard.name}\s*payload-crc\s*3\s*{offset:,}", health)
+
+
+def test_hostile_names_are_text(tmp_path: Path, make_shard: MakeShard) -> None:
+    """Tags in names and values are shown, and are none."""
+    evil = "</style><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"
+    features = {evil: string(evil.encode()), "label": string(evil.encode()), "n": int64(1)}
+    features["image"] = string(image_bytes())
+    shard = make_shard([encode_example(features)] * 20, "<b>.tfrecord")
+    tfrtool.report(shard, tmp_path / "r.html")
+    page = Page(tmp_path / "r.html")
+    assert not {"script", "b"} & {*page.tags}
+    assert page.asked == []
+    assert evil in page.sections["features"]
+    assert "&lt;b&gt;.tfrecord" in page.text
+
+
+def test_records_that_are_no_examples(tmp_path: Path, make_shard: MakeShard, run: Run) -> None:
+    """What can't be said of them is said to be unknown, and the rest is there."""
+    shard = make_shard([b"\x00no protobuf"] * 5)
+    out = tmp_path / "r.html"
+    code, _, error = run("report", shard, "--out", out)
+    assert code == 3
+    assert "not known (schema)" in error
+    assert "5 records in 1 shard" in Page(out).text
+
+
+def test_a_place_is_checked_before_anything_is_read(splits: Path, tmp_path: Path, run: Run) -> None:
+    """A wrong ending, a file that is there and no folder are refused; nothing is left."""
+    taken = tmp_path / "taken.html"
+    taken.write_text("mine")
+    for out, why in (
+        (tmp_path / "r.txt", "a report is an .html file"),
+        (taken, "is there already"),
+        (tmp_path / "no" / "r.html", "the directory for the report is not there"),
+    ):
+        code, _, error = run("report", splits, "--out", out)
+        assert (code, why in error) == (2, True)
+    assert taken.read_text() == "mine"
+    assert run("report", splits, "--out", taken, "--overwrite")[0] == 0
+    assert "42 records" in taken.read_text()
+
+
+def test_a_dataset_or_a_run(splits: Path, tmp_path: Path, run: Run) -> None:
+    """One of them is named, and not both."""
+    out = tmp_path / "r.html"
+    assert run("report", "--out", out)[0] == 2
+    assert run("report", splits, "--run", tmp_path, "--out", out)[0] == 2
+
+
+def test_without_jinja(splits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is missing, the error names the extra that brings it."""
+    from tfrtool.view.pieces import environment
+
+    environment.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(tfrtool.UsageError, match=re.escape('pip install "tfrtool[view]"')):
+        tfrtool.report(splits, tmp_path / "r.html")
+    environment.cache_clear()
