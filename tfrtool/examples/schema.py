@@ -11,7 +11,7 @@ from typing import Any
 
 from tfrtool.errors import SchemaError
 from tfrtool.examples.example import DType, Value, feature_key, feature_name, is_utf8
-from tfrtool.storage.shown import Shown
+from tfrtool.storage.plain import Shown
 from tfrtool.storage.words import take_words
 
 _NOTATION = re.compile(

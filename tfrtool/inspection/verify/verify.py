@@ -18,9 +18,8 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardSet
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.storage.limits import MAX_FAULTS
-from tfrtool.storage.plain import plain
+from tfrtool.storage.plain import Shown, plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
-from tfrtool.storage.shown import Shown
 
 # Bytes of images that are decoded in the time that a process takes to start, roughly.
 _WORTH_WITH_IMAGES = 2 * 1024 * 1024

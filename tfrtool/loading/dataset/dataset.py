@@ -13,9 +13,9 @@ from tfrtool.loading.dataset.forms import ImageForm
 from tfrtool.loading.dataset.label_form import LabelForm, Task
 from tfrtool.loading.pipeline.tensors import TfDataset
 from tfrtool.records.compression import Compression
+from tfrtool.storage.plain import Shown
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.remote.shard_cache import ShardCache
-from tfrtool.storage.shown import Shown
 from tfrtool.storage.words import make_options
 
 if TYPE_CHECKING:
