@@ -18,6 +18,7 @@ from tfrtool.inspection.pictures.pictures import pictures_of
 from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.records.framing import Record
 from tfrtool.storage.locations import Paths
+from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import Progress
 from tfrtool.view.findings import Findings
 from tfrtool.view.pieces import piece
@@ -243,6 +244,29 @@ class Live:
             "hex_start": max(start, 0),
             "hex": part.hex(),
         }
+
+    def printed(self, command: str) -> list[Any]:
+        """Return the objects that a command prints with ``--json``; none as long as it isn't known.
+
+        ``IndexError`` if it is none of "inspect-dataset", "inspect-schema", "inspect-stats" and
+        "verify".
+        """
+        found = self.found
+        if command == "verify":
+            verdict = found.verdict
+            return (
+                []
+                if verdict is None
+                else [*(v.to_json() for v in verdict.shards), verdict.to_json()]
+            )
+        known = {
+            "inspect-dataset": found.summary and plain(found.summary),
+            "inspect-schema": found.schema and found.schema.to_json(),
+            "inspect-stats": found.statistics and plain(found.statistics),
+        }
+        if command not in known:
+            raise IndexError("no such command")
+        return [known[command]] if known[command] else []
 
     def piece(self, name: str) -> Markup:
         """Return a piece of the page as HTML; the same until more is known."""

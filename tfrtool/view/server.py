@@ -137,6 +137,9 @@ def application(live: Live) -> Any:
             raise IndexError("no such piece")
         return Response(str(live.piece(name)), media_type="text/html")
 
+    def printed(request: Request) -> Any:
+        return live.printed(request.path_params["command"])
+
     async def marks(request: Request) -> Any:
         body = await request.body()
         try:
@@ -157,6 +160,7 @@ def application(live: Live) -> Any:
             Route("/api/state", asked(lambda _: live.state())),
             Route("/api/rows", asked(rows)),
             Route("/api/record/{row:int}", asked(record)),
+            Route("/api/json/{command}", asked(printed)),
             Route("/api/marks", marks, methods=["POST"]),
             Route("/{box:str}/{row:int}/mask/{number:int}", asked(mask)),
             Route("/{box:str}/{row:int}", asked(picture)),
