@@ -47,7 +47,7 @@ class Findings:
         given = as_paths(shards)
         self.dataset = found.folders[0] if len(given) == 1 and given[0].is_dir() else None
         self.size_of = {path: path.stat().st_size for path in self.paths}
-        self.title = found.info.name if found.info else printable(self.paths[0].parent.name)
+        self.title = printable(found.info.name if found.info else self.paths[0].parent.name)
         self.version = None if found.info is None else found.info.version
         self.notes = tuple(found.notes)
         self._scratch = tempfile.TemporaryDirectory(prefix="tfrtool-view-")

@@ -5,9 +5,10 @@ back. So the Host must be ours, what tells where a request comes from must say "
 token, which only the opened address and then a cookie have, must be right.
 """
 
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -27,18 +28,26 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""What every answer says."""
+"""What every answer says; the server adds it, for its own answers need it, too."""
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of what is sent: a list of marked records."""
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
+_ONCE = ("host", "origin", "sec-fetch-site", "content-length")
 
 
 class Guard:
     """Lets requests through to an application that come from its own page."""
 
     def __init__(self, app: App, *, hosts: Collection[str], token: str) -> None:
-        """Guard an application that is reached under these names, with their ports."""
-        self._app, self._hosts, self._token = app, frozenset(hosts), token
+        """Guard an application that is reached under these names.
+
+        Its port may be another one to the browser, as behind ``ssh -L``. Where "0.0.0.0" or "::"
+        is among the names, any address in numbers is one: nobody can make a name of theirs lead
+        here by that.
+        """
+        self._app, self._hosts, self._token = app, frozenset(map(str.lower, hosts)), token
         self.cookie = f"tfrtool-{secrets.token_hex(4)}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,63 +56,69 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): v.decode("latin-1") for name, v in scope["headers"]}
-
-        async def guarded(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                kept = [(n, v) for n, v in message["headers"] if n.lower() != b"cache-control"]
-                own = [(n.lower().encode(), v.encode()) for n, v in HEADERS.items()]
-                message["headers"] = [*kept, *own]
-            await send(message)
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
 
         refused = self._refusal(scope, headers)
         if refused is not None:
-            await _answer(guarded, 403, f"{refused}\n")
+            await _answer(send, *refused)
             return
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] == "/" and self._is_token(given):
             # Out of the address, where histories and copied links would keep it.
             cookie = f"{self.cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
             more = [(b"location", b"/"), (b"set-cookie", cookie.encode())]
-            await _answer(guarded, 303, "", more)
-        elif not self._is_token(self._cookie_of(headers.get("cookie", ""))):
-            await _answer(guarded, 403, "open the address that tfrtool view printed\n")
+            await _answer(send, 303, "", more)
+        elif not any(map(self._is_token, self._cookies_of(headers.get("cookie", [])))):
+            await _answer(send, 403, "open the address that tfrtool view printed")
         else:
-            await self._app(scope, receive, guarded)
+            await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Scope, headers: dict[str, str]) -> str | None:
-        if headers.get("host", "") not in self._hosts:
-            return "unknown host"
-        origin = headers.get("origin")
-        if origin is not None and origin.removeprefix("http://") not in self._hosts:
-            return "another origin"
+    def _refusal(self, scope: Scope, headers: dict[str, list[str]]) -> tuple[int, str] | None:
+        if any(len(headers.get(name, ())) > 1 for name in _ONCE):
+            return 400, "a header twice"
+        host, origin, site, length = (headers.get(name, [""])[0] for name in _ONCE)
+        if not self._is_ours(host):
+            return 403, "unknown host"
+        if "origin" in headers and origin.lower() != f"http://{host}".lower():
+            return 403, "another origin"
         # A link or a typed address is "none", or the address that was opened from elsewhere.
-        if scope["path"] != "/" and headers.get("sec-fetch-site", "none") not in (
-            "same-origin",
-            "none",
-        ):
-            return "another site"
+        if scope["path"] != "/" and site not in ("", "same-origin", "none"):
+            return 403, "another site"
         if scope["method"] not in ("GET", "HEAD", "POST"):
-            return "no such method"
-        length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > MAX_BODY or "transfer-encoding" in headers:
-            return "too much is sent"
-        return None
+            return 405, "no such method"
+        if "transfer-encoding" in headers or not re.fullmatch("[0-9]{0,9}", length):
+            return 411, "no length of what is sent"
+        return (413, "too much is sent") if int(length or 0) > MAX_BODY else None
 
-    def _cookie_of(self, header: str) -> str:
-        try:
-            held = SimpleCookie(header).get(self.cookie)
-        except CookieError:
-            return ""
-        return "" if held is None else held.value
+    def _is_ours(self, host: str) -> bool:
+        found = _HOST.fullmatch(host)
+        name = "" if found is None else found[1].lower().strip("[]")
+        return name in self._hosts or (
+            not self._hosts.isdisjoint(("0.0.0.0", "::")) and _is_address(name)
+        )
+
+    def _cookies_of(self, headers: Collection[str]) -> list[str]:
+        # Others of this machine's pages may have set cookies that are odd, or have our name.
+        pairs = (part.strip().partition("=") for one in headers for part in one.split(";"))
+        return [value for name, _, value in pairs if name == self.cookie]
 
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode(), self._token.encode())
 
 
+def _is_address(name: str) -> bool:
+    try:
+        return bool(ip_address(name))
+    except ValueError:
+        return False
+
+
 async def _answer(
     send: Send, status: int, text: str, more: list[tuple[bytes, bytes]] | None = None
 ) -> None:
+    text += "\n"
     kind = [(b"content-type", b"text/plain; charset=utf-8")]
     headers = [*kind, (b"content-length", str(len(text)).encode()), *(more or [])]
     await send({"type": "http.response.start", "status": status, "headers": headers})

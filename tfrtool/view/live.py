@@ -1,15 +1,16 @@
 """What the viewer shows: findings that still come in, and single records at once."""
 
+import os
 import shlex
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from tfrtool.errors import printable
+from tfrtool.errors import UsageError, printable
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.images.looks import encoded
 from tfrtool.images.pixels import decode_picture
@@ -155,30 +156,29 @@ class Live:
         record = self._record(row)
         if record is None:
             return {"damaged": True}
-        told = PayloadJson().tell(record.payload)
+        told = PayloadJson(most=9).tell(record.payload)
         held = told.get("features", told)
         short = {printable(str(k))[:100]: _short(v) for k, v in list(held.items())[:12]}
         return {"features": short} if isinstance(held, dict) else {"features": {"": _short(held)}}
 
-    def _hold(self, rows: Sequence[int]) -> None:
-        """Read rows that will be asked for next, those of a shard at once."""
+    def _hold(self, rows: Sequence[int]) -> dict[int, Record]:
+        """Read rows, those of a shard at once, and keep them while there is room."""
         missing = [row for row in rows if row not in self._held]
-        if not missing:
-            return
-        for row, record in self.found.index.read(missing).items():
-            with self._lock:
+        found = self.found.index.read(missing, _HELD_BYTES) if missing else {}
+        with self._lock:
+            for row, record in found.items():
                 if row not in self._held:
                     self._held[row] = record
                     self._held_bytes += len(record.payload)
-                while self._held_bytes > _HELD_BYTES and len(self._held) > 1:
+                while self._held_bytes > _HELD_BYTES:
                     _, old = self._held.popitem(last=False)
                     self._held_bytes -= len(old.payload)
+        return found
 
     def _record(self, row: int) -> Record | None:
-        if row not in self._held:
-            self.found.index.place(row)
-            self._hold([row])
-        return self._held.get(row)
+        self.found.index.place(row)
+        held = self._held.get(row)  # others may let go of it at any time
+        return held if held is not None else self._hold([row]).get(row)
 
     def picture(self, row: int, number: int = 0, *, full: bool = False) -> bytes | None:
         """Return a record's image, encoded anew; None if it can't be shown."""
@@ -205,7 +205,7 @@ class Live:
         """Return a record in full, with some of its bytes from ``start`` on in hexadecimal."""
         place, record = self._place(row), self._record(row)
         path = self.found.index.place(row).path
-        quoted = shlex.quote(str(path))
+        quoted = _in_shell(path)
         told = {
             **place,
             "path": printable(str(path)),
@@ -226,7 +226,7 @@ class Live:
             "bytes": len(record.payload),
             "length_crc": f"{record.length_crc:08x}",
             "payload_crc": f"{record.payload_crc:08x}",
-            "content": _cut(PayloadJson().tell(record.payload)),
+            "content": _cut(PayloadJson(most=_LONGEST_VALUES).tell(record.payload)),
             "pictures": [
                 {
                     "place": where,
@@ -278,9 +278,19 @@ class Live:
         return self._pieces[key]
 
     def marked(self, rows: Sequence[int]) -> str:
-        """Return rows as the lines that ``tfrtool filter --drop`` reads."""
+        """Return rows as the lines that ``tfrtool filter --drop`` reads; `UsageError` if it can't.
+
+        Shards have their names there, or their paths where others have the same name.
+        """
         places = [self.found.index.place(row) for row in sorted(set(rows))]
-        return "".join(f"{_listed(place.path)} {place.record}\n" for place in places)
+        counts = Counter(path.name for path in self.found.paths)
+        lines = []
+        for path, record, _ in places:
+            name = path.name if counts[path.name] == 1 else str(path.absolute())
+            if not name.isprintable() or name != name.strip():
+                raise UsageError("its name can't stand in a list: rename it", path=path)
+            lines.append(f"{name} {record}\n")
+        return "".join(lines)
 
 
 def _asks(question: Question) -> bool:
@@ -295,9 +305,10 @@ def _features(payload: bytes) -> dict[str, Feature]:
 
 
 def _shown(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return printable(value.decode("utf-8", "backslashreplace"))[:200]
-    return value
+    if value is None or isinstance(value, int):
+        return value
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    return printable(text[:200])
 
 
 def _short(value: Any) -> Any:
@@ -322,5 +333,16 @@ def _cut(value: Any) -> Any:
     return list(map(_cut, value)) if isinstance(value, list) else value
 
 
-def _listed(path: Path) -> str:
-    return path.name
+def _in_shell(path: Path) -> str:
+    """Return a path as it can be pasted into a shell, whatever characters it has."""
+    text = f"./{path}" if str(path).startswith("-") else str(path)
+    if text.isprintable():
+        return shlex.quote(text)
+    return (
+        "$'"
+        + "".join(
+            chr(one) if 32 <= one < 127 and chr(one) not in "'\\" else f"\\x{one:02x}"
+            for one in os.fsencode(text)
+        )
+        + "'"
+    )

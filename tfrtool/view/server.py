@@ -2,12 +2,14 @@
 
 import json
 import socket
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import TfrtoolError, UsageError
-from tfrtool.view.guard import Guard
+from tfrtool.errors import TfrtoolError, UsageError, printable, reason_of
+from tfrtool.view.guard import HEADERS, Guard
 from tfrtool.view.live import Live
 from tfrtool.view.pieces import PIECES, environment
 
@@ -15,6 +17,9 @@ _FILES = {"view.js": "text/javascript", "style.css": "text/css"}
 
 MAX_ASKED = 200
 """Rows that one request may ask for."""
+
+_AT_ONCE = 2
+"""Pictures that are decoded at once, records that are told, and questions: each may take a GB."""
 
 
 def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[str], None]) -> None:
@@ -34,18 +39,19 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
         import uvicorn
     except ImportError as error:
         raise _missing(error) from error
+    host = host or "0.0.0.0"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
-        except OSError as error:
-            raise UsageError(f"can't listen at {host}:{port}: {error.strerror}") from error
-        listener.listen(128)  # who asks before the server runs waits
+            listener.listen(128)  # who asks before the server runs waits
+        except (OSError, ValueError) as error:
+            raise UsageError(f"can't listen at {host}:{port}: {reason_of(error)}") from error
         port = listener.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        hosts = {f"{name}:{port}" for name in (shown, "localhost", "127.0.0.1")}
+        own = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        hosts = {host, own, "localhost", "127.0.0.1", "::1"}
         app = Guard(application(live), hosts=hosts, token=token)
         config = uvicorn.Config(
             app,
@@ -57,7 +63,11 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
             timeout_graceful_shutdown=1,
             ws="none",
             server_header=False,
+            headers=list(HEADERS.items()),
+            proxy_headers=False,
+            http="h11",  # others take what is no HTTP
         )
+        shown = f"[{own}]" if ":" in own else own
         on_ready(f"http://{shown}:{port}/?token={token}")
         uvicorn.Server(config).run(sockets=[listener])
     finally:
@@ -73,6 +83,7 @@ def application(live: Live) -> Any:
     """Return the pages and the API as an ASGI application; whoever asks must have been let in."""
     try:
         from starlette.applications import Starlette
+        from starlette.concurrency import run_in_threadpool
         from starlette.requests import Request
         from starlette.responses import Response
         from starlette.routing import Route
@@ -83,17 +94,20 @@ def application(live: Live) -> Any:
         text = json.dumps(data, allow_nan=False)
         return Response(text, status, media_type="application/json")
 
-    def asked(get: Callable[[Request], Any]) -> Callable[[Request], Any]:
-        """Turn what goes wrong into an answer that the page shows."""
+    def asked(get: Callable[[Request], Any], turns: Any = None) -> Callable[[Request], Any]:
+        """Turn what goes wrong into an answer that the page shows; what is costly waits."""
 
         def endpoint(request: Request) -> Any:
             try:
-                found = get(request)
-            except (TfrtoolError, ValueError) as error:
-                return answer({"error": str(error)}, 400)
+                with turns or nullcontext():
+                    found = get(request)
+                return found if isinstance(found, Response) else answer(found)
             except IndexError as error:
-                return answer({"error": str(error)}, 404)
-            return found if isinstance(found, Response) else answer(found)
+                return answer({"error": printable(str(error))}, 404)
+            except (TfrtoolError, ValueError, OverflowError, RecursionError) as error:
+                return answer({"error": printable(str(error))}, 400)
+            except MemoryError:
+                return answer({"error": "this takes more memory than there is"}, 400)
 
         return endpoint
 
@@ -118,8 +132,8 @@ def application(live: Live) -> Any:
         return live.rows(_question(given), int(given.get("start", 0)), count)
 
     def picture(request: Request) -> Any:
-        row, box = int(request.path_params["row"]), request.path_params["box"]
-        data = live.picture(row, int(request.query_params.get("image", 0)), full=box == "image")
+        row, full = int(request.path_params["row"]), request.url.path.startswith("/image/")
+        data = live.picture(row, int(request.query_params.get("image", 0)), full=full)
         if data is None:
             raise IndexError("no picture")
         kind = "image/png" if data.startswith(b"\x89PNG") else "image/jpeg"
@@ -135,36 +149,42 @@ def application(live: Live) -> Any:
         name = request.path_params["name"]
         if name not in PIECES:
             raise IndexError("no such piece")
-        return Response(str(live.piece(name)), media_type="text/html")
+        text = str(live.piece(name)).encode("utf-8", "backslashreplace")
+        return Response(text, media_type="text/html")
 
     def printed(request: Request) -> Any:
         return live.printed(request.path_params["command"])
 
     async def marks(request: Request) -> Any:
         body = await request.body()
-        try:
-            numbers = json.loads(body)["rows"]
-            text = live.marked([int(row) for row in numbers])
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            return answer({"error": f"no list of rows: {error}"}, 400)
-        return Response(text, media_type="text/plain; charset=utf-8")
+
+        def listed(_: Request) -> Any:
+            try:
+                rows = [int(row) for row in json.loads(body)["rows"]]
+            except (KeyError, TypeError) as error:
+                raise ValueError("no list of rows") from error
+            return Response(live.marked(rows), media_type="text/plain")
+
+        return await run_in_threadpool(asked(listed), request)
 
     def record(request: Request) -> Any:
         start = int(request.query_params.get("hex", 0))
         return live.record(int(request.path_params["row"]), start)
 
+    pictures, records, questions = (threading.Semaphore(_AT_ONCE) for _ in range(3))
     return Starlette(
         routes=[
             Route("/", page),
             Route("/static/{name}", asked(static)),
             Route("/api/state", asked(lambda _: live.state())),
-            Route("/api/rows", asked(rows)),
-            Route("/api/record/{row:int}", asked(record)),
+            Route("/api/rows", asked(rows, questions)),
+            Route("/api/record/{row}", asked(record, records)),
             Route("/api/json/{command}", asked(printed)),
             Route("/api/marks", marks, methods=["POST"]),
-            Route("/{box:str}/{row:int}/mask/{number:int}", asked(mask)),
-            Route("/{box:str}/{row:int}", asked(picture)),
-            Route("/piece/{name}", asked(piece)),
+            Route("/thumb/{row}", asked(picture, pictures)),
+            Route("/image/{row}", asked(picture, pictures)),
+            Route("/image/{row}/mask/{number}", asked(mask, pictures)),
+            Route("/piece/{name}", asked(piece, threading.Lock())),
         ]
     )
 

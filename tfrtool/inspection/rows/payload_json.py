@@ -50,9 +50,18 @@ class PayloadJson:
         seen: the names of all features that there were, told or not.
     """
 
-    def __init__(self, *, select: Sequence[str] | None = None, as_base64: bool = False) -> None:
-        """Tell of these features, or all; and of bytes that are no text all, or what they are."""
-        self._select, self._base64 = select, as_base64
+    def __init__(
+        self,
+        *,
+        select: Sequence[str] | None = None,
+        as_base64: bool = False,
+        most: int | None = None,
+    ) -> None:
+        """Tell of these features, or all; and of bytes that are no text all, or what they are.
+
+        Of a list of more than ``most`` values the first are told, and how many more there are.
+        """
+        self._select, self._base64, self._most = select, as_base64, most
         self.seen: set[str] = set()
 
     def check_selection(self) -> None:
@@ -94,8 +103,10 @@ class PayloadJson:
             return None
         values = [
             self._bytes(value, depth) if isinstance(value, bytes) else value_json(value)
-            for value in feature.values
+            for value in feature.values[: self._most]
         ]
+        if len(values) < len(feature.values):
+            values.append(f"... {len(feature.values) - len(values):,} more")
         return values[0] if len(values) == 1 else values
 
     def _bytes(self, value: bytes, depth: int) -> Any:

@@ -1,5 +1,6 @@
 """Where the records of shards are, found as far and as fast as they can be hopped through."""
 
+import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -101,10 +102,11 @@ class RecordIndex:
         number = record if shard.numbers is None else shard.numbers[record]
         return RecordPlace(shard.path, number, shard.offsets[record])
 
-    def read(self, rows: Sequence[int]) -> dict[int, Record]:
+    def read(self, rows: Sequence[int], most: float = math.inf) -> dict[int, Record]:
         """Read some records; those that are damaged, or not there any more, are missing.
 
-        Of a compressed shard, everything before them is read, too.
+        So are those after the first that have ``most`` bytes together. Of a compressed shard,
+        everything before them is read, too.
         """
         found: dict[int, Record] = {}
         wanted: dict[Path, dict[int, int]] = {}
@@ -120,6 +122,9 @@ class RecordIndex:
                         row = by_offset.get(item.offset, -1)
                         if row >= 0 and isinstance(item, Record):
                             found[row] = item._replace(index=self.place(row).record)
+                            most -= len(item.payload)
+                        if most <= 0:
+                            return found
                         if plain or item.offset >= max(by_offset):
                             break
         return found

@@ -1,0 +1,218 @@
+"""The viewer as it listens: whatever is sent to it, and what its answers say of themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.datasets import image_payload, write_foreign
+from tfrtool.errors import UsageError
+from tfrtool.view.guard import HEADERS
+from tfrtool.view.live import Live
+from tfrtool.view.server import serve
+
+
+class Viewer(NamedTuple):
+    """A viewer that runs, and what its user's browser has."""
+
+    port: int
+    token: str
+    cookie: str
+
+    def raw(self, data: bytes, *, end: bool = True) -> bytes:
+        """Send bytes, and return all that is answered."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            answer = b""
+            with suppress(ConnectionError):  # what is too long is not read to its end
+                connection.sendall(data)
+                if end:
+                    connection.shutdown(socket.SHUT_WR)
+            with suppress(ConnectionError):
+                while part := connection.recv(65536):
+                    answer += part
+        return answer
+
+    def get(self, path: str, method: str = "GET", body: bytes | None = None) -> HTTPResponse:
+        """Ask as the page does."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, path, body, {"Cookie": self.cookie})
+            answer = connection.getresponse()
+            answer.read()
+            return answer
+        finally:
+            connection.close()
+
+    def head(self, line: str, *more: str) -> bytes:
+        """Return a request of the page with more headers."""
+        host = f"Host: 127.0.0.1:{self.port}"
+        return "\r\n".join((line, host, f"Cookie: {self.cookie}", *more, "", "")).encode()
+
+
+@pytest.fixture(scope="module")
+def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
+    """Start a viewer, and see at its end that it has told nobody its token but the opener."""
+    folder = write_foreign(tmp_path_factory.mktemp("pets"), [[image_payload(1)]])
+    command = [sys.executable, "-m", "tfrtool", "view", str(folder), "--json", "--no-open"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = urlsplit(json.loads(process.stdout.readline())["url"])
+            assert url.port is not None
+            token = url.query.partition("=")[2]
+            connection = HTTPConnection("127.0.0.1", url.port, timeout=20)
+            connection.request("GET", f"/?{url.query}")
+            cookie = (connection.getresponse().getheader("set-cookie") or "").partition(";")[0]
+            connection.close()
+            yield Viewer(url.port, token, cookie)
+        finally:
+            process.send_signal(signal.SIGINT)
+            out, said = process.communicate(timeout=20)
+    assert token not in out + said
+    assert process.returncode == 130
+    assert "Traceback" not in said
+
+
+def test_every_answer_has_all_headers_also_where_it_is_an_error(viewer: Viewer) -> None:
+    """Found, not found, refused, not allowed, not understood."""
+    for path, method, status in (
+        ("/", "GET", 200),
+        ("/", "HEAD", 200),
+        ("/api/state", "GET", 200),
+        ("/nothing", "GET", 404),
+        ("/thumb/99", "GET", 404),
+        ("/api/marks", "GET", 405),
+        ("/", "OPTIONS", 405),
+        ("/api/rows?start=x", "GET", 400),
+        ("/?token=wrong", "GET", 200),  # the cookie is right
+    ):
+        answer = viewer.get(path, method)
+        assert (path, answer.status) == (path, status)
+        for name, value in HEADERS.items():
+            assert answer.headers.get_all(name) == [value]
+    assert b"content-security-policy" in viewer.raw(b"GET / HTTP/1.0\r\n\r\n").lower()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../guard.py", "/static/..%2fguard.py", "/static/%2e%2e/guard.py", "/..%5cguard.py",
+     "//etc/passwd", "/static/view.js%00", "/static/view.js/", "/static//etc/passwd", "/static/",
+     "/api/record/../../x", "/piece/about.html", "/piece/..%2fserver.py", "/etc/0", "/static/c:x"],
+)  # fmt: skip
+def test_nothing_but_the_pages_own_files_can_be_asked_for(viewer: Viewer, path: str) -> None:
+    """Whatever a path is made of."""
+    assert viewer.get(path).status in (307, 404)
+
+
+def test_an_address_in_the_request_is_no_way_around_the_host(viewer: Viewer) -> None:
+    """The form that proxies are asked in."""
+    inside = f"http://127.0.0.1:{viewer.port}/api/state"
+    assert b" 404 " in viewer.raw(viewer.head(f"GET {inside} HTTP/1.1", "Connection: close"))
+    evil = f"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\nCookie: {viewer.cookie}"
+    assert b" 403 " in viewer.raw(f"{evil}\r\nConnection: close\r\n\r\n".encode())
+
+
+def test_what_is_no_request_is_refused_and_the_next_is_answered(viewer: Viewer) -> None:
+    """Bombs of headers, several hosts, lengths that lie, bodies in pieces."""
+    first = viewer.head("GET /api/state HTTP/1.1")[:-2]
+    post = viewer.head("POST /api/marks HTTP/1.1")[:-2]
+    for sent, status in (
+        (b"\x16\x03\x01 hello\r\n\r\n", b" 400 "),
+        (b"GET / HTTP/1.1\r\n\r\n", b" 400 "),  # no Host
+        (b"GET / HTTP/1.0\r\n\r\n", b" 403 "),
+        (first + b"Host: evil.example\r\n\r\n", b" 400 "),
+        (first + b"X: " + b"a" * 200_000 + b"\r\n\r\n", b""),
+        (first + b"X: y\r\n" * 50_000 + b"\r\n", b""),
+        (first + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", b" 400 "),
+        (post + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", b" 4"),
+        (post + b"Content-Length: 99999999\r\n\r\n", b" 413 "),
+        (post + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", b" 411 "),
+        (post + b"Content-Length: 50\r\n\r\n{}", b""),  # and no more comes
+        (first + b"Upgrade: websocket\r\nConnection: Upgrade\r\n"
+         b"Sec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n\r\n", b" 200 "),
+    ):  # fmt: skip
+        assert status in viewer.raw(sent).partition(b"\r\n")[0]
+    assert viewer.get("/api/state").status == 200
+
+
+def test_requests_that_follow_each_other_at_once_are_all_answered(viewer: Viewer) -> None:
+    """Each is guarded for itself."""
+    wrong = b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"
+    last = viewer.head("GET /api/state HTTP/1.1", "Connection: close")
+    answers = viewer.raw(viewer.head("GET /api/state HTTP/1.1") + wrong + last, end=False)
+    assert [answers.count(status) for status in (b"HTTP/1.1 200", b"HTTP/1.1 403")] == [2, 1]
+
+
+def test_hundreds_of_idle_connections_do_not_end_it(viewer: Viewer) -> None:
+    """Those over the limit are told to come again."""
+    idle = [socket.create_connection(("127.0.0.1", viewer.port), timeout=20) for _ in range(200)]
+    try:
+        answer = viewer.get("/api/state")
+        assert answer.status == 503
+        assert answer.headers.get_all("X-Frame-Options") == ["DENY"]
+    finally:
+        for one in idle:
+            one.close()
+    while viewer.get("/api/state").status == 503:  # it hears of the ends one after the other
+        pass
+    assert viewer.get("/api/state").status == 200
+
+
+@pytest.mark.parametrize(
+    "sent", [b"[" * 100_000, b"{}", b"[]", b'{"rows": 5}', b'{"rows": [1e400]}', b'{"rows": [NaN]}',
+             b'{"rows": ["x"]}', b'{"rows": [-1]}', b'{"rows": [1]}', b"\xff", b"",
+             b'{"rows": [' + b"9" * 5000 + b"]}", b'{"rows": [[0]]}'],
+)  # fmt: skip
+def test_marks_that_are_no_rows_are_refused(viewer: Viewer, sent: bytes) -> None:
+    """By an answer, not by an error of the server."""
+    assert viewer.get("/api/marks", "POST", sent).status in (400, 404)
+
+
+@pytest.mark.parametrize(
+    "number", ["-1", "9" * 30, "9" * 5000, "1.5", "0x1", "", "%00", "%E2%82%82"]
+)
+def test_numbers_that_are_none_are_refused_everywhere(viewer: Viewer, number: str) -> None:
+    """And huge ones are beyond the end."""
+    for path in ("/api/record/", "/thumb/", "/image/", "/image/0/mask/"):
+        assert viewer.get(f"{path}{number}").status in (307, 400, 404)
+    for name in ("start", "count"):
+        assert viewer.get(f"/api/rows?{name}={number}").status in (200, 400)
+    assert viewer.get(f"/api/record/0?hex={number}").status in (200, 400)
+    assert viewer.get(f"/thumb/0?image={number}").status in (400, 404)
+
+
+@pytest.mark.parametrize("host", ["nowhere.invalid", "a" * 70, "256.1.1.1", "192.0.2.1", "::gg"])
+def test_where_nobody_can_listen_is_said_in_one_line(tmp_path: Path, host: str) -> None:
+    """Also that a port is taken, or not for us."""
+    live = Live(write_foreign(tmp_path / "ds", [[image_payload(1)]]))
+    try:
+        with pytest.raises(UsageError, match="can't listen at"):
+            serve(live, host=host, port=0, token="x", on_ready=pytest.fail)
+    finally:
+        live.close()
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path, viewer: Viewer) -> None:
+    """So is one that only the superuser may take."""
+    live = Live(write_foreign(tmp_path / "ds", [[image_payload(1)]]))
+    taken = {viewer.port: "in use", **({} if os.geteuid() == 0 else {80: "denied"})}
+    try:
+        for port, why in taken.items():
+            with pytest.raises(UsageError, match=why):
+                serve(live, host="127.0.0.1", port=port, token="x", on_ready=pytest.fail)
+    finally:
+        live.close()
