@@ -17,7 +17,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
     """Return a viewer of two shards that is done."""
     folder = write_foreign(tmp_path / "two", [[image_payload(n % 2) for n in range(20)]] * 2)
     made = Live(folder, workers=1)
-    made._fill()
+    made.found.fill(workers=1)
     yield made
     made.close()
 

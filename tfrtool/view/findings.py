@@ -1,12 +1,15 @@
 """What is known of some shards or a dataset: what inspection's verbs return, as it comes in."""
 
+import contextlib
+import math
 import tempfile
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from tfrtool.errors import ShardError, TfrtoolError, printable
+from tfrtool.errors import ShardError, TfrtoolError, UsageError, os_errors_as, printable
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.feature_text import python_source
 from tfrtool.examples.roles import LabelNames
@@ -15,8 +18,8 @@ from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles
 from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
 from tfrtool.inspection.stats.stats import StatsReport, stats
 from tfrtool.inspection.table.gallery import Labels, labels_of
-from tfrtool.inspection.table.record_index import RecordIndex
-from tfrtool.inspection.table.record_table import RecordTable, TablePiece
+from tfrtool.inspection.table.record_index import RecordIndex, find_offsets
+from tfrtool.inspection.table.record_table import RecordTable, write_rows
 from tfrtool.inspection.table.selection import Selector
 from tfrtool.inspection.verify.verify import VerifyReport, verify
 from tfrtool.storage.locations import Paths, as_paths
@@ -51,15 +54,17 @@ class Findings:
         self.version = None if found.info is None else found.info.version
         self.notes = tuple(found.notes)
         self._scratch = tempfile.TemporaryDirectory(prefix="tfrtool-view-")
-        self.index = RecordIndex(self.paths)
-        self.table = RecordTable(Path(self._scratch.name))
+        self.table = RecordTable()
+        self.index = RecordIndex(self.paths, self.table)
         self.summary: DatasetSummary | None = None
         self.schema: InferredSchema | None = None
         self.statistics: StatsReport | None = None
         self.verdict: VerifyReport | None = None
         self.table_done = False
         self.errors: dict[str, str] = {}
+        self.progress: Progress | None = None
         self._roles: dict[Path, ImageRoles] = {}
+        self._held: dict[str, tuple[object, Any]] = {}
 
     def close(self) -> None:
         """Delete what was put aside."""
@@ -71,36 +76,50 @@ class Findings:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def search(self, workers: int | None) -> "FindingSteps":
+        """Return what there is to be found; what it tells is for `take`."""
+        folder = Path(self._scratch.name)
+        return FindingSteps(self.paths, self.dataset, folder, self.has_images, workers)
+
     def fill(self, on_progress: OnProgress = silent, *, workers: int | None = None) -> None:
-        """Do all steps, the quick ones first; what fails is in ``errors``."""
+        """Find everything, the quick things first; what fails is in ``errors``."""
 
-        def on_piece(_: TablePiece) -> None:
+        def take(step: str, found: Any) -> None:
+            self.take(step, found)
+            if self.progress is not None:
+                on_progress(self.progress)
+
+        self.search(workers).run(take)
+
+    def take(self, step: str, found: Any) -> None:
+        """Take in what a step found, or how far it is, or what went wrong."""
+        if isinstance(found, Progress):
+            self.progress = found
+        elif isinstance(found, str):
+            self.errors[step] = found
+        elif step == "index":
+            self.index.add(*found)
+        elif step == "table":
+            self.table.add(found)
             total = len(self.index) if self.index.complete else None
-            done = self.table.rows
-            on_progress(Progress(what="reading", done=done, total=total, unit="records"))
+            self.progress = Progress(
+                what="reading", done=self.table.rows, total=total, unit="records"
+            )
+        else:
+            setattr(self, step, found)
 
-        def fill_table() -> bool:
-            self.table.fill(self.paths, images=self._images, workers=workers, on_piece=on_piece)
-            return True
+    @property
+    def stage(self) -> str:
+        """What changes when the table has many more rows, and at its end."""
+        steps = round(10 * math.log(self.table.rows + 1))
+        return "all" if self.table_done else str(steps)
 
-        paths = self.paths
-        told: dict[str, Any] = {"workers": workers, "on_progress": on_progress}
-        steps: dict[str, Callable[[], Any]] = {
-            "index": self.index.fill,
-            "table_done": fill_table,
-            "summary": lambda: self.dataset and inspect_dataset(self.dataset, **told),
-            "schema": lambda: infer_schema(paths, **told),
-            "statistics": lambda: stats(paths, **told),
-            "verdict": lambda: verify(self.dataset or paths, images=self.has_images, **told),
-        }
-        for name, step in steps.items():
-            try:
-                found = step()
-            except TfrtoolError as error:
-                self.errors[name] = str(error)
-                continue
-            if name != "index":
-                setattr(self, name, found)
+    def _of_stage(self, name: str, made_of: object, make: Callable[[], Any]) -> Any:
+        """Return what is made anew only when the table has many more rows."""
+        key = self.stage, made_of
+        if self._held.get(name, (None,))[0] != key:
+            self._held[name] = key, make()
+        return self._held[name][1]
 
     def roles(self, path: Path) -> ImageRoles:
         """Return which features of a shard are its image and its label."""
@@ -129,18 +148,20 @@ class Findings:
         return "image.label" if self.table.has("image.label") else self.label
 
     def labels(self) -> Labels:
-        """Return the label of each row so far."""
-        return labels_of(self.table, self.label_column)
+        """Return the label of each row, not of the last ones as long as there come more."""
+        column = self.label_column
+        return cast(Labels, self._of_stage("labels", column, lambda: labels_of(self.table, column)))
 
     def selector(self) -> Selector:
-        """Return what asks the rows that are known so far."""
-        names = LabelNames.beside(self.paths[0].parent, self.label)
-        return Selector(
-            self.table,
-            split_of=self.split_of.get,
-            label=self.label,
-            class_names=bool(names.names),
-        )
+        """Return what asks the rows, not the last ones as long as there come more."""
+        label = self.label
+
+        def make() -> Selector:
+            names = LabelNames.beside(self.paths[0].parent, label).names
+            table, split_of = self.table.as_it_is(), self.split_of.get
+            return Selector(table, split_of=split_of, label=label, class_names=bool(names))
+
+        return cast(Selector, self._of_stage("selector", label, make))
 
     @property
     def schema_source(self) -> str | None:
@@ -148,3 +169,47 @@ class Findings:
         if self.schema is None:
             return None
         return python_source(self.schema.features, self.schema.records)
+
+
+@dataclass(frozen=True, slots=True)
+class FindingSteps:
+    """The steps that find everything, in this process or in another one."""
+
+    paths: Sequence[Path]
+    dataset: Path | None
+    folder: Path
+    images: bool
+    workers: int | None
+
+    def run(self, tell: Callable[[str, Any], None]) -> None:
+        """Do all steps; a step and what it finds is told, or a `Progress`, or why it failed."""
+        told: dict[str, Any] = {"workers": self.workers, "on_progress": partial(tell, "progress")}
+        steps: dict[str, Callable[[], Any]] = {
+            "index": lambda: self._find_offsets(tell),
+            "table_done": lambda: self._write_rows(tell),
+            "summary": lambda: self.dataset and inspect_dataset(self.dataset, **told),
+            "schema": lambda: infer_schema(self.paths, **told),
+            "statistics": lambda: stats(self.paths, **told),
+            "verdict": lambda: verify(self.dataset or self.paths, images=self.images, **told),
+        }
+        for name, step in steps.items():
+            try:
+                found = step()
+            except TfrtoolError as error:
+                found = str(error)
+            if found is not None:
+                tell(name, found)
+
+    def _find_offsets(self, tell: Callable[[str, Any], None]) -> None:
+        for number, path in enumerate(self.paths):
+            with contextlib.suppress(ShardError):  # its rows tell
+                offsets = find_offsets(path)
+                file = self.folder / f"offsets-{number}"
+                with os_errors_as(UsageError, file, "no room for what is found"):
+                    file.write_bytes(offsets)
+                tell("index", (path, file))
+
+    def _write_rows(self, tell: Callable[[str, Any], None]) -> bool:
+        for found in write_rows(self.paths, self.folder, images=self.images, workers=self.workers):
+            tell("table", found)
+        return True

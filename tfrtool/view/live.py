@@ -6,7 +6,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from markupsafe import Markup
 
@@ -17,11 +17,12 @@ from tfrtool.images.pixels import decode_picture
 from tfrtool.inspection.pictures.objects import boxes_of, masks_of
 from tfrtool.inspection.pictures.pictures import pictures_of
 from tfrtool.inspection.rows.payload_json import PayloadJson
+from tfrtool.inspection.table.selection import Selector
 from tfrtool.records.framing import Record
+from tfrtool.storage.child import Child, ChildDied, tell
 from tfrtool.storage.locations import Paths
 from tfrtool.storage.plain import plain
-from tfrtool.storage.progress import Progress
-from tfrtool.view.findings import Findings
+from tfrtool.view.findings import Findings, FindingSteps
 from tfrtool.view.pieces import piece
 
 _THUMB, _FULL = 128, 2048
@@ -43,35 +44,49 @@ class Live:
     def __init__(self, shards: Paths, *, workers: int | None = None) -> None:
         """Open shards; nothing is read yet but first records."""
         self.found = Findings(shards)
-        self._workers = workers
-        self._progress: Progress | None = None
+        self._workers = 1 if workers is None else workers
+        self._child: Child | None = None
         self._done = False
         self._lock = threading.Lock()
         self._held: OrderedDict[int, Record] = OrderedDict()
         self._held_bytes = 0
-        self._selections: OrderedDict[tuple[int, str], Any] = OrderedDict()
+        self._asking, self._ended = threading.Lock(), False
+        self._selector: Selector | None = None
+        self._selections: OrderedDict[str, Any] = OrderedDict()
         self._pieces: dict[tuple[str, str], Markup] = {}
 
     def start(self) -> None:
-        """Begin to read, in a thread that ends with the process."""
-        threading.Thread(target=self._fill, daemon=True).start()
+        """Begin to read, in a process of its own: pages are answered meanwhile."""
+        self._child = Child()
+        self._child.send(_find, self.found.search(self._workers))
+        threading.Thread(target=self._follow, args=(self._child,), daemon=True).start()
 
-    def _fill(self) -> None:
+    def _follow(self, child: Child) -> None:
         try:
-            self.found.fill(self._tell, workers=self._workers)
+            while (told := cast(tuple[str, Any] | None, child.receive())) is not None:
+                self.found.take(*told)
+        except ChildDied:
+            self.found.take("reading", "the process died: was there enough memory?")
+        except Exception as error:  # noqa: BLE001 - the page tells it
+            self.found.take("reading", str(error))
         finally:
             self._done = True
 
-    def _tell(self, progress: Progress) -> None:
-        self._progress = progress
+    def interrupt(self) -> None:
+        """Answer no more questions, not even those that are being answered: they may take long."""
+        self._ended = True
+        if self._selector is not None:
+            self._selector.interrupt()
 
     def close(self) -> None:
-        """Delete what was put aside."""
+        """Stop reading, and delete what was put aside."""
+        if self._child is not None:
+            self._child.__exit__()
         self.found.close()
 
     def state(self) -> dict[str, Any]:
         """Return how far it is: what ``/api/state`` answers."""
-        found, progress = self.found, self._progress
+        found, progress = self.found, self.found.progress
         table = found.table
         return {
             "records": len(found.index),
@@ -96,12 +111,11 @@ class Live:
         """Return what changes when pieces would say more."""
         found = self.found
         steps = (found.summary, found.schema, found.statistics, found.verdict)
-        known = [str(int(step is not None)) for step in steps]
-        thousands = found.table.rows // 5000 if not found.table_done else "all"
-        return f"{''.join(known)}-{thousands}"
+        return "".join(str(int(step is not None)) for step in steps) + f"-{found.stage}"
 
     def rows(self, question: Question, start: int, count: int) -> dict[str, Any]:
         """Return some of the rows that fulfil a question, and how many there are."""
+        done = self.found.table_done if _asks(question) else self.found.index.complete
         total, chosen = self._chosen(question, max(start, 0), max(count, 0))
         table = self.found.table
         known = [row for row in chosen if row < table.rows]
@@ -111,7 +125,7 @@ class Live:
         self._hold(chosen)
         return {
             "total": total,
-            "complete": self.found.table_done if _asks(question) else self.found.index.complete,
+            "complete": done,
             "start": start,
             "rows": [
                 {
@@ -127,15 +141,18 @@ class Live:
         if not _asks(question):
             total = len(self.found.index)
             return total, list(range(min(start, total), min(start + count, total)))
-        key = (self.found.table.rows, repr(sorted(question.items(), key=str)))
-        with self._lock:
-            found = self._selections.get(key)
-        if found is None:
-            found = self.found.selector().select(**question)
-            with self._lock:
-                self._selections[key] = found
-                while len(self._selections) > _SELECTIONS:
-                    self._selections.popitem(last=False)
+        with self._asking:  # a page asks for several parts of the same
+            selector, asked = self.found.selector(), repr(sorted(question.items(), key=str))
+            if self._selector is not selector:
+                self._selector, self._selections = selector, OrderedDict()
+            if self._ended:
+                raise UsageError("the viewer has ended")
+            if asked not in self._selections:
+                self._selections[asked] = selector.select(**question)
+            self._selections.move_to_end(asked)
+            found = self._selections[asked]
+            if len(self._selections) > _SELECTIONS:
+                self._selections.popitem(last=False)
         return len(found), [int(row) for row in found[start : start + count]]
 
     def _place(self, row: int) -> dict[str, Any]:
@@ -346,3 +363,9 @@ def _in_shell(path: Path) -> str:
         )
         + "'"
     )
+
+
+def _find(search: FindingSteps) -> None:
+    if hasattr(os, "nice"):
+        os.nice(5)  # who waits for a page comes first
+    search.run(lambda step, found: tell((step, found)))

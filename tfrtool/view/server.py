@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from tfrtool.errors import TfrtoolError, UsageError, printable, reason_of
@@ -69,7 +70,14 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
         )
         shown = f"[{own}]" if ":" in own else own
         on_ready(f"http://{shown}:{port}/?token={token}")
-        uvicorn.Server(config).run(sockets=[listener])
+        live.start()  # not before: the first page has both cores until then
+
+        class Server(uvicorn.Server):
+            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+                live.interrupt()  # answers are waited for
+                super().handle_exit(sig, frame)
+
+        Server(config).run(sockets=[listener])
     finally:
         listener.close()
 

@@ -94,6 +94,19 @@ class _Rows:
             raise
 
 
+def quoted_names(names: Collection[str]) -> list[str]:
+    """Return, quoted, what columns of these names are called in a view."""
+    taken: set[str] = set()
+    quoted = []
+    for name in names:
+        shown = name or "_"
+        while shown.casefold() in taken:
+            shown += "_"
+        taken.add(shown.casefold())
+        quoted.append('"' + shown.replace('"', '""') + '"')
+    return quoted
+
+
 class Sandbox:
     """A database that has nothing but a view of records, and can't reach anything else.
 
@@ -107,6 +120,7 @@ class Sandbox:
         self._duckdb = load_duckdb()
         self._schema, self._scan, self._view = schema, scan, view
         self._names = {f"c{n}": name for n, name in enumerate(schema.names)}
+        self._quoted = quoted_names(schema.names)
         self._rows: _Rows | None = None
         self.text: set[str] = set()
         self._base, self._nulls = (f"t{secrets.token_hex(8)}" for _ in range(2))
@@ -200,19 +214,13 @@ class Sandbox:
 
     def _define(self, table: str, text: set[str], held: Collection[str]) -> None:
         """Make the view, of a table that has some of the columns: others are not asked for."""
-        taken: set[str] = set()
         parts: list[tuple[bool, str]] = []
-        for column, name in self._names.items():
-            shown = name or "_"
-            while shown.casefold() in taken:
-                shown += "_"
-            taken.add(shown.casefold())
+        for (column, name), quoted in zip(self._names.items(), self._quoted, strict=True):
             value = f"try(decode({column}))" if column in text else column
             if column not in held:
                 kind = "VARCHAR" if column in text else self._types[column]
                 value = f"CAST(error('{column} was not expected') AS {kind})"
-            quoted = shown.replace('"', '""')
-            parts.append((name.startswith("_"), f'{value} AS "{quoted}"'))
+            parts.append((name.startswith("_"), f"{value} AS {quoted}"))
         select = ", ".join(part for _, part in sorted(parts, key=lambda one: one[0]))
         self._connection.execute(
             f'CREATE OR REPLACE TEMP VIEW "{self._view}" AS SELECT {select} FROM "{table}"'

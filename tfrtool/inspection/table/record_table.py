@@ -1,12 +1,14 @@
 """A table on disk with a row for each record: its place, its short values, its image in numbers.
 
-A row is a record, or one whose payload alone is damaged (its values are null): the same ones, in
-the same order, as in a `RecordIndex`.
+A row is a record, or one whose payload alone is damaged (its values are null).
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ import pyarrow.compute as pc
 
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.split_shards import map_folds
+from tfrtool.errors import ShardError, os_errors_as
 from tfrtool.examples.arrow.arrays import list_array, numbers_array
 from tfrtool.examples.arrow.columns import Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
@@ -23,10 +26,9 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind
 from tfrtool.images.looks import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_of
-from tfrtool.inspection.table.record_index import is_row
-from tfrtool.inspection.verify.payload_check import unparseable
-from tfrtool.records.framing import Fault, Record
+from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.parts import later
+from tfrtool.records.reader import read_shard
 from tfrtool.records.stream import Stream, path_of
 from tfrtool.storage.limits import FirstOf
 
@@ -36,10 +38,10 @@ MAX_COLUMNS = 200
 LONGEST = 1024
 """Bytes of a value that is kept; longer ones, such as images, are null."""
 
-_ROWS = 2000
-"""Records of a batch: so often somebody is told."""
+_ROWS, _FIRST_ROWS = 16384, 100
+"""Records of a batch: so often somebody is told. The first ones of a shard are waited for."""
 
-_BATCH_BYTES = 16 * 1024 * 1024
+_BATCH_BYTES = 8 * 1024 * 1024
 _FAULTS_KEPT = 1000
 _WORTH_A_PROCESS = 8 * 1024 * 1024
 
@@ -65,38 +67,44 @@ class TablePiece(NamedTuple):
     first: int  # what the first record's number is counted from
 
 
-@dataclass(kw_only=True)
 class TableFold:
-    """A fold over the records of a shard, or of a part of it, that writes their rows."""
+    """A fold over the records of a shard, or of a part of it, that writes their rows.
 
-    path: Path
-    folder: Path
-    images: bool
-    part: bool
-    on_piece: Callable[[TablePiece], None] | None = None
-    pieces: list[TablePiece] = field(default_factory=list)
-    faults: FirstOf[Fault] = field(default_factory=lambda: FirstOf[Fault](_FAULTS_KEPT))
-    kinds: set[PayloadKind] = field(default_factory=set)
+    Attributes:
+        path: the shard.
+        pieces: what was written.
+        faults: what is wrong with its framing and its payloads' CRCs.
+        kinds: what its payloads are.
+    """
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "on_piece": None}  # who is told stays where the fold is begun
+    def __init__(self, source: Path | Stream, *, folder: Path, images: bool, **_part: bool) -> None:
+        """Begin with nothing; files go to ``folder``."""
+        self.path, self._folder = path_of(source), folder
+        self._images = images
+        self.pieces: list[TablePiece] = []
+        self.faults = FirstOf[Fault](_FAULTS_KEPT)
+        self.kinds: set[PayloadKind] = set()
 
     def read(self, items: Iterator[Record | Fault]) -> None:
         """Take in what follows, and write its rows."""
-        roles = image_roles(self.path) if self.images else ImageRoles()
+        self.pieces += self.written(items)
+
+    def written(self, items: Iterator[Record | Fault]) -> Iterator[TablePiece]:
+        """Take in what follows, and yield its rows as they are written."""
+        roles = image_roles(self.path) if self._images else ImageRoles()
         for batch in self._batches(items):
-            table = _table(batch, roles, self.faults, self.kinds)
+            table = _table(batch, roles, self.kinds)
             with (
-                tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file,
+                os_errors_as(ShardError, self._folder, "no room for what is found"),
+                tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file,
                 pa.ipc.new_file(file, table.schema) as writer,
             ):
                 writer.write_batch(table)
-            self._add(TablePiece(Path(file.name), self.path, table.num_rows, 0))
+            yield TablePiece(Path(file.name), self.path, table.num_rows, 0)
 
     def merge(self, other: "TableFold", index: int) -> bool:
         """Take in the fold over the next part."""
-        for piece in other.pieces:
-            self._add(piece._replace(first=index))
+        self.pieces += [piece._replace(first=index) for piece in other.pieces]
         self.faults.merge(later(other.faults, index))
         self.kinds |= other.kinds
         return True
@@ -105,109 +113,79 @@ class TableFold:
         """Return itself."""
         return self
 
-    def _add(self, piece: TablePiece) -> None:
-        self.pieces.append(piece)
-        if self.on_piece is not None:
-            self.on_piece(piece)
-
     def _batches(self, items: Iterator[Record | Fault]) -> Iterator[list[Record]]:
         rows: list[Record] = []
-        size = 0
+        size, most = 0, _FIRST_ROWS
         for item in items:
             if isinstance(item, Fault):
                 self.faults.add(item)
-                if not is_row(item):
+                if item.kind is not FaultKind.PAYLOAD_CRC or item.record is None:
                     continue
-                item = Record(item.record or 0, item.offset, b"", 0)
-            if rows and (len(rows) == _ROWS or size + len(item.payload) > _BATCH_BYTES):
+                item = Record(item.record, item.offset, b"", 0)
+            if rows and (len(rows) == most or size + len(item.payload) > _BATCH_BYTES):
                 yield rows
-                rows, size = [], 0
+                rows, size, most = [], 0, _ROWS
             rows.append(item)
             size += len(item.payload)
         if rows:
             yield rows
 
 
-@dataclass(frozen=True, kw_only=True)
-class BeginFold:
-    """Makes a `TableFold` of a shard; what is told of pieces is told in this process alone."""
+def write_rows(
+    shards: Sequence[Path], folder: Path, *, images: bool = True, workers: Workers = None
+) -> Iterator[TablePiece | TableFold]:
+    """Read all records, and yield what a `RecordTable` takes in.
 
-    folder: Path
-    images: bool
-    on_piece: Callable[[TablePiece], None] | None = None
+    Args:
+        shards: the files.
+        folder: where the rows go.
+        images: whether images are looked at, too.
+        workers: how many processes at most; None takes the cores. With one, rows are yielded as
+            they are written, and otherwise when a shard is done.
 
-    def __reduce__(self) -> Any:
-        return BeginFold._without, (self.folder, self.images)
-
-    @staticmethod
-    def _without(folder: Path, images: bool) -> "BeginFold":
-        return BeginFold(folder=folder, images=images)
-
-    def __call__(self, source: Path | Stream, *, part: bool = False) -> TableFold:
-        """Begin a fold."""
-        return TableFold(
-            path=path_of(source),
-            folder=self.folder,
-            images=self.images,
-            part=part,
-            on_piece=self.on_piece,
-        )
+    Raises:
+        ShardError: a file can't be read, or was changed while it was read, or the disk is full.
+    """
+    begin = partial(TableFold, folder=folder, images=images)
+    if workers != 1:
+        for fold in map_folds(begin, shards, workers, _WORTH_A_PROCESS):
+            yield from fold.pieces
+            yield fold
+        return
+    for path in shards:
+        fold = begin(path)
+        yield from fold.written(read_shard(path))
+        yield fold
 
 
 class RecordTable:
-    """The rows of all records of some shards; one thread fills it while others ask.
+    """The rows of all records of some shards; one thread adds to it while others ask.
 
     Attributes:
         rows: how many there are so far.
-        left_out: features without a column, for there are too many.
+        faults: of the shards that are done, what is wrong with framing and CRCs.
+        kinds: what their payloads are.
         conflicting: features whose type is not the same in all records; they have no column.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Begin with nothing; files go to a folder that is the caller's to delete."""
+    def __init__(self) -> None:
+        """Begin with nothing."""
         self.rows = 0
         self.faults: dict[Path, FirstOf[Fault]] = {}
         self.kinds: set[PayloadKind] = set()
-        self._folder = folder
+        self.conflicting: set[str] = set()
         self._pieces: list[TablePiece] = []
+        self._starts: list[int] = []
         self._types: dict[str, pa.DataType] = {}
         self._several: set[str] = set()
-        self.conflicting: set[str] = set()
 
-    def fill(
-        self,
-        shards: Sequence[Path],
-        *,
-        images: bool = True,
-        workers: Workers = None,
-        on_piece: Callable[[TablePiece], None] = lambda _: None,
-    ) -> None:
-        """Read all records.
-
-        Args:
-            shards: the files.
-            images: whether their images are looked at, too.
-            workers: how many processes at most; None takes the cores.
-            on_piece: called after some thousand rows each.
-
-        Raises:
-            ShardError: a file can't be read, or was changed while it was read.
-        """
-
-        def add(piece: TablePiece) -> None:
-            self._take(piece)
-            on_piece(piece)
-
-        begin = BeginFold(folder=self._folder, images=images, on_piece=add)
-        for fold in map_folds(begin, shards, workers, _WORTH_A_PROCESS):
-            if fold.on_piece is None:  # it comes from another process, as a whole
-                for piece in fold.pieces:
-                    add(piece)
-            self.faults[fold.path] = fold.faults
-            self.kinds |= fold.kinds
-
-    def _take(self, piece: TablePiece) -> None:
-        with pa.memory_map(str(piece.file)) as file:
+    def add(self, found: TablePiece | TableFold) -> None:
+        """Take in what `write_rows` yields."""
+        if isinstance(found, TableFold):
+            self.kinds |= found.kinds
+            self.faults[found.path] = found.faults
+            return
+        with pa.memory_map(str(found.file)) as file:
             schema = pa.ipc.open_file(file).schema
         for one in schema:
             kind = one.type
@@ -216,8 +194,19 @@ class RecordTable:
                 kind = kind.value_type
             if self._types.setdefault(one.name, kind) != kind:
                 self.conflicting.add(one.name)
-        self._pieces.append(piece)
-        self.rows += piece.rows
+        self._starts.append(self.rows)
+        self._pieces.append(found)
+        self.rows += found.rows
+
+    def as_it_is(self) -> "RecordTable":
+        """Return a table with the rows of now, to which none are added."""
+        held = RecordTable()
+        held._pieces = self._pieces.copy()
+        held.rows = sum(piece.rows for piece in held._pieces)
+        held._starts = self._starts[: len(held._pieces)]
+        held._types, held._several = self._types.copy(), self._several.copy()
+        held.conflicting = self.conflicting.copy()
+        return held
 
     @property
     def features(self) -> list[str]:
@@ -236,13 +225,14 @@ class RecordTable:
     def take(self, names: Sequence[str], rows: Sequence[int]) -> dict[int, dict[str, Any]]:
         """Return columns of some rows, as Python's values by the row."""
         found: dict[int, dict[str, Any]] = {}
-        wanted, start = sorted(set(rows)), 0
-        for piece, batch in self.batches(names):
-            here = [row - start for row in wanted if start <= row < start + piece.rows]
-            if here:
-                part = batch.take(numbers_array(np.array(here, np.int64))).to_pylist()
-                found.update(zip((row + start for row in here), part, strict=True))
-            start += piece.rows
+        by_piece: defaultdict[int, list[int]] = defaultdict(list)
+        for row in sorted(set(rows)):
+            by_piece[bisect_right(self._starts, row) - 1].append(row)
+        for number, here in by_piece.items():
+            start = self._starts[number]
+            batch = self._batch(self._pieces[number], names)
+            part = batch.take(numbers_array(np.array(here, np.int64) - start)).to_pylist()
+            found.update(zip(here, part, strict=True))
         return found
 
     def shard_rows(self) -> dict[Path, int]:
@@ -263,10 +253,13 @@ class RecordTable:
     def batches(self, names: Sequence[str]) -> Iterator[tuple[TablePiece, pa.RecordBatch]]:
         """Yield these columns of all rows so far: features, `PLACES`, "image.width" and so on."""
         for piece in tuple(self._pieces):
-            with pa.memory_map(str(piece.file)) as file:
-                table = pa.ipc.open_file(file).get_batch(0)
-                columns = [self._column(table, piece, name) for name in names]
-                yield piece, pa.RecordBatch.from_arrays(columns, names=list(names))
+            yield piece, self._batch(piece, names)
+
+    def _batch(self, piece: TablePiece, names: Sequence[str]) -> pa.RecordBatch:
+        with pa.memory_map(str(piece.file)) as file:
+            table = pa.ipc.open_file(file).get_batch(0)
+            columns = [self._column(table, piece, name) for name in names]
+            return pa.RecordBatch.from_arrays(columns, names=list(names))
 
     def _column(self, table: pa.RecordBatch, piece: TablePiece, name: str) -> pa.Array:
         kind = self.type_of(name)
@@ -283,30 +276,26 @@ class RecordTable:
         )
 
 
-def _table(
-    records: list[Record], roles: ImageRoles, faults: FirstOf[Fault], kinds: set[PayloadKind]
-) -> pa.RecordBatch:
+def _table(records: list[Record], roles: ImageRoles, kinds: set[PayloadKind]) -> pa.RecordBatch:
     """Return the rows of records."""
     payloads = [record.payload for record in records]
     places = np.array([[one.index, one.offset, len(one.payload)] for one in records], np.int64)
     held = dict(zip(PLACES, map(numbers_array, places.T.copy()), strict=True))
-    held |= _features(records, payloads, roles.image, faults, kinds)
+    held |= _features(payloads, roles.image, kinds)
     if roles.image is not None:
         held |= _images(payloads, roles)
     return pa.record_batch(list(held.values()), names=list(held))
 
 
 def _features(
-    records: list[Record],
-    payloads: list[bytes],
-    image: str | None,
-    faults: FirstOf[Fault],
-    kinds: set[PayloadKind],
+    payloads: list[bytes], image: str | None, kinds: set[PayloadKind]
 ) -> dict[str, pa.Array]:
     """Return the features as columns: with a value or null a row, or as lists."""
     seen = ColumnsFold()
     seen.add(payloads)
     kinds |= {kind for kind, count in seen.kinds.items() if count}
+    for other in (PayloadKind.EVENT, PayloadKind.UNKNOWN):
+        del seen.kinds[other]  # even where most are others, which would leave no columns
     columns = seen.columns()
     if not columns.parsed:
         return {}
@@ -321,12 +310,9 @@ def _features(
             table = decode_batch(payloads, chosen)
             break
         except MisfitError as misfit:
-            payloads = list(payloads)
-            for index, why in misfit.others.items():
-                if not payloads[index]:
-                    return {}
-                faults.add(unparseable(records[index], why))
-                payloads[index] = b""
+            if not any(payloads[index] for index in misfit.others):
+                return {}
+            payloads = [b"" if n in misfit.others else one for n, one in enumerate(payloads)]
     arrays = chosen.arrays(table)
     found = ((name, _shortened(one)) for (name, _), one in zip(kept, arrays, strict=True))
     return {name: one for name, one in found if one.null_count < len(one)}
@@ -343,8 +329,10 @@ def _shortened(lists: pa.Array) -> pa.Array:
     if len(lengths) and lengths.max() > 1:
         there = np.flatnonzero(lengths)
         return list_array(lists.type, len(lists), there, lengths[there], values)
+    if not len(values):
+        return pa.nulls(len(lists), values.type)
     places = np.cumsum(lengths) - lengths
-    one = values.take(numbers_array(np.minimum(places, max(len(values) - 1, 0))))
+    one = values.take(numbers_array(np.minimum(places, len(values) - 1)))
     return pc.if_else(_bools(lengths == 1), one, pa.scalar(None, values.type))
 
 

@@ -13,14 +13,14 @@ from tfrtool.errors import UsageError, nearest, printable
 from tfrtool.examples.arrow.arrays import numbers_array, strings_array
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.inspection.rows.conditions import check_condition
-from tfrtool.inspection.rows.sandbox import Sandbox
+from tfrtool.inspection.rows.sandbox import Sandbox, quoted_names
 from tfrtool.inspection.table.record_table import IMAGE, RecordTable, TablePiece
 
 ROW = "_row"
 MAX_SECONDS = 30.0
 """So long a question may take; who asked may be gone."""
 
-_OWN = {PLACES[0]: pa.string(), ROW: pa.int64(), "split": pa.string()}
+_OWN = {PLACES[0]: pa.string(), ROW: pa.int64(), "_split": pa.string()}
 
 
 class Selector:
@@ -51,16 +51,17 @@ class Selector:
             class_names: whether it has class names, so that it is compared by these.
         """
         self._table, self._split_of = table, split_of
-        names = {name: name for name in table.features}
-        if label is not None and table.has(f"image.{'label'}"):
+        self._running: list[Sandbox] = []
+        names = {name: name for name in table.features if name not in _OWN}
+        if label is not None and table.has("image.label"):
             if class_names:
                 names[label] = "image.label"
             names.setdefault("label", names.get(label, "image.label"))
         for name in IMAGE:
             if name not in ("label", "hash", "problem") and table.has(f"image.{name}"):
                 names.setdefault(name, f"image.{name}")
-        names |= {name: name for name in (*PLACES[1:], *_OWN)} | {"split": names.get("split", "")}
-        names["split"] = names["split"] or "split"
+        names.setdefault("split", "_split")
+        names |= {name: name for name in (*PLACES, ROW)}
         self.columns: Mapping[str, str] = names
 
     def select(
@@ -91,9 +92,9 @@ class Selector:
         for name, value in (equal or {}).items():
             parts.append(f"CAST({self._quoted(name)} AS VARCHAR) = {_literal(value)}")
         if text:
-            kinds = [n for n, c in self.columns.items() if self._is_text(c)]
-            asked = _literal(text.casefold())
-            each = [f"contains(lower(CAST({self._quoted(n)} AS VARCHAR)), {asked})" for n in kinds]
+            asked = _literal(text.lower())
+            texts = [self._quoted(n) for n, column in self.columns.items() if self._is_text(column)]
+            each = [f"coalesce(contains(lower(try(decode({n}))), {asked}), false)" for n in texts]
             parts.append(f"({' OR '.join(each) or 'false'})")
         order = ""
         if sort is not None:
@@ -104,28 +105,14 @@ class Selector:
         rows = np.concatenate([np.from_dlpack(one.column(0)) for one in found] or [np.zeros(0)])
         return (rows if order else np.sort(rows)).astype(np.uint32)
 
-    def counts(self, name: str, most: int = 1000) -> list[tuple[str | None, int]]:
-        """Return the commonest values of a column as text, and how many rows have each."""
-        sql = f"SELECT CAST({self._quoted(name)} AS VARCHAR) AS v, count(*) AS n FROM records "
-        found = self._ask(f"{sql} GROUP BY v ORDER BY n DESC, v LIMIT {most:d}")
-        return [(row["v"], row["n"]) for batch in found for row in batch.to_pylist()]
-
-    def values(self, names: Collection[str], rows: Any = None) -> list[dict[str, Any]]:
-        """Return columns of all rows, or of these, as Python's objects."""
-        select = ", ".join(map(self._quoted, names))
-        wanted = None if rows is None else {int(row) for row in rows}
-        found = self._ask(f"SELECT {ROW}, {select} FROM records", wanted)
-        return [row for batch in found for row in batch.to_pylist()]
-
     def _quoted(self, name: str) -> str:
         if name not in self.columns:
             expected = ", ".join(map(printable, nearest(name, self.columns)))
             raise UsageError(f"no column {name!r}", expected=f"one of {expected}")
-        return '"' + name.replace('"', '""') + '"'
+        return quoted_names(self.columns)[[*self.columns].index(name)]
 
     def _is_text(self, column: str) -> bool:
-        kind = _OWN.get(column) or (None if column == ROW else self._table.type_of(column))
-        return kind is not None and (pa.types.is_string(kind) or pa.types.is_binary(kind))
+        return column not in _OWN and pa.types.is_binary(self._table.type_of(column))
 
     def _schema(self) -> pa.Schema:
         return pa.schema(
@@ -135,35 +122,35 @@ class Selector:
             ]
         )
 
-    def _ask(self, sql: str, rows: Collection[int] | None = None) -> list[pa.RecordBatch]:
-        scan = lambda names: self._scan(names, rows)  # noqa: E731
-        with closing(Sandbox(self._schema(), scan)) as sandbox:
+    def _ask(self, sql: str) -> list[pa.RecordBatch]:
+        with closing(Sandbox(self._schema(), self._scan)) as sandbox:
             timer = Timer(MAX_SECONDS, sandbox.interrupt)
             timer.start()
+            self._running.append(sandbox)
             try:
                 sandbox.check(sql)
                 return list(sandbox.read(sql))
             except Exception as error:
                 raise sandbox.as_error(error) from error
             finally:
+                self._running.remove(sandbox)
                 timer.cancel()
 
-    def _scan(
-        self, names: Collection[str], rows: Collection[int] | None
-    ) -> Iterator[pa.RecordBatch]:
-        wanted = [(name, self.columns[name]) for name in names]
-        held = [column for _, column in wanted if column not in _OWN]
+    def interrupt(self) -> None:
+        """End what is asked at the moment."""
+        for sandbox in tuple(self._running):
+            sandbox.interrupt()
+
+    def _scan(self, names: Collection[str]) -> Iterator[pa.RecordBatch]:
+        wanted = [self.columns[name] for name in names]
+        held = [column for column in wanted if column not in _OWN]
         start = 0
         for piece, batch in self._table.batches(held):
             arrays = [
                 self._own(column, piece, start) if column in _OWN else batch.column(column)
-                for _, column in wanted
+                for column in wanted
             ]
-            found = pa.record_batch(arrays, names=[name for name, _ in wanted])
-            if rows is not None:
-                places = [row - start for row in rows if start <= row < start + piece.rows]
-                found = found.take(numbers_array(np.array(sorted(places), np.int64)))
-            yield found
+            yield pa.record_batch(arrays, names=[*names])
             start += piece.rows
 
     def _own(self, column: str, piece: TablePiece, start: int) -> pa.Array:

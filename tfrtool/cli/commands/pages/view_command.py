@@ -50,7 +50,6 @@ def view_command(
         warn(f"{host} can be reached by others: who knows the address with its token sees all")
     live = Live(shards[0] if len(shards) == 1 else shards_of(shards), workers=workers)
     try:
-        live.start()
         serve(live, host=host, port=port, token=secrets.token_urlsafe(24), on_ready=ready)
     finally:
         live.close()
