@@ -16,6 +16,8 @@ from tests.engines.running import Nodes
 from tests.examples.strategies import string
 from tests.records.strategies import shard_of
 from tfrtool.errors import UsageError
+from tfrtool.inspection.rows import query as queries
+from tfrtool.inspection.rows.batches import read_batches
 from tfrtool.inspection.rows.query import query
 from tfrtool.records.framing import LocatedFault
 
@@ -83,6 +85,25 @@ def test_answers_are_the_same(sql: str, shards: list[Path], nodes: Nodes) -> Non
     """Rows come in the same order, with the same names, types and damage; errors are the same."""
     there = answer(shards, sql, engine="ray", engine_address=nodes.address)
     assert there == answer(shards, sql)
+
+
+@pytest.mark.parametrize("sql", [QUERIES[0], QUERIES[5], QUERIES[11]])
+def test_a_shard_with_more_than_a_task_sends_is_read_here(
+    sql: str, shards: list[Path], nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is the same, in order, and damage is told once."""
+    read_here: list[Path] = []
+
+    def read(some: list[Path], *words: Any, **named: Any) -> Any:
+        read_here.extend(some)
+        return read_batches(some, *words, **named)
+
+    here = answer(shards, sql)
+    monkeypatch.setattr(queries, "_SENT", 3000)
+    monkeypatch.setattr(queries, "read_batches", read)
+    assert answer(shards, sql, engine="ray", engine_address=nodes.address) == here
+    large = {QUERIES[0]: 1, QUERIES[5]: 0, QUERIES[11]: 2}[sql]
+    assert read_here == shards * large
 
 
 @pytest.mark.parametrize(

@@ -166,10 +166,19 @@ class RayCluster(Engine):
                     else:
                         yield index, said
         finally:
-            for call in running:
+            # Who cancels what just ends, as when its end woke this thread, is ended by Ray.
+            left = _undone(ray, [*running], 0.0)
+            for call in left:
                 ray.cancel(call, force=True)
-            if running:  # nobody writes any more when this is over
-                ray.wait([*running], num_returns=len(running), timeout=_SECONDS)
+            _undone(ray, left, _SECONDS)  # nobody writes any more when this is over
+
+
+def _undone(ray: Any, calls: list[Any], seconds: float) -> list[Any]:
+    if not calls:
+        return []
+    words = {"num_returns": len(calls), "timeout": seconds, "fetch_local": False}
+    left: list[Any] = ray.wait(calls, **words)[1]
+    return left
 
 
 _LOST = (

@@ -75,7 +75,7 @@ def open_source(
 def _list(argument: str, scratch: Path, spread: Spread | None) -> Listing | None:
     """List a tree of files; None for what may be a table."""
     if is_url(argument):
-        found = list_store(argument)
+        found = list_store(argument, spread)
         return _list_file(argument, argument, scratch) if found is None else found
     path = os.path.abspath(argument)  # noqa: PTH100 - links stay
     try:

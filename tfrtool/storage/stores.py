@@ -176,18 +176,21 @@ class Store:
             for future in waiting:
                 future.cancel()
 
-    def list(self, prefix: str) -> Iterator[tuple[str, Status]]:
-        """Yield the keys of all objects in a folder and in those below it, and what they are."""
+    def list(self, prefix: str, after: str | None = None) -> Iterator[tuple[str, Status]]:
+        """Yield the keys of all objects in a folder and in those below it, and what they are.
+
+        Buckets give them in their order, and those behind a key where ``after`` names one.
+        """
         if not self.lists:
             files, _ = self.list_folder(prefix)
             yield from ((f"{prefix}/{name}".lstrip("/"), one) for name, one in files.items())
             return
-        after: dict[str, str] = {}
         pages: Iterator[Any] | None = None
 
         def turn() -> Any:
             nonlocal pages
-            now = pages or iter(self._library.list(prefix or None, chunk_size=1000, **after))
+            offset = {"offset": after} if after else {}
+            now = pages or iter(self._library.list(prefix or None, chunk_size=1000, **offset))
             pages = None  # if this fails, the next try begins behind what was given
             page = next(now, None)
             pages = now
@@ -195,7 +198,7 @@ class Store:
 
         while page := self._answer(prefix, turn):
             yield from ((one["path"], self._status(one)) for one in page)
-            after = {"offset": page[-1]["path"]}
+            after = page[-1]["path"]
 
     def list_folder(self, prefix: str) -> tuple[dict[str, Status], Sequence[str]]:
         """Return the names of a folder's files and what they are, and the names of its folders.
@@ -206,15 +209,24 @@ class Store:
             from tfrtool.storage.remote.http_folder import named_files
 
             return named_files(self, prefix)
+        files, folders = self.level(prefix)
+        start = len(prefix) + 1 if prefix else 0
+        return {key[start:]: one for key, one in files if key != prefix}, [
+            one[start:] for one in folders
+        ]
+
+    def level(self, prefix: str) -> tuple[Sequence[tuple[str, Status]], Sequence[str]]:
+        """Return the keys of a folder's objects and what they are, and of the folders in it.
+
+        What only marks the folder is an object of the folder's own key.
+        """
         found = self._answer(prefix, lambda: self._library.list_with_delimiter(prefix or None))
         files, folders = found["objects"], found["common_prefixes"]
         if len(files) + len(folders) > MAX_OBJECTS:
             raise OSError(
                 errno.EFBIG, f"has more than {MAX_OBJECTS:,} objects", self.url_of(prefix)
             )
-        start = len(prefix) + 1 if prefix else 0
-        sizes = {one["path"][start:]: self._status(one) for one in files if one["path"] != prefix}
-        return sizes, [one[start:] for one in folders]
+        return [(one["path"], self._status(one)) for one in files], folders
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there are objects below a prefix."""

@@ -165,7 +165,7 @@ def write(
         else:
             staging = stack.enter_context(staging_folder(target := Target.of_write(options)))
             scratch = staging.folder
-        spread = None if cluster is None else partial(map_shards, workers=cluster, in_order=False)
+        spread = None if cluster is None else partial(map_shards, workers=cluster)
         found = open_source(
             options.source, options.label_from, scratch, options.root, starting, spread
         )

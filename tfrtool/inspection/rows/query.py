@@ -1,5 +1,6 @@
 """SQL over the records of shards, as they are read."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -86,7 +87,7 @@ def query(
             wanted = asked.columns if asked else narrowed(columns, names)
             read = partial(_read, columns=wanted, asked=asked)
             tables = _spread(read, shards, pool, tell) if spread else read(shards, on_fault=tell)
-            begun.callback(tables.close)
+            begun.callback(_close, tables)
             done = 0
             for count, table in tables:
                 done += count
@@ -138,7 +139,7 @@ def _spread(
     read: Callable[..., _Tables], shards: Sequence[Path], pool: Engine, on_fault: OnFault
 ) -> _Tables:
     """Do what ``read`` does, by tasks; shards of which there is much to tell are read here."""
-    found = map_shards(partial(_sent, read=read), shards, pool, reads=True)
+    found = map_shards(partial(_sent, read=read, left=_SENT), shards, pool, reads=True)
     for shard, items in zip(shards, found, strict=True):
         for item in read([shard], on_fault=on_fault) if items is None else items:
             if isinstance(item, LocatedFault):
@@ -147,9 +148,14 @@ def _spread(
                 yield item
 
 
-def _sent(shard: Path, read: Callable[..., _Tables]) -> list[Any] | None:
+def _close(tables: _Tables) -> None:
+    while tables.gi_running:  # one of DuckDB's threads may be in it yet, after an error
+        time.sleep(0.01)
+    tables.close()
+
+
+def _sent(shard: Path, read: Callable[..., _Tables], left: int) -> list[Any] | None:
     items: list[Any] = []
-    left = _SENT
 
     def take(item: Any, size: int = _FAULT) -> None:
         nonlocal left

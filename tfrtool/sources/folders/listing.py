@@ -57,7 +57,7 @@ _SENT = 500_000
 """Entries that a task sends back at most, some hundred MB; a larger folder is listed here."""
 
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
-"""Yields the results of a function for tasks, in any order."""
+"""Yields the results of a function for tasks, in their order."""
 
 
 class Entry(NamedTuple):

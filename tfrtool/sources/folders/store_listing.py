@@ -2,16 +2,35 @@
 
 import errno
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 
 from tfrtool.errors import SourceError, os_errors_as
-from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, size_problem
+from tfrtool.sources.folders.listing import Entry, Listing, Spread, is_clutter, size_problem
 from tfrtool.sources.items import Item
 from tfrtool.storage.limits import MAX_OBJECTS
 from tfrtool.storage.remote_path import MAGIC, RemotePath, remote_path
+from tfrtool.storage.stores import Store, store_of
+
+_PAGE = 1000
+"""Objects that a bucket names in an answer."""
+
+_FOLDERS = 16
+"""Folders from which on no more are looked for: they are listed at once."""
+
+_TASKS = 256
+_SENT = 50_000
+"""Objects that a task names at most; what follows them is listed here."""
+
+_Found = tuple[str, int | None]
+"""A key below a bucket, and its size; None for a folder."""
+
+_Begun = tuple[list[tuple[str, int]], bool]
+"""The first objects of a folder, and whether these are all."""
+
+_NOTHING = list[tuple[str, int]]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +52,16 @@ class StoreReader:
         return f"{self.url}/{item.key}"
 
 
-def list_store(url: str) -> Listing | None:
-    """List the objects below a URL, or those that a pattern matches; None if it is an object."""
+def list_store(url: str, spread: Spread | None = None) -> Listing | None:
+    """List the objects below a URL, or those that a pattern matches; None if it is an object.
+
+    Folders of a bucket are listed in threads, or, with ``spread``, elsewhere.
+    """
     path = remote_path(url)
     with os_errors_as(SourceError, url):
         if path.is_file():
             return None
-        base, found = path, _below(path)
+        base, found = path, _below(path, spread)
         if MAGIC.search(url):
             base = path.fixed()
             if len(path.parts) - len(base.parts) == 1 and "**" not in path.parts:
@@ -61,9 +83,78 @@ def _entries(found: Iterator[tuple[str, int]], url: str) -> Iterator[Entry]:
                 yield Entry(key, size, problem=size_problem(size))
 
 
-def _below(path: RemotePath) -> Iterator[tuple[str, int]]:
+def _below(path: RemotePath, spread: Spread | None = None) -> Iterator[tuple[str, int]]:
     start = len(path.key) + 1 if path.key else 0
-    return ((key[start:], one.size) for key, one in path.store.list(path.key) if key[start:])
+    for key, size in _listed(path.store, path.key, spread):
+        if key[start:]:
+            yield key[start:], size
+
+
+def _listed(store: Store, top: str, spread: Spread | None) -> Iterator[tuple[str, int]]:
+    """Yield all objects in a folder, in the order of their keys, from many listings at once."""
+    found: list[_Found] = [(top, None)]
+    looked_into, folders = set[str](), [top]
+    while store.lists and store.writes and 0 < len(folders) < _FOLDERS:
+        if not (new := [key for key in folders if key not in looked_into]):
+            break
+        looked_into.update(new)
+        inside = dict(zip(new, store.ahead(partial(_inside, store), new), strict=True))
+        found = [
+            one
+            for key, size in found
+            for one in (inside[key] if size is None and key in inside else [(key, size)])
+        ]
+        folders = [key for key, size in found if size is None]
+    lists: Iterator[_Begun] = iter(())
+    if len(folders) > 1:
+        step = 1 + len(folders) // _TASKS
+        tasks = [folders[at : at + step] for at in range(0, len(folders), step)]
+        map_in_order = store.ahead if spread is None else spread
+        lists = chain.from_iterable(map_in_order(partial(_begun, store.url), tasks))
+    for key, size in found:
+        if size is not None:
+            yield key, size
+            continue
+        begun, whole = next(lists, (_NOTHING, False))
+        yield from begun
+        if not whole:
+            yield from _rest(store, key, begun[-1:])
+
+
+def _rest(store: Store, folder: str, last: list[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    for key, one in store.list(folder, last[0][0] if last else None):
+        if (key, one.size) not in last:  # the mark of a folder comes behind the folder's name
+            yield key, one.size
+
+
+def _inside(store: Store, folder: str) -> list[_Found]:
+    """Return what is in a folder, sorted; the folder itself if it seems to be all objects."""
+    start, page = len(folder) + 1 if folder else 0, [*islice(store.list(folder), _PAGE)]
+    if len(page) < _PAGE:
+        return [(key, one.size) for key, one in page]
+    if not any("/" in key[start:] for key, _ in page):
+        return [(folder, None)]
+    try:
+        files, folders = store.level(folder)
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        return [(folder, None)]
+    found: list[_Found] = [(key, one.size) for key, one in files]
+    return sorted([*found, *((key, None) for key in folders)], key=_place)
+
+
+def _place(found: _Found) -> str:
+    return found[0] if found[1] is not None else f"{found[0]}/"
+
+
+def _begun(url: str, folders: Sequence[str]) -> list[_Begun]:
+    store, left, told = store_of(url), _SENT, list[_Begun]()
+    for folder in folders:
+        begun = [(key, one.size) for key, one in islice(store.list(folder), left + 1)]
+        told.append((begun[:left], len(begun) <= left))
+        left -= len(told[-1][0])
+    return told
 
 
 class StoreFiles:
