@@ -12,8 +12,12 @@ import pytest
 import tfrtool
 from tests.conftest import MakeShard
 from tests.examples.strategies import int64
+from tests.sources.trees import WRITERS
 from tfrtool.engines.ray_cluster import _pickled
 from tfrtool.examples.example import encode_example
+from tfrtool.sources.archives.tar_archive import SPOOL
+from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.open_source import open_source
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.writing.store_folder import StoreStaging
 
@@ -99,3 +103,12 @@ def test_a_write_to_a_store_needs_no_folder_of_this_machine(tmp_path: Path) -> N
     data, asked = _pickled(staging, Path.exists)
     assert asked == []
     assert str(tmp_path).encode() not in data
+
+
+def test_nodes_are_asked_for_what_was_unpacked(tmp_path: Path) -> None:
+    """A node that can't reach it says so, and doesn't call each image unreadable."""
+    (tmp_path / "scratch").mkdir()
+    packed = WRITERS["tar.gz"](tmp_path / "it.tar.gz", {"cat/1.jpg": b"x"})
+    found = open_source(str(packed), LabelFrom.FOLDER, tmp_path / "scratch")
+    assert found.reader.read(found.items[0]) == b"x"
+    assert _pickled(found.reader, Path.exists)[1] == [str(tmp_path / "scratch" / SPOOL)]

@@ -37,9 +37,7 @@ class Listable:
     def __init__(self, keys: set[str]) -> None:
         self._keys = sorted(keys, key=str.encode)
 
-    def list(
-        self, prefix: str | None, chunk_size: int, offset: str = ""
-    ) -> Iterator[list[dict[str, Any]]]:
+    def list(self, prefix: str | None, chunk_size: int, offset: str = "") -> Iterator[Any]:
         """Yield what is below a folder and behind a key."""
         del chunk_size
         found = [key for key in self._below(prefix) if key.encode() > offset.encode()]
@@ -56,7 +54,7 @@ class Listable:
                 files.append(_meta(key))
         return {"objects": files, "common_prefixes": [*folders]}
 
-    def _below(self, prefix: str | None) -> list[str]:
+    def _below(self, prefix: str | None) -> Sequence[str]:
         return [key for key in self._keys if not prefix or key.startswith(f"{prefix}/")]
 
 

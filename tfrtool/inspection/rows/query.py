@@ -148,7 +148,7 @@ def _spread(
                 yield item
 
 
-def _close(tables: _Tables) -> None:
+def _close(tables: Any) -> None:
     while tables.gi_running:  # one of DuckDB's threads may be in it yet, after an error
         time.sleep(0.01)
     tables.close()

@@ -75,12 +75,12 @@ class PartReader:
     """Reads items whose bytes lie as they are in one file; their places are the offsets."""
 
     archive: str  # for errors
-    data: str  # the file with the bytes: the archive itself, or what was unpacked of it
+    data: str | Path  # the file with the bytes: the archive itself; or what was unpacked, a path
     stamp: Stamp | None = None  # that file's, where somebody else may change it
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item."""
-        with opened(self.data, self.stamp) as descriptor:
+        with opened(str(self.data), self.stamp) as descriptor:
             return read_at(descriptor, item.place, item.bytes)
 
     def describe(self, item: Item) -> str:

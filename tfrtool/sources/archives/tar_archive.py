@@ -11,7 +11,6 @@ import bz2
 import contextlib
 import gzip
 import lzma
-import os
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -190,9 +189,9 @@ def list_tar(path: str, scratch: Path) -> Listing:
         if contents is file:
             members, reader = _scan(file, path, stamp[0], scratch), PartReader(path, path, stamp)
         else:
-            reader = PartReader(path, os.fspath(scratch / SPOOL))
+            reader = PartReader(path, scratch / SPOOL)  # a node that lacks it says so
             _unpack(contents, path, scratch / SPOOL, unpacked_limit(stamp[0]))
-            with open_regular(reader.data) as unpacked:
+            with open_regular(scratch / SPOOL) as unpacked:
                 members = _scan(unpacked, path, stamp[0], scratch)
     return members.listing(path, stamp[0], reader)
 
