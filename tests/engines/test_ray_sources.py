@@ -38,16 +38,16 @@ def test_a_bucket(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 tasks.extend(given)
                 return map_shards(function, given, cluster)
 
-            for words in ({}, {"spread": spread}):
-                it = open_source(f"{bucket.url}/it", LabelFrom.FOLDER, tmp_path, **words)
+            for where in (None, spread):
+                it = open_source(f"{bucket.url}/it", LabelFrom.FOLDER, tmp_path, spread=where)
                 assert [item.bytes for item in it.items if item.key.endswith("/7.jpg")] == [7]
                 found.append(([*it.items], it.labels, it.splits, it.ignored))
             assert found[0] == found[1]
             assert len(tasks) == 20
             told = []
             bucket.misbehave(Misbehaviour(matching="list-type=2.*%25", status=403))
-            for words in ({}, {"spread": spread}):
+            for where in (None, spread):
                 with pytest.raises(SourceError) as error:
-                    open_source(f"{bucket.url}/it", LabelFrom.FOLDER, tmp_path, **words)
+                    open_source(f"{bucket.url}/it", LabelFrom.FOLDER, tmp_path, spread=where)
                 told.append(str(error.value))
             assert told[0] == told[1]
