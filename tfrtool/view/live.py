@@ -41,10 +41,10 @@ class Live:
         found: the findings.
     """
 
-    def __init__(self, shards: Paths, *, workers: int | None = None) -> None:
+    def __init__(self, shards: Paths, *, workers: int = 1) -> None:
         """Open shards; nothing is read yet but first records."""
         self.found = Findings(shards)
-        self._workers = 1 if workers is None else workers
+        self._workers = workers
         self._child: Child | None = None
         self._done = False
         self._lock = threading.Lock()

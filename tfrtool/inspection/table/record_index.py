@@ -19,8 +19,9 @@ from tfrtool.records.stream import open_shard
 from tfrtool.storage.opening import size_of_file
 from tfrtool.storage.remote_path import RemotePath
 
-_FIRST = 100
-"""Records of the first shard that are found at once."""
+_FIRST, _FAR_FIRST = 100, 24
+"""Records of the first shard that are found at once, and of one in a store, which sends for it as
+much as they take."""
 
 
 class RecordPlace(NamedTuple):
@@ -70,7 +71,8 @@ class RecordIndex:
         self._offsets: dict[Path, Any] = {}
         self._extent: tuple[Any, list[int], bool] = None, [], False
         try:
-            self._first: Sequence[int] = find_offsets(shards[0], _FIRST)
+            most = _FAR_FIRST if isinstance(shards[0], RemotePath) else _FIRST
+            self._first: Sequence[int] = find_offsets(shards[0], most)
         except ShardError:
             self._first = [0]
 

@@ -3,7 +3,7 @@
 import click
 
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import SHARDS, WORKERS, command, shards_of
+from tfrtool.cli.parameters import SHARDS, command, shards_of
 
 _HERE = ("127.0.0.1", "localhost", "::1")
 
@@ -16,7 +16,7 @@ _HERE = ("127.0.0.1", "localhost", "::1")
         "others read the records, if they know the token.",
         "--port PORT=0": "The port to listen at; 0 takes a free one.",
         "--open/--no-open =true": "Open the page in the browser.",
-        **WORKERS,
+        "--workers N=1": "Processes that read, while another one answers.",
     },
     kinds={"PORT": click.IntRange(0, 65535)},
 )
@@ -25,7 +25,7 @@ def view_command(
     shards: tuple[str, ...],
     host: str,
     port: int,
-    workers: int | None,
+    workers: int,
     as_json: bool,
     **words: bool,
 ) -> Outcome:
