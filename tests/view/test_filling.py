@@ -106,7 +106,7 @@ def viewer(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     payload = image_payload(1)
     many = write_foreign(tmp_path / "many", [[payload] * 40_000])
     tmp_path.joinpath("tmp").mkdir()
-    command = [sys.executable, "-m", "tfrtool", "view", many, "--no-open", "--json"]
+    command = [sys.executable, "-m", "tfrtool", "view", str(many), "--no-open", "--json"]
     environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
