@@ -32,16 +32,19 @@ def bars(rows: Mapping[str, Mapping[str, float]], series: Sequence[str]) -> Mark
     most = max((value for row in rows.values() for value in row.values()), default=0) or 1
     left = min(220, _LETTER * max((len(name) for name in rows), default=0) + 12)
     width, line = 640, 16
-    room, parts, y = width - left - 70, [], 4
+    several = len(series) > 1
+    room = width - left - 70 - several * min(_LETTER * max(map(len, series)), 120)
+    parts, y = [], 4
     for name, row in rows.items():
         text = _cut(name, left)
         parts.append(_text(left - 8, y + line * len(series) / 2 + 4, text, "end", title=name))
         for n, one in enumerate(series):
             value = row.get(one, 0)
             size = room * value / most
-            title = f"{name}, {one}: {number(value)}" if len(series) > 1 else ""
+            title = f"{name}, {one}: {number(value)}" if several else ""
+            told = f"{number(value)} {_cut(one, 120)}" if several else number(value)
             parts.append(_rect(left, y + 2, max(size, 0.5), line - 4, n, title=title))
-            parts.append(_text(left + size + 6, y + 12, number(value), classes="n"))
+            parts.append(_text(left + size + 6, y + 12, told, classes="n"))
             y += line
         y += 6
     said = "bars: " + "; ".join(
@@ -52,16 +55,20 @@ def bars(rows: Mapping[str, Mapping[str, float]], series: Sequence[str]) -> Mark
 
 
 def strip(cells: Sequence[int | None], names: Sequence[str], title: str) -> Markup:
-    """Draw the classes along a shard: a cell for some records each, by its commonest class."""
-    width, height = 640, 18
-    step = width / max(len(cells), 1)
+    """Draw the classes along a shard: a cell for some records each, by its commonest class.
+
+    Each class has its own height, the first at the top: colours alone may not be told apart.
+    """
+    width, height = 640, 28
+    step, thick = width / max(len(cells), 1), max(height / max(len(names), 1), 5)
     parts, start = [], 0
     for n in range(1, len(cells) + 1):
         if n == len(cells) or cells[n] != cells[start]:
             code = cells[start]
             if code is not None:
                 where = names[code] if code < len(names) else str(code)
-                parts.append(_rect(start * step, 0, (n - start) * step, height, code, title=where))
+                top = (height - thick) * min(code / max(len(names) - 1, 1), 1)
+                parts.append(_rect(start * step, top, (n - start) * step, thick, code, title=where))
             start = n
     return _svg(width, height, title, Markup("").join(parts), kind="strip", stretch=True)
 

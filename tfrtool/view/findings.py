@@ -145,7 +145,7 @@ class Findings:
     @property
     def label_column(self) -> str | None:
         """The column of the table with the labels as people call them."""
-        return "image.label" if self.table.has("image.label") else self.label
+        return "image.label" if self.label and self.table.has("image.label") else self.label
 
     def labels(self) -> Labels:
         """Return the label of each row, not of the last ones as long as there come more."""

@@ -24,6 +24,7 @@ from tfrtool.storage.locations import Paths
 from tfrtool.storage.plain import plain
 from tfrtool.view.findings import Findings, FindingSteps
 from tfrtool.view.pieces import piece
+from tfrtool.view.terminal import shown_by
 
 _THUMB, _FULL = 128, 2048
 _HELD_BYTES = 64 * 1024 * 1024
@@ -127,6 +128,7 @@ class Live:
             "total": total,
             "complete": done,
             "start": start,
+            "command": shown_by(self.found, question),
             "rows": [
                 {
                     **self._place(row),

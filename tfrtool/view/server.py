@@ -14,7 +14,7 @@ from tfrtool.view.guard import HEADERS, Guard
 from tfrtool.view.live import Live
 from tfrtool.view.pieces import PIECES, environment
 
-_FILES = {"view.js": "text/javascript", "style.css": "text/css"}
+_FILES = {"view.js": "text/javascript", "style.css": "text/css", "icon.svg": "image/svg+xml"}
 
 MAX_ASKED = 200
 """Rows that one request may ask for."""

@@ -3,18 +3,19 @@
 // the pieces are HTML from the server, which has escaped them.
 (() => {
   const $ = (id) => document.getElementById(id);
+  const grid = $("grid"), form = $("filter"), detail = $("detail");
   const MOST_HEIGHT = 8_000_000; // pixels that browsers still scroll through exactly
-  const PAGE = 100;
+  const PAGE = 100, MOST_PAGES = 100, AROUND = 2; // lines that are drawn above and below those that are seen
 
-  let state = { records: 0, version: "", done: false, images: true };
-  let question = new URLSearchParams();
-  let total = 0;
-  let complete = false;
+  let state = { version: "", images: true, splits: [], errors: {} };
+  let question = null; // what is asked for: the fields of the form that are filled in
+  let total = 0, complete = false;
   let asked = 0; // counts questions: answers to earlier ones are thrown away
   let open = -1; // the place, among what was found, of the record that is open
-  const pages = new Map(); // pages of rows, by their number
-  const marks = new Set();
-
+  let line = 0, stood = 0; // the first line that is seen, with the share of it that is not; where the bar stood then
+  let columns = 1, soon = 0, frame = 0, next = 0, pieceShown = "";
+  const pages = new Map(), cells = new Map(); // rows by the number of their page, drawn buttons by their place
+  const marks = new Set(), off = new Set(); // rows that are marked, layers over images that are switched off
   const make = (tag, attributes = {}, ...inside) => {
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
@@ -25,377 +26,372 @@
     return element;
   };
   const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
-
+  const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
   async function ask(address, options) {
-    let answer;
-    try {
-      answer = await fetch(address, options);
-    } catch {
-      throw new Error("the viewer has ended: start tfrtool view again");
-    }
-    if (answer.status === 503) throw new Error("busy, try again");
+    const answer = await fetch(address, options).catch(() => {
+      throw new Error("The viewer has ended: start tfrtool view again, and open the address that it prints.");
+    });
     const kind = answer.headers.get("content-type") || "";
     const body = kind.includes("json") ? await answer.json() : await answer.text();
-    if (!answer.ok) throw new Error(body.error || body);
+    if (answer.status === 503) throw new Error("The viewer is busy; try again.");
+    if (!answer.ok) throw Object.assign(new Error(body.error || body), { status: answer.status });
     return body;
   }
-
-  const say = (id, text) => {
-    $(id).textContent = text;
+  function say(id, text) {
+    if ($(id).textContent !== text) $(id).textContent = text; // else it would be read out again
     $(id).hidden = !text;
-  };
+  }
+  const terminal = (command) => make("p", { class: "command" }, make("code", {}, command), make("button", { onclick: async (event) => {
+    getSelection().selectAllChildren(event.target.previousElementSibling); // only pages from this machine may copy
+    await navigator.clipboard.writeText(command);
+    event.target.textContent = "Copied";
+  } }, "Copy"));
 
   // How far it is
-
   function fillChoices(select, values) {
-    const chosen = select.value;
     const known = new Set([...select.options].map((option) => option.value));
     for (const value of values) if (!known.has(value)) select.append(make("option", { value }, value));
-    select.value = chosen;
   }
-
   async function follow() {
     try {
       const before = state;
       state = await ask("/api/state");
-      const more = state.counted ? "" : " so far";
-      say("counts", `${count(state.records, "record")}${more}` +
-        (state.faults === null ? (state.damaged ? `, ${count(state.damaged, "fault")} so far` : "")
+      say("counts", count(state.records, "record") + (state.counted ? "" : " so far") +
+        (state.faults === null ? (state.damaged ? `, \u2717 ${count(state.damaged, "fault")} so far` : "")
           : state.faults ? `, \u2717 ${count(state.faults, "fault")}` : ", \u2713 nothing is wrong"));
-      const share = state.step_total ? state.step_done / state.step_total : null;
-      if (share === null) $("progress").removeAttribute("value");
-      else $("progress").value = share;
-      $("step").textContent = state.done ? "" : `${state.step || "counting"} ...`;
+      if (state.step_total) $("progress").value = state.step_done / state.step_total;
+      else $("progress").removeAttribute("value");
+      say("step", state.done ? "" : `${state.step || "counting"} ...`);
       $("progress-line").hidden = state.done;
-      const form = $("filter");
-      fillChoices(form.split, state.splits);
-      fillChoices(form.label, state.classes);
-      fillChoices(form.sort, state.columns);
-      const problems = Object.entries(state.errors).map(([step, why]) => `${step}: ${why}`);
-      if (state.changed.length)
-        problems.push(`changed since they were opened: ${state.changed.join(", ")}; start the viewer again to see them as they are`);
-      say("warning", problems.join("; "));
-      if (before.version !== state.version || before.records !== state.records) {
-        if (![...question.keys()].length || !complete) await look(false);
-        await showPiece();
+      for (const [name, values] of [["split", state.splits], ["label", state.classes], ["sort", state.columns]]) {
+        fillChoices(form[name], values);
+        form[name].parentElement.hidden = state.done && values.length < 2 && !form[name].value;
       }
+      const problems = Object.entries(state.errors).filter(([step]) => step !== "schema" && step !== "statistics").map(([step, why]) => `${step}: ${why}`);
+      if (state.changed.length)
+        problems.push(`Changed since they were opened: ${state.changed.join(", ")}. Start tfrtool view again to see them as they are.`);
+      say("warning", problems.join("; "));
+      if (question && (before.version !== state.version || before.records !== state.records)) {
+        if (!question.size || !complete) await look(false);
+        await showPiece();
+      } else if (question && before.read !== state.read) tell();
     } catch (error) {
       say("warning", error.message);
+      state.done = true;
     }
-    setTimeout(follow, state.done ? 5000 : 700);
+    clearTimeout(next);
+    next = setTimeout(follow, state.done ? 5000 : 700);
   }
 
-  // The grid
-
+  // The grid: only the lines that are seen are there, and some around them
   function layout() {
-    const width = $("grid").clientWidth || 800;
-    const cell = state.images ? { width: 148, height: 178 } : { width: width, height: 76 };
-    const columns = Math.max(1, Math.floor(width / cell.width));
-    const rows = Math.ceil(total / columns);
-    const real = rows * cell.height;
-    return { ...cell, columns, rows, real, height: Math.min(real, MOST_HEIGHT) };
+    const tall = state.images ? 178 : 76;
+    const wide = state.images ? Math.max(1, Math.floor(grid.clientWidth / 148)) : 1;
+    const rows = Math.ceil(total / wide), seen = grid.clientHeight / tall;
+    const height = Math.min(rows * tall, MOST_HEIGHT);
+    return { tall, wide, rows, seen, height, most: Math.max(0, rows - seen),
+      span: Math.max(1, height - grid.clientHeight), exact: rows * tall <= MOST_HEIGHT };
   }
-
-  // The first line that is seen; a page that is too high for the browser is scrolled by shares.
-  function firstLine(shape) {
-    const grid = $("grid");
-    if (shape.real <= MOST_HEIGHT) return grid.scrollTop / shape.height ? grid.scrollTop / (shape.real / shape.rows) : 0;
-    const span = Math.max(1, shape.height - grid.clientHeight);
-    return (grid.scrollTop / span) * Math.max(0, shape.rows - grid.clientHeight / (shape.real / shape.rows));
-  }
-
-  function draw() {
-    const shape = layout();
-    const line = firstLine(shape);
-    const first = Math.max(0, Math.floor(line) - 1);
-    const last = Math.min(shape.rows, Math.ceil(line + $("grid").clientHeight / (shape.real / shape.rows || 1)) + 1);
+  // Scrolls to a line. Where there are more than browsers can scroll through, the bar stands at
+  // the line's share of them, but so that there is room to scroll on, line by line.
+  function put(to) {
+    const shape = layout(), room = 4 * grid.clientHeight;
+    line = clamp(to, 0, shape.most);
     $("space").style.height = `${shape.height}px`;
-    const top = $("grid").scrollTop - (line - first) * (state.images ? 178 : 76);
-    $("cells").style.transform = `translateY(${Math.max(0, top)}px)`;
-    $("cells").className = state.images ? "pictures" : "lines";
-    const cells = [];
-    for (let place = first * shape.columns; place < Math.min(total, last * shape.columns); place++)
-      cells.push(cell(place));
-    const held = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.place : null;
-    $("cells").replaceChildren(...cells);
-    if (held) {
-      const again = $("cells").querySelector(`[data-place="${held}"]`);
-      if (again) again.focus({ preventScroll: true });
-    }
-    for (let page = Math.floor((first * shape.columns) / PAGE); page * PAGE < Math.min(total, last * shape.columns); page++) load(page);
+    grid.scrollTop = shape.exact ? line * shape.tall : clamp((shape.span * line) / shape.most,
+      Math.min(line * shape.tall, room), shape.span - Math.min((shape.most - line) * shape.tall, room));
+    stood = grid.scrollTop;
+    draw();
   }
-
+  function scrolled() {
+    const shape = layout(), moved = grid.scrollTop - stood;
+    const jumped = Math.abs(moved) > 2 * grid.clientHeight; // by the bar, not by the wheel
+    if (shape.exact) line = grid.scrollTop / shape.tall;
+    else line = clamp(jumped ? (shape.most * grid.scrollTop) / shape.span : line + moved / shape.tall, 0, shape.most);
+    stood = grid.scrollTop;
+    draw(jumped ? 80 : 0);
+  }
+  function draw(wait = 0) {
+    const shape = layout();
+    columns = shape.wide;
+    const first = Math.max(0, Math.floor(line) - AROUND);
+    const from = first * columns;
+    const to = Math.min(total, (Math.ceil(line + shape.seen) + AROUND) * columns);
+    $("space").style.height = `${shape.height}px`;
+    $("cells").style.transform = `translateY(${grid.scrollTop - (line - first) * shape.tall}px)`;
+    $("cells").style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
+    $("cells").className = state.images ? "pictures" : "lines";
+    grid.hidden = !total;
+    for (const [place, one] of cells) {
+      if (place >= from && place < to) continue;
+      if (one === document.activeElement) grid.focus({ preventScroll: true });
+      one.remove();
+      cells.delete(place);
+    }
+    let next = $("cells").firstChild;
+    for (let place = from; place < to; place++) {
+      const row = rowAt(place), old = cells.get(place);
+      const looks = row ? `${marks.has(row.row)}${JSON.stringify(row)}` : "";
+      const one = old && old.looks === looks ? old : Object.assign(cell(place, row), { looks });
+      if (one === next) next = next.nextSibling;
+      else $("cells").insertBefore(one, next);
+      cells.set(place, one);
+      if (!old || old === one) continue;
+      if (old === document.activeElement) one.focus({ preventScroll: true });
+      const image = old.querySelector("img"), other = one.querySelector("img");
+      if (image && other && image.src === other.src) other.replaceWith(image); // it is there already
+      if (old === next) next = old.nextSibling;
+      old.remove();
+    }
+    clearTimeout(soon);
+    soon = setTimeout(() => { for (let page = Math.floor(from / PAGE); page * PAGE < to; page++) load(page); }, wait);
+  }
   function rowAt(place) {
     const page = pages.get(Math.floor(place / PAGE));
-    return page && page.rows ? page.rows[place % PAGE] : undefined;
+    return page && page.rows[place % PAGE];
   }
-
-  function cell(place) {
-    const row = rowAt(place);
-    const button = make("button", { class: "cell", "data-place": place, onclick: () => show(place) });
-    if (!row) {
-      button.append(make("span", { class: "none" }, "..."));
-      return button;
-    }
-    if (marks.has(row.row)) button.classList.add("marked");
-    const label = row.label === undefined || row.label === null ? "" : String(row.label);
-    const size = row.width ? ` ${row.width} x ${row.height}` : "";
+  function cell(place, row) {
+    const marked = row && marks.has(row.row) ? "\u2713 marked " : "";
+    const button = make("button", { class: marked ? "cell marked" : "cell", "data-place": place, tabindex: -1, onclick: () => show(place) });
+    if (!row) button.append(make("span", { class: "none" }, "..."));
+    if (!row) return button;
     if (state.images) {
-      const image = make("img", { src: `/thumb/${row.row}`, alt: "", loading: "eager" });
+      const image = make("img", { src: `/thumb/${row.row}`, alt: "" });
       image.addEventListener("error", () => image.replaceWith(make("span", { class: "none" }, "no picture")));
       button.append(image);
     }
-    const text = row.damaged ? "damaged" : row.features
-      ? Object.entries(row.features).map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join("   ") : label;
-    button.append(make("span", { class: "caption" }, `${marks.has(row.row) ? "\u2713 marked " : ""}${text}`),
-      make("span", { class: "faint" }, `#${row.row}${size}${row.split ? ` ${row.split}` : ""}`));
-    button.setAttribute("aria-label", `record ${row.row}, ${row.damaged ? "damaged" : label || "no label"}${size}${marks.has(row.row) ? ", marked" : ""}`);
+    const text = row.damaged ? "\u2717 damaged" : row.features
+      ? Object.entries(row.features).map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join("   ")
+      : String(row.label ?? "");
+    const faint = [`#${row.row}`, row.width ? `${row.width} x ${row.height}` : "", state.splits.length > 1 ? row.split : ""].filter(Boolean).join(" ");
+    button.append(make("span", { class: "caption" }, marked + text), make("span", { class: "faint" }, faint));
+    button.setAttribute("aria-label", `record ${faint.slice(1)}, ${marked}${text || "no label"}`);
     return button;
   }
-
   async function load(page) {
-    if (pages.has(page)) return;
+    const held = pages.get(page);
+    if (held && held.asked === asked) return;
     const mine = asked;
-    pages.set(page, {});
+    pages.delete(page); // and put in as the newest
+    pages.set(page, { rows: held ? held.rows : [], asked: mine });
+    for (const old of pages.keys()) if (pages.size > MOST_PAGES) pages.delete(old);
     try {
       const found = await ask(`/api/rows?start=${page * PAGE}&count=${PAGE}&${question}`);
       if (mine !== asked) return;
-      pages.set(page, found);
-      complete = found.complete;
-      if (found.total !== total) { total = found.total; tell(); }
+      pages.set(page, { rows: found.rows, asked: mine });
+      ({ total, complete } = found);
+      $("terminal").replaceChildren(...(found.command ? [terminal(found.command)] : []));
       say("problem", "");
-      requestAnimationFrame(draw);
+      form.where.removeAttribute("aria-invalid");
     } catch (error) {
       if (mine !== asked) return;
       pages.delete(page);
-      total = page === 0 ? 0 : total;
+      if (!error.status) return say("warning", error.message);
+      [total, complete] = [0, true];
       say("problem", error.message);
-      tell();
-      if (page === 0) draw();
+      if (question.has("where")) form.where.setAttribute("aria-invalid", "true");
     }
-  }
-
-  function tell() {
-    const narrowed = [...question.keys()].some((name) => name !== "descending");
-    const so_far = complete ? "" : narrowed ? ` of the ${count(state.read || 0, "record")} read so far` : " so far";
-    $("found").textContent = `${count(total, "record")}${so_far}`;
-  }
-
-  async function look(anew = true) {
-    asked++;
-    pages.clear();
-    if (anew) $("grid").scrollTop = 0;
-    await load(0);
     tell();
-    draw();
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(() => draw());
+  }
+  function tell() {
+    const narrowed = ["split", "label", "text", "where"].some((name) => question.has(name));
+    const so_far = complete ? "" : question.size ? ` of the ${count(state.read || 0, "record")} read so far` : " so far";
+    say("found", $("problem").textContent ? "" : `${count(total, "record")}${so_far}${narrowed && complete && !total ? ": nothing fulfils all of this" : ""}`);
+  }
+  // Asks anew: what is there stays until the answer has come.
+  async function look(anew) {
+    const mine = ++asked;
+    await load(0);
+    if (!anew || mine !== asked) return;
+    for (const [page, one] of pages) if (one.asked !== asked) pages.delete(page);
+    put(0);
+  }
+  function go(to) { // focuses a cell, and scrolls so that it is seen
+    if (!total) return;
+    const place = clamp(to, 0, total - 1), shape = layout(), at = Math.floor(place / shape.wide);
+    if (at < line) put(at);
+    else if (at + 1 > line + shape.seen) put(at + 1 - shape.seen);
+    cells.get(place).focus({ preventScroll: true });
   }
 
-  $("filter").addEventListener("submit", (event) => {
+  // The filter is in the address, so that reloading, going back and bookmarks keep it.
+  form.addEventListener("submit", (event) => {
     event.preventDefault();
-    question = new URLSearchParams([...new FormData($("filter"))].filter(([, value]) => value));
-    look();
+    const asks = new URLSearchParams([...new FormData(form)].filter(([, value]) => value.trim()));
+    if (location.hash === `#records?${asks}`) look(true);
+    else location.hash = `records?${asks}`;
   });
-  for (const name of ["split", "label", "sort", "descending"])
-    $("filter")[name].addEventListener("change", () => $("filter").requestSubmit());
-  let waiting = 0;
-  $("grid").addEventListener("scroll", () => {
-    cancelAnimationFrame(waiting);
-    waiting = requestAnimationFrame(draw);
-  });
-  addEventListener("resize", draw);
-  $("grid").addEventListener("keydown", (event) => {
-    const shape = layout();
-    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: shape.columns, ArrowUp: -shape.columns };
-    const at = document.activeElement.dataset.place;
-    if (event.key === "Home" || event.key === "End") {
-      $("grid").scrollTop = event.key === "Home" ? 0 : $("grid").scrollHeight;
-    } else if (event.key in steps && at !== undefined) {
-      const next = Math.min(total - 1, Math.max(0, Number(at) + steps[event.key]));
-      const other = $("cells").querySelector(`[data-place="${next}"]`);
-      if (other) other.focus();
-    } else if (event.key === "m" && at !== undefined && rowAt(at)) {
-      toggle(rowAt(at).row);
-    } else return;
+  form.addEventListener("reset", () => { location.hash = "records?"; });
+  for (const name of ["split", "label", "sort", "descending"]) form[name].addEventListener("change", () => form.requestSubmit());
+  grid.addEventListener("scroll", scrolled); // browsers tell it once a frame
+  grid.addEventListener("scrollend", () => { if (!layout().exact) put(line); });
+  addEventListener("resize", () => put((Math.floor(line) * columns) / layout().wide));
+  grid.addEventListener("keydown", (event) => {
+    const shape = layout(), page = shape.wide * Math.max(1, Math.floor(shape.seen));
+    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: shape.wide, ArrowUp: -shape.wide,
+      PageDown: page, PageUp: -page, Home: -total, End: total };
+    const at = document.activeElement.dataset.place, row = at && rowAt(at);
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    if (event.key in steps) go(Number(at ?? Math.ceil(line) * shape.wide) + (at || !event.key.startsWith("Arrow") ? steps[event.key] : 0));
+    else if (event.key === "m" && row) toggle(row.row);
+    else return;
     event.preventDefault();
   });
 
   // Marks
-
-  function toggle(row) {
-    if (!marks.delete(row)) marks.add(row);
-    $("marked").textContent = marks.size ? `${count(marks.size, "record")} marked.` : "Nothing is marked.";
+  function toggle(...rows) {
+    for (const row of rows) if (!marks.delete(row)) marks.add(row);
+    say("marked", marks.size ? `${count(marks.size, "record")} marked.` : "Nothing is marked.");
     $("save").disabled = $("unmark").disabled = !marks.size;
     draw();
   }
-  $("unmark").addEventListener("click", () => {
-    const [last] = marks;
-    marks.clear();
-    marks.add(last);
-    toggle(last);
-  });
+  $("unmark").addEventListener("click", () => toggle(...marks));
   $("save").addEventListener("click", async () => {
-    try {
-      const body = JSON.stringify({ rows: [...marks] });
-      const text = await ask("/api/marks", { method: "POST", body });
-      const link = make("a", { download: "marked.txt", href: URL.createObjectURL(new Blob([text], { type: "text/plain" })) });
-      link.click();
-      URL.revokeObjectURL(link.href);
-    } catch (error) {
-      say("problem", error.message);
-    }
+    const text = await ask("/api/marks", { method: "POST", body: JSON.stringify({ rows: [...marks] }) }).catch((error) => say("warning", error.message));
+    if (text) make("a", { download: "marked.txt", href: URL.createObjectURL(new Blob([text], { type: "text/plain" })) }).click();
   });
 
   // One record
-
-  async function show(place) {
-    let row = rowAt(place);
-    if (!row) {
-      await load(Math.floor(place / PAGE));
-      row = rowAt(place);
-      if (!row) return;
-    }
-    open = place;
+  async function show(place, row = null) {
     try {
-      const told = await ask(`/api/record/${row.row}`);
+      if (row === null && !rowAt(place)) await load(Math.floor(place / PAGE));
+      const known = row ?? rowAt(place)?.row;
+      if (known === undefined) return;
+      open = place;
+      const told = await ask(`/api/record/${known}`);
       if (open !== place) return;
       render(told);
-      if (!$("detail").open) $("detail").showModal();
+      if (!detail.open) detail.showModal();
     } catch (error) {
-      say("problem", error.message);
+      if (detail.open) $("detail-body").prepend(make("p", { class: "bad", role: "alert" }, error.message));
+      say("warning", error.message);
     }
   }
-
   function render(told) {
-    $("detail-title").textContent = `Record ${told.row}`;
-    $("mark").textContent = marks.has(told.row) ? "Unmark" : "Mark";
-    $("mark").onclick = () => { toggle(told.row); render(told); };
+    $("detail-title").textContent = `Record #${told.row}`;
+    const name = () => { $("mark").textContent = marks.has(told.row) ? "\u2713 Unmark" : "Mark"; };
+    $("mark").onclick = () => { toggle(told.row); name(); };
+    name();
     $("earlier").disabled = open <= 0;
-    $("later").disabled = open >= total - 1;
-    const facts = [["file", told.path], ["split", told.split], ["record", told.record], ["offset", told.offset]];
-    if (told.bytes !== undefined) facts.push(["payload", count(told.bytes, "byte")], ["CRC of the length", told.length_crc], ["CRC of the payload", told.payload_crc]);
-    const body = [];
-    if (told.damaged) body.push(make("p", { class: "bad" }, told.damaged));
-    for (const [number, picture] of (told.pictures || []).entries()) body.push(drawing(told, picture, number));
-    body.push(make("dl", { class: "facts" }, ...facts.filter(([, value]) => value !== null && value !== undefined)
-      .flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))])));
-    if (told.content) body.push(make("h3", {}, "Content"), make("pre", { class: "code", tabindex: 0 }, JSON.stringify(told.content, null, 2)));
-    body.push(make("h3", {}, "In the terminal"));
-    for (const command of told.commands) body.push(make("p", { class: "command" }, make("code", {}, command),
-      make("button", { onclick: (event) => { navigator.clipboard.writeText(command).then(() => { event.target.textContent = "Copied"; }); } }, "Copy")));
+    $("later").disabled = open < 0 || open >= total - 1;
+    const facts = { file: told.path, split: told.split, "record in the file": told.record, offset: told.offset,
+      payload: told.bytes === undefined ? null : count(told.bytes, "byte"), "CRC of the length": told.length_crc,
+      "CRC of the payload": told.payload_crc };
+    const body = (told.pictures || []).map((picture, number) => drawing(told, picture, number));
+    if (told.damaged) body.push(make("p", { class: "bad" }, `\u2717 ${told.damaged}`));
+    body.push(make("dl", { class: "facts" }, ...Object.entries(facts).filter(([, value]) => value !== null && value !== undefined)
+      .flatMap(([what, value]) => [make("dt", {}, what), make("dd", {}, String(value))])));
+    if (told.content) body.push(make("h3", {}, "Content"), make("pre", { class: "code wrap", tabindex: 0 },
+      JSON.stringify(told.content, null, 2).replace(/\[\n\s+([^[\]{}]*?)\n\s+\]/g, (_, inside) => `[${inside.replace(/\n\s+/g, " ")}]`)));
+    body.push(make("h3", {}, "In the terminal"), ...told.commands.map(terminal));
     if (told.hex !== undefined) body.push(make("h3", {}, "Payload"), hex(told));
     $("detail-body").replaceChildren(...body);
   }
-
   function drawing(told, picture, number) {
-    const figure = make("figure");
-    if (picture.problem) {
-      figure.append(make("p", { class: "bad" }, picture.problem));
-      return figure;
-    }
-    const frame = make("div", { class: "frame" });
-    frame.append(make("img", { src: `/image/${told.row}?image=${number}`, alt: `image of record ${told.row}` }));
-    const caption = make("figcaption", {}, `${picture.label} ${picture.place} ${picture.size}`);
-    figure.append(frame, caption);
+    if (picture.problem) return make("p", { class: "bad" }, `\u2717 ${picture.problem}`);
+    const [width, height] = picture.size.split(" x ");
+    const image = make("img", { src: `/image/${told.row}?image=${number}`, alt: `image of record ${told.row}`, width, height, class: width < 160 ? "small" : null });
+    const over = make("div", { class: "frame" }, image);
+    const caption = make("figcaption", {}, [picture.label, picture.place, picture.size].filter(Boolean).join(" "));
     const layer = (name, element, what) => {
-      frame.append(element);
-      const box = make("input", { type: "checkbox", checked: "" });
-      box.addEventListener("change", () => element.toggleAttribute("hidden", !box.checked));
+      const box = make("input", { type: "checkbox" });
+      const turn = () => { element.hidden = !box.checked; off[box.checked ? "delete" : "add"](name); };
+      box.checked = !off.has(name);
+      turn();
+      box.addEventListener("change", turn);
+      over.append(element);
       caption.append(" ", make("label", { class: "check", "data-layer": name }, box, ` ${what}`));
     };
-    if (number === 0 && told.boxes.length) {
-      const space = "http://www.w3.org/2000/svg";
-      const svg = document.createElementNS(space, "svg");
-      svg.setAttribute("viewBox", "0 0 1000 1000");
-      svg.setAttribute("preserveAspectRatio", "none");
-      svg.setAttribute("class", "boxes");
-      const names = make("div", { class: "names" });
-      told.boxes.forEach((one, n) => {
-        const rect = document.createElementNS(space, "rect");
-        rect.setAttribute("x", 1000 * one.xmin);
-        rect.setAttribute("y", 1000 * one.ymin);
-        rect.setAttribute("width", Math.max(0, 1000 * (one.xmax - one.xmin)));
-        rect.setAttribute("height", Math.max(0, 1000 * (one.ymax - one.ymin)));
-        rect.setAttribute("class", `b${n % 10}`);
-        const title = document.createElementNS(space, "title");
-        title.textContent = one.text;
-        rect.append(title);
-        svg.append(rect);
-      });
-      layer("boxes", svg, `${told.boxes.length === 1 ? "1 box" : `${told.boxes.length} boxes`}: ${told.boxes.map((one) => one.text).join(", ")}`);
-    }
     if (number === 0 && told.masks) {
-      const masks = make("div", { class: "masks" });
-      for (let n = 0; n < Math.min(told.masks, 50); n++) masks.append(make("img", { src: `/image/${told.row}/mask/${n}`, alt: `mask ${n}` }));
-      layer("masks", masks, count(told.masks, "mask"));
+      const shown = Math.min(told.masks, 50);
+      layer("masks", make("div", { class: "masks" }, ...Array.from({ length: shown }, (_, n) =>
+        Object.assign(make("img", { src: `/image/${told.row}/mask/${n}`, alt: `mask ${n + 1}` }),
+          { style: `filter: url(#alpha) hue-rotate(${(n * 137) % 360}deg)` }))), count(told.masks, "mask"));
     }
-    return figure;
+    if (number === 0 && told.boxes.length) {
+      const boxes = told.boxes.map((one, n) => {
+        const box = make("div", { class: `box b${n % 10}` }, make("span", {}, one.text || String(n + 1)));
+        const sides = { left: one.xmin, top: one.ymin, width: one.xmax - one.xmin, height: one.ymax - one.ymin };
+        for (const [side, share] of Object.entries(sides)) box.style[side] = `${100 * share}%`;
+        return box;
+      });
+      layer("boxes", make("div", { class: "boxes" }, ...boxes), boxes.length === 1 ? "1 box" : `${boxes.length} boxes`);
+    }
+    return make("figure", {}, over, caption);
   }
-
   function hex(told) {
-    const bytes = told.hex.match(/../g) || [];
-    const lines = [];
-    for (let n = 0; n < bytes.length; n += 16) {
-      const part = bytes.slice(n, n + 16);
-      const text = part.map((one) => { const code = parseInt(one, 16); return code > 31 && code < 127 ? String.fromCharCode(code) : "."; }).join("");
-      lines.push(`${(told.hex_start + n).toString(16).padStart(8, "0")}  ${part.join(" ").padEnd(47)}  ${text}`);
-    }
-    const turn = async (start) => {
-      const more = await ask(`/api/record/${told.row}?hex=${start}`);
-      render({ ...told, hex: more.hex, hex_start: more.hex_start });
-    };
-    return make("div", {}, make("pre", { class: "code", tabindex: 0 }, lines.join("\n")),
-      make("button", { disabled: told.hex_start === 0 ? "" : null, onclick: () => turn(Math.max(0, told.hex_start - 4096)) }, "Bytes before"), " ",
-      make("button", { disabled: told.hex_start + 4096 >= told.bytes ? "" : null, onclick: () => turn(told.hex_start + 4096) }, "Bytes after"));
+    const lines = (told.hex.match(/.{1,32}/g) || []).map((part, n) => {
+      const bytes = part.match(/../g), text = bytes.map((one) => String.fromCharCode(parseInt(one, 16)));
+      return `${(told.hex_start + 16 * n).toString(16).padStart(8, "0")}  ${bytes.join(" ").padEnd(47)}  ${text.join("").replace(/[^ -~]/g, ".")}`;
+    });
+    const box = make("div", {}, make("pre", { class: "code", tabindex: 0 }, lines.join("\n")));
+    const turn = (start, name, there) => box.append(make("button", { disabled: !there && "", onclick: async () => {
+      box.replaceWith(hex({ ...told, ...await ask(`/api/record/${told.row}?hex=${start}`) }));
+    } }, name), " ");
+    turn(Math.max(0, told.hex_start - 4096), "Bytes before", told.hex_start > 0);
+    turn(told.hex_start + 4096, "Bytes after", told.hex_start + 4096 < told.bytes);
+    return box;
   }
-
-  $("earlier").addEventListener("click", () => show(open - 1));
-  $("later").addEventListener("click", () => show(open + 1));
-  $("close").addEventListener("click", () => $("detail").close());
-  $("detail").addEventListener("close", () => { open = -1; });
-  $("detail").addEventListener("keydown", (event) => {
-    if (event.key === "ArrowLeft" && open > 0) show(open - 1);
-    if (event.key === "ArrowRight" && open < total - 1) show(open + 1);
-    if (event.key === "m") $("mark").click();
+  const step = (by) => { if (open >= 0 && open + by >= 0 && open + by < total) show(open + by); };
+  for (const [name, act] of [["earlier", () => step(-1)], ["later", () => step(1)], ["close", () => detail.close()]])
+    $(name).addEventListener("click", act);
+  detail.addEventListener("close", () => {
+    if (open >= 0) go(open);
+    open = -1;
+  });
+  detail.addEventListener("keydown", (event) => {
+    const button = { ArrowLeft: "earlier", ArrowRight: "later", m: "mark" }[event.key];
+    if (button && !event.ctrlKey && !event.altKey && !event.metaKey && event.target.tagName !== "PRE") $(button).click();
   });
 
   // The other pieces
-
   async function showPiece() {
-    const name = location.hash.slice(1) || "records";
+    const name = location.hash.slice(1).split("?")[0] || "records";
     $("records").hidden = name !== "records";
-    for (const link of $("tabs").querySelectorAll("a")) {
-      if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
+    for (const link of $("tabs").querySelectorAll("a")) link.ariaCurrent = link.hash.split("?")[0] === `#${name}` ? "page" : null;
     if (name === "records") {
+      pieceShown = "";
       $("piece").replaceChildren();
-      draw();
-      return;
+      return draw();
     }
     try {
-      const html = await ask(`/piece/${name}`);
-      const page = new DOMParser().parseFromString(html, "text/html");
-      const inside = [...page.body.children];
-      $("piece").replaceChildren(...(inside.length ? inside : [make("p", {}, state.done ? "Nothing to show." : "Not known yet: the records are still being read.")]));
-      for (const tile of $("piece").querySelectorAll("[data-row]")) {
-        tile.tabIndex = 0;
-        tile.setAttribute("role", "button");
+      const html = await ask(`/piece/${name}`), why = name === "features" && state.errors.statistics;
+      const none = why || (state.done ? "Nothing to show." : "Not known yet: the records are still being read.");
+      if ((html || none) === pieceShown) return;
+      pieceShown = html || none;
+      const held = document.activeElement.dataset.row;
+      const told = new DOMParser().parseFromString(html, "text/html").body.children;
+      $("piece").replaceChildren(...(html ? told : [make("section", {}, make("p", {}, none))]));
+      for (const tile of $("piece").querySelectorAll("li[data-row]")) {
+        const row = Number(tile.dataset.row);
+        const button = make("button", { "data-row": row, onclick: () => show(-1, row) }, ...tile.childNodes);
+        tile.replaceChildren(button);
+        if (held === tile.dataset.row) button.focus();
       }
     } catch (error) {
       say("warning", error.message);
     }
   }
-  addEventListener("hashchange", showPiece);
-  const openTile = async (event) => {
-    const tile = event.target.closest && event.target.closest("[data-row]");
-    if (!tile || (event.type === "keydown" && event.key !== "Enter")) return;
-    open = -1;
-    render(await ask(`/api/record/${tile.dataset.row}`));
-    $("earlier").disabled = $("later").disabled = true;
-    $("detail").showModal();
-  };
-  $("piece").addEventListener("click", openTile);
-  $("piece").addEventListener("keydown", openTile);
+  async function arrive() {
+    const [name, query = ""] = location.hash.slice(1).split("?");
+    if (!question || ((name || "records") === "records" && query !== String(question))) {
+      question = new URLSearchParams(query);
+      for (const field of form.elements) {
+        const value = question.get(field.name) || "";
+        if (field.tagName === "SELECT" && value) fillChoices(field, [value]);
+        if (field.type === "checkbox") field.checked = Boolean(value);
+        else if (field.name) field.value = value;
+      }
+      $("tabs").querySelector("a").href = question.size ? `#records?${question}` : "#records";
+      look(true);
+    }
+    await showPiece();
+  }
+  addEventListener("hashchange", arrive);
+  addEventListener("focus", follow); // who comes back sees at once what has changed
 
   follow();
+  arrive();
 })();

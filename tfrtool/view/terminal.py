@@ -1,0 +1,40 @@
+"""What shows in the terminal what a page shows."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from tfrtool.examples.roles import LabelNames
+from tfrtool.inspection.table.selection import ROW
+from tfrtool.view.findings import Findings
+
+
+def shown_by(found: Findings, question: Mapping[str, Any]) -> str | None:
+    """Return the command that prints the rows of a question; None where it can't say it."""
+    equal, where = question["equal"], (question["where"] or "").strip()
+    if question["text"] or question["sort"] or not (equal or where):
+        return None
+    columns = found.selector().columns
+    own = {ROW, "split"} - set(found.table.features)
+    own |= {name for name, column in columns.items() if name != column}
+    if own.intersection(re.findall(r"\w+", where)):
+        return None
+    if "label" in equal:
+        names = LabelNames.beside(found.paths[0].parent, found.label).names
+        if names and equal["label"] not in names:
+            return None
+        value = str(names.index(equal["label"])) if names else equal["label"].replace("'", "''")
+        label = (found.label or "label").replace('"', '""')
+        where = f"({where}) AND " if where else ""
+        where += f"CAST(\"{label}\" AS VARCHAR) = '{value}'"
+    split = equal.get("split")
+    paths = [path for path in found.paths if split in (None, found.split_of[path])]
+    if split is None and found.dataset:
+        paths = [found.dataset]
+    elif len(paths) > 4:
+        named = re.sub(r"\d+-of-", "*-of-", paths[0].name)
+        if set(paths[0].parent.glob(named)) != set(paths):
+            return None
+        paths = [paths[0].parent / named]
+    return shlex.join(["tfrtool", "cat", *map(str, paths), *(("--where", where) if where else ())])
