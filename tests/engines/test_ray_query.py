@@ -43,6 +43,7 @@ QUERIES = [
     "SELECT label FROM records WHERE n = (SELECT max(n) FROM records)",
     "SELECT CAST(upper(name) AS INTEGER) FROM records WHERE name LIKE '%'",
     "SELECT label, label FROM records",
+    "SELECT typeof(max(n::HUGEINT)) AS kind FROM records",
     "SELECT nosuch FROM records",
 ]
 

@@ -181,6 +181,7 @@ class Sandbox:
         # A table has some column, even where the rows are only counted; and DuckDB can't read
         # its own word for the type of a struct in which a name is empty.
         used |= {c for c, n in self._names.items() if n == PLACES[1] or '""' in self._types[c]}
+        used = used or set([*self._names][:1])
         names = {column: self._names[column] for column in self._names if column in used}
         self._rows = _Rows(names, self._schema, self._scan)
         self._connection.register(self._base, self._rows)
