@@ -32,7 +32,8 @@ PIECES = {
 
 _FAULTS, _SHARDS, _CLASSES, _FEATURES, _GROUPS = 200, 60, 40, 200, 20
 _THUMB = 96
-_LONGEST = 40
+_LONGEST, _PROSE, _SOURCE = 40, 400, 100_000
+_CELLS = 6000
 _EACH, _MOST = 6, 12
 
 PictureOf = Callable[[int], str | None]
@@ -55,9 +56,11 @@ def environment() -> Any:
         undefined=jinja2.StrictUndefined,
     )
     made.filters |= {
-        "number": drawings.number,
+        "number": lambda value: (
+            drawings.number(value) if isinstance(value, int | float) else short(str(value), _PROSE)
+        ),
         "human_bytes": human_bytes,
-        "printable": lambda text: printable(str(text)),
+        "printable": lambda text: short(str(text), _PROSE),
         "percent": lambda share: f"{100 * share:.1f} %",
     }
     made.globals |= {"histogram": drawings.histogram, "human_count": human_count}
@@ -76,6 +79,20 @@ def piece(name: str, found: Findings, picture_of: PictureOf) -> Markup:
         return Markup("")
     template = environment().get_template(f"{name}.html")
     return Markup(template.render(f=found, title=PIECES[name], id=name, **context))
+
+
+def too_long(name: str) -> Markup:
+    """Return what stands for a piece that is larger than a page."""
+    said = "There is too much of this to be shown here."
+    return Markup('<section id="{}"><h2>{}</h2><p>{}</p></section>').format(
+        name, PIECES[name], said
+    )
+
+
+def short(text: str, most: int = _LONGEST) -> str:
+    """Return a text as it prints on one line, its beginning if it is long."""
+    shown = printable(text[: most + 1])
+    return shown if len(shown) <= most else f"{shown[:most]}..."
 
 
 def inline_pictures(found: Findings, rows: Sequence[int]) -> dict[int, str]:
@@ -110,7 +127,10 @@ def _about(found: Findings, _: PictureOf) -> dict[str, Any]:
         one["records"] += rows.get(path, 0)
         one["bytes"] += found.size_of[path]
     kinds = sorted(kind.title for kind in found.table.kinds)
-    return {"splits": splits, "kinds": kinds, "source": found.schema_source}
+    source = found.schema_source or ""
+    if len(source) > _SOURCE:
+        source = f"{source[:_SOURCE]}\n# ... tfrtool inspect schema prints the rest"
+    return {"splits": splits, "kinds": kinds, "source": source}
 
 
 def _health(found: Findings, _: PictureOf) -> dict[str, Any] | None:
@@ -160,7 +180,7 @@ def _balance(found: Findings, _: PictureOf) -> dict[str, Any] | None:
     totals = {name: sum(one.get(name, 0) for one in counts.values()) for name in labels.names}
     shown = sorted(totals, key=lambda name: -totals[name])[:_CLASSES]
     rows_of = {
-        printable(name): {split: one.get(name, 0) for split, one in counts.items()}
+        short(name, _PROSE): {split: one.get(name, 0) for split, one in counts.items()}
         for name in labels.names
         if name in set(shown)
     }
@@ -178,13 +198,13 @@ def _shuffling(found: Findings, _: PictureOf) -> dict[str, Any] | None:
     labels = found.labels()
     if len(labels.names) < 2:
         return None
-    names = list(map(printable, labels.names))
+    names = list(map(short, labels.names))
     drawn = [
         {
-            "name": printable(Path(path).name),
+            "name": short(Path(path).name, _PROSE),
             "drawing": drawings.strip(cells, names, f"labels along {printable(Path(path).name)}"),
         }
-        for path, cells in list(gallery.strips(found.table, labels).items())[:_SHARDS]
+        for path, cells in gallery.strips(found.table, labels, _CELLS, _SHARDS).items()
     ]
     quality = {}
     if found.summary is not None:
@@ -224,7 +244,7 @@ def _examples(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
         return None
     labels = found.labels()
     rows = gallery.examples(labels, _EACH, _CLASSES)
-    groups = [(printable(n), _tiles(r, picture_of)) for n, r in rows.items()]
+    groups = [(short(n, _PROSE), _tiles(r, picture_of)) for n, r in rows.items()]
     return {"groups": groups, "more": len(labels.names) - len(groups)}
 
 
@@ -280,7 +300,7 @@ def _feature_row(one: Mapping[str, Any], records: int) -> dict[str, Any]:
     held = (one[part] for part in ("values", "width", "bytes", "lengths") if one.get(part))
     drawn = next((part["histogram"] for part in held if part["count"]), None)
     return {
-        "name": printable(one["name"]),
+        "name": short(one["name"], _PROSE),
         "dtype": one["dtype"] or "never set",
         "present": one["present"] / records if records else 0.0,
         "said": ", ".join(said),
@@ -291,8 +311,7 @@ def _feature_row(one: Mapping[str, Any], records: int) -> dict[str, Any]:
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         value = value.get("text", f"{value['bytes']:,} bytes of {value['content']}")
-    text = printable(str(value))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return short(str(value))
 
 
 def _tiles(

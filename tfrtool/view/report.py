@@ -6,18 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.view.findings import Findings
-from tfrtool.view.pieces import PIECES, environment, inline_pictures, piece, style
-
-PICTURE_BYTES = 3_500_000
-"""Bytes of pictures in a report at most; the rest of it takes less than a megabyte."""
+from tfrtool.view.pieces import PIECES, environment, inline_pictures, piece, style, too_long
 
 MAX_BYTES = 5_000_000
 """The largest report."""
+
+_PICTURES, _TEXT, _PIECE, _FRAME = 3_500_000, 2_500_000, 1_000_000, 100_000
+"""Bytes at most of its pictures, of its pieces without them, of one of these, and around them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +72,21 @@ def report(
     with Findings(dataset) as found:
         found.fill(on_progress, workers=workers)
         wanted: dict[int, None] = {}
+        left, pieces = _TEXT, dict[str, Markup]()
         for name in PIECES:
-            piece(name, found, lambda row: wanted.setdefault(row))
-        pictures, size = dict[int, str](), 0
+            html = piece(name, found, lambda row: wanted.setdefault(row))
+            size = len(html.encode("utf-8", "backslashreplace"))
+            if size > min(_PIECE, left):
+                pieces[name] = too_long(name)
+            else:
+                left -= size
+        pictures = dict[int, str]()
+        room = min(_PICTURES, MAX_BYTES - _FRAME - (_TEXT - left))
         for row, picture in inline_pictures(found, list(wanted)).items():
-            size += len(picture)
-            if size <= PICTURE_BYTES:
+            room -= len(picture)
+            if room >= 0:
                 pictures[row] = picture
-        pieces = {name: piece(name, found, pictures.get) for name in PIECES}
+        pieces = {n: pieces.get(n) or piece(n, found, pictures.get) for n in PIECES}
         written = write_page(
             out,
             "report.html",

@@ -90,6 +90,7 @@ def run_report(
 def run_pieces(epochs: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a page shows of a run: of what ``train --json`` prints, each and the last."""
     curves: dict[str, Markup] = {}
+    keys = _keys(epochs)
     for name in _CURVES:
         series = {
             said: [_number(one.get(key)) for one in epochs]
@@ -101,8 +102,8 @@ def run_pieces(epochs: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> d
     curves |= {"share of time that waits for input": lines({"wait": waits}, "input wait")}
     return {
         "curves": {name: drawn for name, drawn in curves.items() if drawn},
-        "epochs": [{key: one.get(key) for key in _keys(epochs)} for one in epochs[:_LISTED]],
-        "keys": _keys(epochs),
+        "epochs": [{key: one.get(key) for key in keys} for one in epochs[:_LISTED]],
+        "keys": keys,
         "plan": _plain(run),
         "figures": {},
         "pictures": {},
@@ -116,7 +117,8 @@ def _keys(epochs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    """Return what can be drawn: JSON may have 1e999, and texts where numbers are expected."""
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e100 else None
 
 
 def _plain(data: Mapping[str, Any]) -> dict[str, str]:
@@ -125,7 +127,7 @@ def _plain(data: Mapping[str, Any]) -> dict[str, str]:
         printable(str(key)): printable(
             ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         )[:2000]
-        for key, value in data.items()
+        for key, value in [*data.items()][:_LISTED]
         if isinstance(value, str | int | float)
         or (isinstance(value, list) and value and not isinstance(value[0], dict | list))
     }

@@ -65,11 +65,17 @@ def _spread(rows: Any, count: int) -> list[int]:
     return [int(row) for row in rows[places]]
 
 
-def strips(table: RecordTable, labels: Labels, cells: int = 240) -> Mapping[str, list[int | None]]:
-    """Return for each shard the commonest label in each of its cells, by the shard's path."""
+def strips(
+    table: RecordTable, labels: Labels, cells: int = 6000, most: int = 60
+) -> Mapping[str, list[int | None]]:
+    """Return for the first shards the commonest label in each of their cells, by the path.
+
+    There are up to 240 cells a shard, and about so many as are asked for in all.
+    """
     found: dict[str, list[int | None]] = {}
-    start = 0
-    for path, rows in table.shard_rows().items():
+    start, shards = 0, list(table.shard_rows().items())[:most]
+    cells = min(240, cells // max(len(shards), 1))
+    for path, rows in shards:
         codes = labels.codes[start : start + rows]
         start += rows
         bounds = np.linspace(0, rows, min(cells, rows) + 1).astype(int)
