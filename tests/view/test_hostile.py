@@ -91,7 +91,7 @@ def test_a_report_of_much_is_at_most_as_large_as_it_says(
     written = report(folder, tmp_path / "a.html", workers=1)
     assert written.bytes <= MAX_BYTES
     assert written.pictures
-    assert len(Page(tmp_path / "a.html").text) < 1_000_000
+    assert len(Page(tmp_path / "a.html").text) < 1_500_000
     monkeypatch.setattr("tfrtool.view.report._PIECE", 20_000)
     report(folder, tmp_path / "a.html", workers=1, overwrite=True)
     said = Page(tmp_path / "a.html").sections["features"]
