@@ -59,7 +59,7 @@ def test_what_records_say_is_text_on_every_page(tmp_path: Path) -> None:
     assert not {"\0", "\u202e", "\u2028"} & set(page.text)
     live = Live(folder, workers=1)
     try:
-        live._fill()
+        live.found.fill(workers=1)
         for name in ("about", "balance", "shuffling", "examples", "features"):
             _, html = asked(live, f"/piece/{name}")
             for markup in (b"<script", b"<img src=x", b"<svg/onload", b"<b>"):
@@ -108,7 +108,7 @@ def test_labels_that_are_no_short_text_are_shown_as_text(tmp_path: Path) -> None
     ]
     live = Live(write_foreign(tmp_path / "ds", [payloads]), workers=1)
     try:
-        live._fill()
+        live.found.fill(workers=1)
         for path in ("/api/rows", "/api/state", "/api/record/0", "/api/json/inspect-stats"):
             assert asked(live, path)[0] == 200
     finally:
@@ -125,7 +125,7 @@ def test_the_saved_list_is_what_filter_reads(tmp_path: Path, name: str) -> None:
     (folder / name).write_bytes(b"".join(frame(image_payload(n)) for n in range(4)))
     live = Live(folder, workers=1)
     try:
-        live.found.index.fill()
+        live.found.fill(workers=1)
         status, text = asked(live, "/api/marks", method="POST", body=b'{"rows": [2, 0, 2]}')
     finally:
         live.close()
@@ -144,7 +144,7 @@ def test_shards_of_one_name_are_listed_by_their_paths(tmp_path: Path) -> None:
         one.write_bytes(frame(image_payload(1)))
     live = Live([str(one) for one in places], workers=1)
     try:
-        live.found.index.fill()
+        live.found.fill(workers=1)
         assert live.marked([1]) == f"{places[1]} 0\n"
     finally:
         live.close()
@@ -159,7 +159,7 @@ def test_commands_can_be_pasted_and_say_the_same_file(tmp_path: Path, name: str)
     path.write_bytes(frame(image_payload(1)))
     live = Live([str(path)], workers=1)
     try:
-        live.found.index.fill()
+        live.found.fill(workers=1)
         _, told = asked(live, "/api/record/0")
         status, _ = asked(live, "/api/marks", method="POST", body=b'{"rows": [0]}')
     finally:
@@ -177,7 +177,7 @@ def test_a_page_of_large_records_holds_a_few_of_them(make_shard: MakeShard) -> N
     shard = make_shard([encode_example({"x": string(bytes([n]) * 8_000_000)}) for n in range(12)])
     live = Live([str(shard)], workers=1)
     try:
-        live.found.index.fill()
+        live.found.fill(workers=1)
         live._hold(range(12))
         assert sum(len(one.payload) for one in live._held.values()) <= 64 * 1024 * 1024
         assert [asked(live, f"/api/record/{n}")[1]["bytes"] for n in (0, 11)] == [8_000_028] * 2
