@@ -34,8 +34,8 @@ _GIVING_BACK = {
     "MALLOC_MMAP_THRESHOLD_": "65536",
     "MALLOC_TRIM_THRESHOLD_": "131072",
 }
-"""Has a process give memory back at once, where its C library is glibc: 70 MB less while statistics of
-photos are made."""
+"""Has a process give memory back at once, where its C library is glibc: 70 MB less in statistics
+of photographs."""
 
 _HEX = 4096
 _LONGEST_VALUES = 1000
