@@ -77,16 +77,24 @@ def _one_file(directory: Path) -> Iterator[Pair]:
     """Verify one large file by all cores; the jobs that are split, by one worker and by all."""
     python, small = sys.executable, directory / "small.tfrecord"
     write_shard(small, 400, 4_000)
-    for record_bytes, size in ((22_500, 680_000_000), (150, 140_000_000)):
+    # Photographs have about as many lengths as there are of them; raw pixels have one.
+    for record_bytes, size, spread in (
+        (22_500, 680_000_000, 0.8),
+        (22_500, 680_000_000, 0.0),
+        (150, 140_000_000, 0.0),
+    ):
         large = directory / "large.tfrecord"
-        write_shard(large, record_bytes, size)
+        write_shard(large, record_bytes, size, spread)
+        lengths = [round(record_bytes * (1 + part)) for part in (-spread, spread)]
         yield less_start(
             f"verify of one file, {large.stat().st_size / 1e6:.0f} MB of records of "
-            f"{record_bytes} bytes (ours), a loop over tf.data (theirs), as processes",
+            f"{' to '.join(f'{one:,}' for one in dict.fromkeys(lengths))} bytes (ours), "
+            "a loop over tf.data (theirs), as processes",
             lambda path: process(python, "-m", "tfrtool", "verify", path),
             lambda path: process(python, "-c", _READ_THEIRS, path),
             str(large),
             str(small),
+            7,
         )
         for command in (["verify"], ["inspect", "schema"], ["inspect", "stats"]):
             whole = [python, "-m", "tfrtool", *command]

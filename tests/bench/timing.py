@@ -36,6 +36,7 @@ class Pair:
                 f"  theirs  wall {_spread(self.theirs, 0)}   CPU {_spread(self.theirs, 1)}",
                 f"  theirs / ours, wall, run by run: median {statistics.median(ratios):.2f} "
                 f"({min(ratios):.2f} to {max(ratios):.2f}); CPU {statistics.median(of_cpu):.2f}",
+                f"  all of them: {' '.join(f'{ratio:.2f}' for ratio in ratios)}",
             ]
         )
 

@@ -61,7 +61,8 @@ def test_json_is_an_object_a_stage_and_a_verdict(
     *stages, last = map(json.loads, capfd.readouterr().out.splitlines())
     assert [stage["stage"] for stage in stages] == STAGES
     for stage in stages:
-        assert stage.keys() == {"stage", "first_epoch", "later_epochs", "memory_bytes", "left_out"}
+        sizes = {"memory_bytes", "cache_bytes"}
+        assert stage.keys() == {"stage", "first_epoch", "later_epochs", "left_out", *sizes}
         assert stage["left_out"] is None
         for epoch in (stage["first_epoch"], stage["later_epochs"]):
             assert epoch.keys() == {"images_per_second", "cpu_ms_per_image"}

@@ -148,6 +148,11 @@ def test_report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert naive["first_epoch"]["images_per_second"] == 1 + 8
     assert naive["later_epochs"]["images_per_second"] == (1 + 16 + 1 + 100) / 2
     assert naive["memory_bytes"] == 8
+    over = {stage["stage"]: stage["cache_bytes"] for stage in stages}
+    assert {name: size for name, size in over.items() if size is not None} == {
+        "cache": 1,  # measured right after the parallel map, which is the same without it
+        "tfrtool": 1,
+    }
     assert (last["images"], last["total_images"], last["shards"]) == (18, 18, 3)
     assert last["cache"] == "memory"
     assert last["parts_cpu_ms_per_image"] == PARTS

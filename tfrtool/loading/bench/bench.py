@@ -3,11 +3,11 @@
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tfrtool.storage.remote.shard_cache import FETCHED_AT_ONCE, ShardCache
 from tfrtool.storage.words import check_least, make_options
 
 UNCACHED, OWN_UNCACHED, OWN = "uncached", "tfrtool, uncached", "tfrtool"
+_WITHOUT = {"cache": "parallel map", OWN: OWN_UNCACHED}
 _PUBLISHED = ("naive", "interleave", "parallel map", "cache", "prefetch")
 STAGES = (*_PUBLISHED, UNCACHED, OWN_UNCACHED, OWN)
 """The pipelines: each of the published ones has what those before it have, and one thing more;
@@ -75,6 +76,7 @@ class StageReport:
     first_epoch: Numbers | None = None
     later_epochs: Numbers | None = None
     memory_bytes: int | None = None  # by how much a process grew at its largest
+    cache_bytes: int | None = None  # of that, what the same pipeline without its cache didn't take
     left_out: str | None = None
 
 
@@ -83,14 +85,14 @@ class BenchReport:
     """What the benchmark of a loader found."""
 
     stages: tuple[StageReport, ...]  # naive, with one thing more each time, and ours
-    bottleneck: str  # what limits a first epoch of ours, a word
-    sentence: str  # the same for people, and which option would help
+    bottleneck: str = ""  # what limits a first epoch of ours, a word
+    sentence: str = ""  # the same for people, and which option would help
     parts_cpu_ms_per_image: Numbers  # reading (and inflating), parsing, decoding, resizing
     shares_ms_per_image: Numbers  # of a first epoch of ours: those, copying, storing, waiting
     cold_read_ms_per_image: float | None  # from the disk, on the wall; None where that is unknown
-    store_ms_per_image: float | None  # likewise from a store, of what was not in the cache before
+    store_ms_per_image: float | None = None  # likewise from a store, of what was not cached
     images: int  # in an epoch
-    total_images: int  # of the split
+    total_images: int = 0  # of the split
     shards: int  # read
     image_size: int  # in pixels, both ways
     cache: str  # where ours kept images: memory, disk or none
@@ -142,8 +144,8 @@ def bench(
         UsageError: the dataset has no such split, or a number is impossible.
         DatasetError: the dataset is unusable, or the pipelines don't give the same images.
     """
-    numbers = {"epochs": epochs, "rounds": rounds, "limit": limit}
-    check_least(numbers, {"epochs": 2, "rounds": 1, "limit": 1})
+    least = {"epochs": 2, "rounds": 1, "limit": 1}
+    check_least({"epochs": epochs, "rounds": rounds, "limit": limit}, least)
     load = make_options(
         LoadOptions, image_size=image_size, split=split, batch_size=batch_size, decode=decode
     )
@@ -175,8 +177,7 @@ def _fetch(cache: ShardCache | None, split: Split, copies: ExitStack) -> tuple[S
     with ThreadPoolExecutor(FETCHED_AT_ONCE) as pool:
         files = [*pool.map(lambda path: copies.enter_context(cache.fetch(path)), split.shards)]
     took = time.perf_counter() - start
-    lengths = zip(split.shards, split.lengths, strict=True)
-    images = sum(length for path, length in lengths if path in cache.fetched)
+    images = sum(compress(split.lengths, [path in cache.fetched for path in split.shards]))
     local = replace(split, shards=tuple(Path(file.name) for file in files))
     return local, took / images * 1e3 if images else None
 
@@ -215,15 +216,11 @@ def _measure_all(
     if len({(run.images, run.labels) for some in runs.values() for run in some}) > 1:
         raise DatasetError("the pipelines don't give the same images", path=dataset.directory)
     return BenchReport(
-        stages=tuple(_sum_up(stage, runs.get(stage, []), left_out) for stage in STAGES),
-        bottleneck="",
-        sentence="",
+        stages=tuple(_sum_up(stage, runs, left_out) for stage in STAGES),
         parts_cpu_ms_per_image=parts,
         shares_ms_per_image={},
         cold_read_ms_per_image=cold,
-        store_ms_per_image=None,
         images=shards.records,
-        total_images=shards.records,
         shards=len(shards.shards),
         image_size=image_size,
         cache=load.cache.value,
@@ -260,9 +257,11 @@ def _in_child(work: str, *arguments: object) -> Any:
     return getattr(bench_measure, work)(*arguments)
 
 
-def _sum_up(stage: str, runs: Sequence[StageRun], left_out: str) -> StageReport:
-    if not runs:
+def _sum_up(stage: str, measured: Mapping[str, Sequence[StageRun]], left_out: str) -> StageReport:
+    if not (runs := measured.get(stage)):
         return StageReport(stage=stage, left_out=left_out)
+    taken = {one: round(statistics.median(r.memory for r in measured[one])) for one in measured}
+    without = taken.get(_WITHOUT.get(stage, ""))
 
     def medians(epochs: Sequence[Numbers]) -> Numbers:
         return {name: statistics.median(epoch[name] for epoch in epochs) for name in epochs[0]}
@@ -271,7 +270,8 @@ def _sum_up(stage: str, runs: Sequence[StageRun], left_out: str) -> StageReport:
         stage=stage,
         first_epoch=medians([run.epochs[0] for run in runs]),
         later_epochs=medians([epoch for run in runs for epoch in run.epochs[1:]]),
-        memory_bytes=round(statistics.median(run.memory for run in runs)),
+        memory_bytes=taken[stage],
+        cache_bytes=None if without is None else max(taken[stage] - without, 0),
     )
 
 
@@ -281,8 +281,7 @@ def _shares(report: BenchReport) -> Numbers:
     whole, uncached = (first[name]["cpu_ms_per_image"] for name in (OWN, OWN_UNCACHED))
     shares = dict(report.parts_cpu_ms_per_image)
     storing = 0.0 if report.cache == Cache.NONE.value else max(whole - uncached, 0.0)
-    shares["copying"] = max(whole - storing - sum(shares.values()), 0.0)
-    shares["storing"] = storing
+    shares |= {"copying": max(whole - storing - sum(shares.values()), 0.0), "storing": storing}
     waiting = report.cores * 1e3 / first[OWN]["images_per_second"] - whole
     return shares | {"waiting": max(waiting, 0.0)}
 
@@ -311,7 +310,7 @@ def _judge(report: BenchReport) -> tuple[str, str]:
             f"{report.images / rate:.2f} s, too short for any option to matter."
         )
     costs = report.shares_ms_per_image
-    bottleneck = max(costs, key=lambda name: costs[name])
+    bottleneck = max(costs, key=costs.__getitem__)
     shares = {name: f"{cost / sum(costs.values()):.0%}" for name, cost in costs.items()}
     helps = _HELP[bottleneck].format(
         size=report.image_size, busy=cpu * rate / 1e3, cores=report.cores, shards=report.shards

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfrtool.loading.bench.bench import BenchReport
 
 _ADDED = ("interleave", "parallel map", "cache", "prefetch")
-_HEAD = ("1st images/s", "CPU ms", "later images/s", "CPU ms", "memory")
+_HEAD = ("1st images/s", "CPU ms", "later images/s", "CPU ms", "memory", "of the cache")
 
 
 @command(
@@ -74,7 +74,8 @@ def _page(report: "BenchReport") -> Page:
                 (f"{epoch['images_per_second']:,.0f}", f"{epoch['cpu_ms_per_image']:.3f}")
                 for epoch in (stage.first_epoch, stage.later_epochs)
             ]
-            cells = [*speeds[0], *speeds[1], human_bytes(stage.memory_bytes or 0)]
+            cache = "-" if stage.cache_bytes is None else human_bytes(stage.cache_bytes)
+            cells = [*speeds[0], *speeds[1], human_bytes(stage.memory_bytes or 0), cache]
         rows.append((name, *cells))
     return [
         Heading(f"Loading {images} from {shards} at {report.image_size} px; cache: {report.cache}"),
