@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrtool.loading.cache.image_store import CHUNK, ImageStore
+from tfrtool.loading.cache.image_store import ImageStore
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.order import RowOrder
 
@@ -43,7 +43,7 @@ class _Decoded:
     def batches(self, order: RowOrder, epochs: int = 1) -> Any:
         """Return a dataset of the batches of all epochs."""
         options = LoadOptions(image_size=SIZE, epochs=epochs)
-        return self.store.batches(lambda: self.dataset.batch(CHUNK), order, options)
+        return self.store.batches(lambda: self.dataset.batch(order.batch_size), order, options)
 
 
 def _order(images: int) -> RowOrder:
@@ -106,7 +106,7 @@ def _used_store(tf: Any) -> tuple[Any, Any]:
     """Return weak references to a store, and to its memory, that a pipeline has used."""
     images, labels = np.zeros((50, SIZE, SIZE, 3), np.uint8), np.arange(50)
     store, order = ImageStore(50, SIZE), _order(50)
-    decoded = tf.data.Dataset.from_tensor_slices((images, labels)).batch(CHUNK)
+    decoded = tf.data.Dataset.from_tensor_slices((images, labels)).batch(order.batch_size)
     batches = store.batches(lambda: decoded, order, LoadOptions(image_size=SIZE))
     assert sum(len(labels) for _, labels in batches) == 50
     return weakref.ref(store), weakref.ref(store._images.base)

@@ -16,9 +16,6 @@ from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.python_calls import plain, python_call
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 
-CHUNK = 32
-"""Images that are stored at a time: each time costs a call of Python."""
-
 _TOUCH = 23
 """MADV_POPULATE_WRITE, by Linux' mman-common.h: pages are made at once and not one by one, when
 each is written to for the first time. That takes two thirds of the time. Since Linux 5.14."""
@@ -31,9 +28,10 @@ class ImageStore:
     From one tensor it is gathered in a single operation, in less time; the order of an epoch can
     be any, for no buffer limits it; and the memory is that of the pixels and no more.
 
-    The first iterator that comes fills the store on its way, and asks for rows once they are
-    there. TensorFlow is given the memory itself, and so sees what is written to it later. Another
-    iterator that comes meanwhile stores the same images in the same rows.
+    The first iterator that comes fills the store on its way: what it gives in the first of all
+    epochs is not gathered from rows. TensorFlow is given the memory itself, and so sees what is
+    written to it later. Another iterator that comes meanwhile stores the same images in the same
+    rows.
     """
 
     def __init__(self, images: int, image_size: int, classes: int | None = None) -> None:
@@ -46,8 +44,9 @@ class ImageStore:
         self._tensors = pixels, labels
         self._count = images
         self._full = False
-        self._orders: list[tuple[RowOrder, int, int, int]] = []  # with epochs, and where they begin
-        self._done: dict[tuple[int, int], int] = {}  # steps that were ready, by order and epoch
+        self._order: RowOrder
+        self._options: LoadOptions
+        self._gone: dict[int, int] = {}  # steps that were given as they came, by epoch
         self._cache: DiskCache | None = None
 
     @classmethod
@@ -73,80 +72,76 @@ class ImageStore:
         pipeline: int = 0,
         finish: Callable[[Tensor, Tensor], Batch] = lambda images, labels: (images, labels),
     ) -> TfDataset:
-        """Return the batches of all epochs, augmented, each as soon as its rows are there.
+        """Return the batches of all epochs, augmented.
 
         They are of images, uint8 [n, size, size, 3], or float32 after some augmentations, and
         labels, int64 [n] or float32 [n, classes], and then what ``finish`` makes of them. It is
-        ``decoded`` that gives a dataset of batches of `CHUNK` images, uint8 [n, size, size, 3], and
-        labels: in every iteration the same in the same order, or nothing where nothing is missing.
-        The number of this one, where there are several, is ``pipeline``.
+        ``decoded`` that gives a dataset of batches of the order's size, uint8 [n, size, size, 3],
+        and labels: in every iteration the same in the same order, or nothing where nothing is
+        missing. The first epoch, by number, has them as they come; later ones wait for all. The
+        number of this pipeline, where there are several, is ``pipeline``. A store has one.
         """
+        self._order, self._options = order, options
         epochs, counter = options.epochs, epoch_counter(options)
         augment = epoch_augmenter(options, pipeline)
-        self._orders.append((order, epochs, options.first_epoch, options.first_step))
-        which = len(self._orders) - 1
 
-        def steps_of(epoch: Tensor) -> TfDataset:
-            """Return the numbers of all steps of an iterator, each as soon as it can be taken."""
+        def made(epoch: Tensor, number: Tensor, *pair: Tensor) -> Batch:
+            return finish(*(pair if augment is None else augment(epoch, number, *pair)))
 
-            def ready(method: Callable[..., Tensor], *given: Tensor) -> Tensor:
-                return python_call(method, (np.int64(which), epoch, *given), tf.int64, [2])
-
-            chunks = decoded().enumerate()
-            stored = chunks.map(plain(lambda number, chunk: ready(self._store, number, *chunk)))
-            end = tf.data.Dataset.from_tensors(epoch).map(plain(lambda _: ready(self._end)))
-            between = plain(lambda bounds: tf.data.Dataset.range(bounds[0], bounds[1]))
-            return stored.concatenate(end).flat_map(between)
-
-        next_epoch = plain(lambda _: counter.assign_add(epochs) - epochs)
-        steps = tf.data.Dataset.range(1).map(next_epoch).flat_map(plain(steps_of))
-
-        def batch(step: Tensor) -> Batch:
+        def from_rows(step: Tensor) -> Batch:
             epoch, number = step // order.steps, step % order.steps
             rows, (images, labels) = order.rows(epoch, number), self._tensors
             if self._cache is None:
                 taken = tf.gather(images, rows)
             else:
                 taken = python_call(self._cache.read, (rows,), tf.uint8, [None, *images.shape[1:]])
-            pair = taken, tf.gather(labels, rows)
-            return finish(*(pair if augment is None else augment(epoch, number, *pair)))
+            return made(epoch, number, taken, tf.gather(labels, rows))
 
-        calls = {"num_parallel_calls": cores(), "deterministic": options.deterministic}
-        return steps.map(plain(batch), **({} if augment is None else calls))
+        def one_iterator(epoch: Tensor) -> TfDataset:
+            def stored(number: Tensor, batch: Batch) -> Tensor:
+                return python_call(self._store, (epoch, number, *batch), tf.bool, [])
 
-    def _store(
-        self, which: Tensor, epoch: Tensor, number: Tensor, images: Tensor, labels: Tensor
-    ) -> Tensor:
-        """Store a chunk, and return which steps it was needed for: the first, and their end."""
-        start = int(number) * CHUNK
+            def left(_: Tensor) -> TfDataset:
+                bounds = python_call(self._left, (epoch,), tf.int64, [2])
+                return tf.data.Dataset.range(bounds[0], bounds[1])
+
+            calls = {"num_parallel_calls": cores(), "deterministic": options.deterministic}
+            streamed = decoded().enumerate().filter(plain(stored))
+            streamed = streamed.map(plain(lambda number, pair: made(epoch, number, *pair)), **calls)
+            steps = tf.data.Dataset.range(1).flat_map(plain(left))
+            rest = steps.map(plain(from_rows), **({} if augment is None else calls))
+            return streamed.concatenate(rest)
+
+        next_epoch = plain(lambda _: counter.assign_add(epochs) - epochs)
+        return tf.data.Dataset.range(1).map(next_epoch).flat_map(plain(one_iterator))
+
+    def _store(self, epoch: Tensor, number: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+        """Store a batch, and return whether it is one of an epoch's, and goes on from here."""
+        start = int(number) * self._order.batch_size
         end = start + len(labels)
         if end > self._count:
             raise ValueError(f"there are more than the {self._count} images that were counted")
         # When another iterator has filled it midway, this one misses shards, and counts wrongly.
-        if not self._full:
-            self._touch(end)
-            self._images[start:end] = images
-            self._labels[start:end] = labels
-            self._full = end == self._count
-        order = self._orders[which][0]
-        return self._ready(int(which), int(epoch), order.ready(int(epoch), end))
+        if self._full:
+            return np.bool_(False)
+        self._touch(end)
+        self._images[start:end] = images
+        self._labels[start:end] = labels
+        self._full = end == self._count
+        if epoch or number < self._options.first_step:
+            return np.bool_(False)
+        self._gone[int(epoch)] = int(number) + 1
+        return np.bool_(True)
 
-    def _end(self, which: Tensor, epoch: Tensor) -> Tensor:
-        """Return all steps that remain, when the end comes no earlier than it should."""
+    def _left(self, epoch: Tensor) -> Tensor:
+        """Return the steps that remain, the first and their end, when all images have come."""
         if not self._full:
             raise ValueError(f"there are fewer than the {self._count} images that were counted")
-        order, epochs, _, _ = self._orders[which]
-        bounds = self._ready(int(which), int(epoch), epochs * order.steps)
-        del self._done[int(which), int(epoch)]
-        return bounds
-
-    def _ready(self, which: int, epoch: int, upto: int) -> Tensor:
-        """Return the numbers of steps from those on that were ready before; epochs count, too."""
-        order, _, first_epoch, first_step = self._orders[which]
+        order, options = self._order, self._options
         # Of a first epoch that is begun midway, the steps before are left out.
-        done = self._done.get((which, epoch), first_step if epoch == first_epoch else 0)
-        self._done[which, epoch] = max(upto, done)
-        return epoch * order.steps + np.array([done, self._done[which, epoch]], np.int64)
+        first = options.first_step if epoch == options.first_epoch else 0
+        first = self._gone.pop(int(epoch), first)
+        return epoch * order.steps + np.array([first, options.epochs * order.steps], np.int64)
 
     def _touch(self, end: int) -> None:
         """Have the pages of all rows before ``end``, where the system can make many at a time."""

@@ -16,7 +16,7 @@ from tfrtool.loading.cache.disk_cache import (
     open_disk_cache,
     write_disk_cache,
 )
-from tfrtool.loading.cache.image_store import CHUNK, ImageStore
+from tfrtool.loading.cache.image_store import ImageStore
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.decode import decoder, parser
 from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
@@ -205,7 +205,7 @@ class _Loader:
                 lambda files: self._shuffled(files, _MANY, _FILES).filter(missing),
                 lambda records: self._shuffled(records, self._window(), _IMAGES),
                 cycle=_FILLED_FROM if options.training and not self.copies else _CYCLE,
-                batch_size=CHUNK,
+                batch_size=order.batch_size,
             )
 
         return store.batches(filling, order, options, self.share.number, self._finish)
