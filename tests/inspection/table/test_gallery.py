@@ -28,7 +28,7 @@ def test_labels_strips_and_examples(tmp_path: Path) -> None:
     assert labels.names == ("1", "2", "3")
     names = [None if code == UNLABELLED else labels.names[code] for code in labels.codes]
     assert names == [None if one is None else str(one) for one in values]
-    assert gallery.strips(table, labels, cells=2) == {
+    assert gallery.strips(table, labels, cells=4) == {
         str(paths[0]): [2, 0], str(paths[1]): [None, 1]
     }  # fmt: skip
     assert gallery.examples(labels, 2, 9) == {"1": [3, 5], "2": [6, 9], "3": [0, 8]}
@@ -39,7 +39,7 @@ def test_labels_strips_and_examples(tmp_path: Path) -> None:
 
 
 def test_unusual_images(tmp_path: Path) -> None:
-    """The smallest, widest, darkest are found; a picture that can't be read is said to be."""
+    """The smallest, widest, darkest are found."""
     pictures = [image_bytes(size=size) for size in ((40, 30), (40, 31), (90, 20), (8, 8), (41, 30))]
     path = tmp_path / "a.tfrecord"
     payloads = [image_payload(n, data=one) for n, one in enumerate([*pictures, b"no picture"])]
@@ -50,7 +50,6 @@ def test_unusual_images(tmp_path: Path) -> None:
     assert found["smallest"][0] == (3, "8 x 8")
     assert "tallest" not in found
     assert np.array_equal(table.numbers("image.width"), [40, 40, 90, 8, 41, np.nan, np.nan], True)
-    assert [row for row, _ in gallery.broken(table, 9)][:1] == [5]
 
 
 @settings(max_examples=100)

@@ -133,19 +133,3 @@ def alike(table: RecordTable, most: int) -> tuple[list[list[int]], bool]:
     place = np.concatenate(rows)
     groups, more = near_copies(np.concatenate(hashes), most)
     return [[int(place[one]) for one in group] for group in groups], more
-
-
-def broken(table: RecordTable, most: int) -> list[tuple[int, str]]:
-    """Return the first rows whose image can't be shown, and why."""
-    found: list[tuple[int, str]] = []
-    start = 0
-    if table.has("image.problem"):
-        for _, batch in table.batches(["image.problem"]):
-            column = batch.column(0)
-            if column.null_count < len(column):
-                texts = enumerate(column.to_pylist(), start)
-                found += [(row, _text(text)) for row, text in texts if text is not None]
-            start += len(column)
-            if len(found) >= most:
-                break
-    return found[:most]
