@@ -93,6 +93,8 @@ def test_it_says_what_inspection_says(splits: Path, tmp_path: Path, run: Run) ->
     assert quality is not None
     assert "sorted by label" in quality.shuffle
     assert quality.shuffle in page.sections["shuffling"]
+    assert "42 image/jpeg; 42 with 3 channels" in page.sections["images"]
+    assert re.search(r"width\s*16 to 45\s*height\s*12 to 13", page.sections["images"])
     assert re.search(r"label\s*int64\s*100.0 %\s*0 to 1, mean", page.sections["features"])
 
 

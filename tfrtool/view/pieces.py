@@ -221,22 +221,28 @@ def _shuffling(found: Findings, _: PictureOf) -> dict[str, Any] | None:
 def _images(found: Findings, _: PictureOf) -> dict[str, Any] | None:
     if found.statistics is None or not found.table.has("image.width"):
         return None
-    held = [one for one in found.statistics.features if "width" in one]
+    held = [
+        {"name": printable(one["name"]), **one["images"]}
+        for one in found.statistics.features
+        if one.get("images")
+    ]
     shapes = {
         name: found.table.numbers(f"image.{name}")
         for name in ("width", "height", "brightness", "entropy")
     }
-    return {"held": held, "drawn": {n: _histogram(v) for n, v in shapes.items()}}
+    drawn = {name: _histogram(values) for name, values in shapes.items()}
+    return {"held": held, "drawn": {name: one for name, one in drawn.items() if one}}
 
 
-def _histogram(values: Any) -> Markup:
+def _histogram(values: Any) -> dict[str, Any] | None:
     import numpy as np
 
     kept = values[np.isfinite(values)]
     if not len(kept):
-        return Markup("")
+        return None
     counts, edges = np.histogram(kept, bins=24)
-    return drawings.histogram(counts.tolist(), edges.tolist())
+    drawing = drawings.histogram(counts.tolist(), edges.tolist())
+    return {"drawing": drawing, "low": float(kept.min()), "high": float(kept.max())}
 
 
 def _examples(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
