@@ -38,7 +38,8 @@ class Viewer(NamedTuple):
             with suppress(ConnectionError):  # what is too long is not read to its end
                 connection.sendall(data)
                 if end:
-                    connection.shutdown(socket.SHUT_WR)
+                    with suppress(OSError):  # it was ended there before
+                        connection.shutdown(socket.SHUT_WR)
             with suppress(ConnectionError):
                 while part := connection.recv(65536):
                     answer += part
