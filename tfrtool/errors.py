@@ -125,6 +125,18 @@ def human_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def human_bytes(size: int) -> str:
+    """Return a size for people: "17 B", "23.4 KiB", "1.2 GiB"."""
+    if size < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1024 or unit == "TiB":
+            break
+    return f"{value:.1f} {unit}"
+
+
 def some_of(texts: Sequence[str], shown: int) -> str:
     """Return texts with commas between them; of many the first, and how many more there are."""
     more = len(texts) - shown

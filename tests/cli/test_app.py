@@ -14,7 +14,7 @@ from tests.conftest import MakeShard
 from tfrtool import __version__
 from tfrtool.cli import main
 from tfrtool.cli.app import cli
-from tfrtool.cli.output import Outcome, human_bytes
+from tfrtool.cli.output import Outcome
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import (
     CorruptShardError,
@@ -24,6 +24,7 @@ from tfrtool.errors import (
     TfrtoolError,
     UsageError,
     WriteError,
+    human_bytes,
     human_count,
 )
 

@@ -17,9 +17,10 @@ from PIL import Image
 import tfrtool
 from tests.conftest import MakeShard
 from tests.datasets import flip_bit, image_payload, write_foreign
-from tests.examples.strategies import int64, string
+from tests.examples.strategies import float32, int64, string
 from tests.photos import image_bytes
 from tfrtool.examples.example import encode_example
+from tfrtool.view.live import Live
 from tfrtool.view.report import MAX_BYTES
 
 Run = Callable[..., tuple[int, str, str]]
@@ -120,13 +121,27 @@ def test_pictures_are_of_the_right_records(tmp_path: Path, make_shard: MakeShard
     seen = [Image.open(BytesIO(one)).convert("RGB") for one in page.pictures["examples"]]
     reds = [one.getpixel((20, 20))[0] > 150 for one in seen]  # type: ignore[index]
     assert reds == [True] * 6 + [False] * 6
-    first = page.sections["unusual"].split()
-    assert [w for w in first[first.index("Smallest") + 1 :][:5] if w.isascii()] == [
-        "#0",
-        "64",
-        "x",
-        "64",
-    ]
+    first = page.sections["unusual"].partition("Smallest")[2].split()
+    assert [word for word in first if word.isascii()][:5] == ["#0", "0,", "64", "x", "64"]
+
+
+def test_boxes_are_drawn_on_the_pictures(tmp_path: Path, make_shard: MakeShard) -> None:
+    """Where a record has a box its picture has one, in the report and in the grid."""
+    data = BytesIO()
+    Image.new("RGB", (80, 80), "navy").save(data, "PNG")
+    sides = {"xmin": 0.25, "ymin": 0.25, "xmax": 0.75, "ymax": float("nan")}
+    payloads = []
+    for ymax in (0.75, sides["ymax"]):
+        box = {f"image/object/bbox/{n}": float32(v) for n, v in {**sides, "ymax": ymax}.items()}
+        payloads.append(encode_example({"image": string(data.getvalue()), **box}))
+    shard = make_shard(payloads)
+    tfrtool.report(shard, tmp_path / "r.html")
+    made = Page(tmp_path / "r.html").pictures["examples"]
+    live = Live(shard)
+    made += [live.picture(row) or b"" for row in (0, 1)]
+    live.close()
+    found = [Image.open(BytesIO(one)).convert("RGB").crop((40, 17, 41, 24)) for one in made]
+    assert [max(one.getdata(0)) > 100 for one in found] == [True, False] * 2
 
 
 def test_damage_is_shown_with_its_place(splits: Path, tmp_path: Path, run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,28 @@ def test_a_run_without_evaluation(finished: Path, tmp_path: Path) -> None:
     found = run_report(finished, tmp_path / "run.html")
     assert not found.evaluated
     assert "Evaluation" not in (tmp_path / "run.html").read_text()
+
+
+def test_pictures_of_a_stranger(finished: Path, tmp_path: Path) -> None:
+    """A link leads nowhere, a FIFO is not waited for, and a bomb is not unpacked."""
+    private = tmp_path / "private.png"
+    Image.new("RGB", (60, 60), "blue").save(private)
+    for harm in ("link", "fifo", "bomb"):
+        for name in ("confusion.png", "most_wrong.png"):
+            (finished / name).unlink(missing_ok=True)
+        place = finished / "confusion.png"
+        if harm == "link":
+            place.symlink_to(private)
+        elif harm == "fifo":
+            os.mkfifo(place)
+        else:
+            Image.new("1", (30_000, 30_000)).save(place)
+        run_report(finished, tmp_path / "run.html", overwrite=True)
+        assert Page(tmp_path / "run.html").pictures == {}, harm
+    (finished / "history.json").rename(tmp_path / "history.json")
+    (finished / "history.json").symlink_to(tmp_path / "history.json")
+    with pytest.raises(TfrtoolError):
+        run_report(finished, tmp_path / "run.html", overwrite=True)
 
 
 def test_no_run(tmp_path: Path, run: Run) -> None:

@@ -46,15 +46,3 @@ def warn(message: str) -> None:
 def note(message: str) -> None:
     """Print what was decided on the way, and is no cause for concern."""
     click.echo(f"tfrtool: {message}", err=True)
-
-
-def human_bytes(size: int) -> str:
-    """Return a size for people: "17 B", "23.4 KiB", "1.2 GiB"."""
-    if size < 1024:
-        return f"{size} B"
-    value = float(size)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        if value < 1024 or unit == "TiB":
-            break
-    return f"{value:.1f} {unit}"

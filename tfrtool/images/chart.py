@@ -43,7 +43,7 @@ def _draw_chart(
     if not lines:
         return
     found = [value for points in lines.values() for _, value in points]
-    ticks = _ticks(min(found) if axis is None else 0, max(found))
+    ticks = round_ticks(min(found) if axis is None else 0, max(found))
     steps = max(step for points in lines.values() for step, _ in points)
     x0, x1 = left + _LEFT, left + _WIDTH - _RIGHT
     y0, y1 = _HEIGHT - _BOTTOM, _TOP
@@ -68,7 +68,7 @@ def _draw_chart(
         draw.text((x1 - 90 * (len(lines) - number) + 10, 14), name, colour, small)
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def round_ticks(low: float, high: float) -> list[float]:
     """Return about five round numbers that enclose both ends: steps of 1, 2 or 5 times 10**n."""
     span = (high - low) or abs(high) or 1.0
     rough = max(span / 4, 1e-300)

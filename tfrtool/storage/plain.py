@@ -1,5 +1,6 @@
 """Results as JSON values, with the names of what is in memory; and as pages in a notebook."""
 
+import abc
 import enum
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -41,14 +42,14 @@ VIEW = "tfrtool.view.notebook"
 when something is shown, and only then."""
 
 
-class Shown:
+class Shown(abc.ABC):
     """What a notebook shows as a page: its ``_page`` names a template, and what goes into it."""
 
     __slots__ = ()
 
+    @abc.abstractmethod
     def _page(self) -> tuple[str, dict[str, Any]]:
         """Return the template's name and its values: JSON, or what is named in the template."""
-        raise NotImplementedError
 
     def _repr_html_(self) -> str | None:
         """Return the page; None, so that the text is shown, where Jinja2 is missing."""

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup, escape
 
+from tfrtool.images.chart import round_ticks
+
 COLOURS = 10
 """Classes of colours; more series than that share them."""
 
@@ -84,7 +86,7 @@ def lines(series: Mapping[str, Sequence[float | None]], title: str, axis: str = 
     if not points:
         return Markup("")
     every = [value for found in points.values() for _, value in found]
-    marks = ticks(min(every), max(every))
+    marks = round_ticks(min(every), max(every))
     steps = max(step for found in points.values() for step, _ in found)
     across, down = width - left - right, height - top - bottom
 
@@ -134,16 +136,6 @@ def number(value: float) -> str:
     ):
         return f"{int(value):,}"
     return f"{value:,.4g}"
-
-
-def ticks(low: float, high: float) -> list[float]:
-    """Return about five round numbers that enclose both ends: steps of 1, 2 or 5 times 10**n."""
-    span = (high - low) or abs(high) or 1.0
-    rough = max(span / 4, 1e-300)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return [n * step for n in range(first, max(last, first + 1) + 1)]
 
 
 def _svg(

@@ -1,11 +1,10 @@
 """What the viewer shows: findings that still come in, and single records at once."""
 
 import os
-import shlex
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import islice
 from typing import Any, cast
 
 from markupsafe import Markup
@@ -14,7 +13,7 @@ from tfrtool.errors import UsageError, printable
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.images.looks import encoded
 from tfrtool.images.pixels import decode_picture
-from tfrtool.inspection.pictures.objects import boxes_of, masks_of
+from tfrtool.inspection.pictures.objects import boxes_of, masks_of, thumbnail
 from tfrtool.inspection.pictures.pictures import pictures_of
 from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.table.selection import Selector
@@ -24,7 +23,7 @@ from tfrtool.storage.locations import Paths
 from tfrtool.storage.plain import plain
 from tfrtool.view.findings import Findings, FindingSteps
 from tfrtool.view.pieces import piece
-from tfrtool.view.terminal import shown_by
+from tfrtool.view.terminal import as_argument, command_for, in_shell
 
 _THUMB, _FULL = 128, 2048
 _HELD_BYTES = 32 * 1024 * 1024
@@ -136,7 +135,7 @@ class Live:
             "total": total,
             "complete": done,
             "start": start,
-            "command": shown_by(self.found, question),
+            "command": command_for(self.found, question),
             "rows": [
                 {
                     **self._place(row),
@@ -213,12 +212,10 @@ class Live:
         if record is None:
             return None
         roles = self.found.roles(self.found.index.place(row).path)
-        for n, (_, _, picture) in enumerate(
-            pictures_of(record.payload, roles, _FULL if full else _THUMB)
-        ):
-            if n == number:
-                return encoded(picture)
-        return None
+        if not full:
+            return encoded(thumbnail(record.payload, roles, _THUMB, number))
+        found = islice(pictures_of(record.payload, roles, _FULL), max(number, 0), None)
+        return next((encoded(picture) for _, _, picture in found), None)
 
     def mask(self, row: int, number: int) -> bytes | None:
         """Return a mask of a record as a PNG."""
@@ -232,7 +229,7 @@ class Live:
         """Return a record in full, with some of its bytes from ``start`` on in hexadecimal."""
         place, record = self._place(row), self._record(row)
         path = self.found.index.place(row).path
-        quoted = _in_shell(path)
+        quoted = in_shell(as_argument(path))
         told = {
             **place,
             "path": printable(str(path)),
@@ -358,21 +355,6 @@ def _cut(value: Any) -> Any:
     if isinstance(value, str) and len(value) > 20_000:
         return f"{value[:20_000]} ... {len(value) - 20_000:,} more characters"
     return list(map(_cut, value)) if isinstance(value, list) else value
-
-
-def _in_shell(path: Path) -> str:
-    """Return a path as it can be pasted into a shell, whatever characters it has."""
-    text = f"./{path}" if str(path).startswith("-") else str(path)
-    if text.isprintable():
-        return shlex.quote(text)
-    return (
-        "$'"
-        + "".join(
-            chr(one) if 32 <= one < 127 and chr(one) not in "'\\" else f"\\x{one:02x}"
-            for one in os.fsencode(text)
-        )
-        + "'"
-    )
 
 
 def _find(search: FindingSteps) -> None:

@@ -1,18 +1,18 @@
 """The pieces that pages are made of: each a template over what is found, escaped by Jinja2."""
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from tfrtool.errors import UsageError, human_count, printable
+from tfrtool.errors import UsageError, human_bytes, human_count, printable
 from tfrtool.images.looks import encoded
-from tfrtool.images.pixels import Picture
-from tfrtool.inspection.pictures.pictures import pictures_of
+from tfrtool.inspection.pictures.objects import thumbnail
 from tfrtool.inspection.table import gallery
+from tfrtool.inspection.table.gallery import UNLABELLED
 from tfrtool.inspection.verify.verify import VerifyReport
 from tfrtool.view import drawings
 from tfrtool.view.findings import Findings
@@ -34,6 +34,7 @@ _FAULTS, _SHARDS, _CLASSES, _FEATURES, _GROUPS = 200, 60, 40, 200, 20
 _THUMB = 96
 _LONGEST, _PROSE, _SOURCE = 40, 400, 100_000
 _CELLS = 6000
+_HELD_BYTES = 64 * 1024 * 1024
 _EACH, _MOST = 6, 12
 
 PictureOf = Callable[[int], str | None]
@@ -74,7 +75,7 @@ def style() -> str:
 
 def piece(name: str, found: Findings, picture_of: PictureOf) -> Markup:
     """Render a piece; empty where it has nothing to say, or not yet."""
-    context = globals()[f"_{name}"](found, picture_of)
+    context = _CONTEXTS[name](found, picture_of)
     if context is None:
         return Markup("")
     template = environment().get_template(f"{name}.html")
@@ -98,24 +99,15 @@ def short(text: str, most: int = _LONGEST) -> str:
 def inline_pictures(found: Findings, rows: Sequence[int]) -> dict[int, str]:
     """Return the pictures of rows as data URLs; those that can't be shown are missing."""
     made: dict[int, str] = {}
-    records = found.index.read(rows)
-    for row, record in records.items():
-        roles = found.roles(found.index.place(row).path)
-        _, _, picture = next(pictures_of(record.payload, roles, _THUMB), ("", "", Picture()))
-        data = encoded(picture)
-        if data is not None:
-            kind = "png" if data.startswith(b"\x89PNG") else "jpeg"
-            made[row] = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+    while records := found.index.read(rows, _HELD_BYTES):
+        for row, record in records.items():
+            roles = found.roles(found.index.place(row).path)
+            data = encoded(thumbnail(record.payload, roles, _THUMB))
+            if data is not None:
+                kind = "png" if data.startswith(b"\x89PNG") else "jpeg"
+                made[row] = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+        rows = [row for row in rows if row not in records]
     return made
-
-
-def human_bytes(size: float) -> str:
-    """Return a size for people."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:,.0f} B" if unit == "B" else f"{size:,.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} TiB"
 
 
 def _about(found: Findings, _: PictureOf) -> dict[str, Any]:
@@ -169,18 +161,11 @@ def _balance(found: Findings, _: PictureOf) -> dict[str, Any] | None:
     labels = found.labels()
     if not labels.names:
         return None
-    counts: dict[str, dict[str, float]] = {}
-    start = 0
-    for path, rows in found.table.shard_rows().items():
-        split = counts.setdefault(found.split_of[path], {})
-        for code in labels.codes[start : start + rows].tolist():
-            if code >= 0:
-                split[labels.names[code]] = split.get(labels.names[code], 0) + 1
-        start += rows
-    totals = {name: sum(one.get(name, 0) for one in counts.values()) for name in labels.names}
+    counts = gallery.label_counts(found.table, labels, found.split_of)
+    totals = {name: sum(one[name] for one in counts.values()) for name in labels.names}
     shown = sorted(totals, key=lambda name: -totals[name])[:_CLASSES]
     rows_of = {
-        short(name, _PROSE): {split: one.get(name, 0) for split, one in counts.items()}
+        short(name, _PROSE): {split: one[name] for split, one in counts.items()}
         for name in labels.names
         if name in set(shown)
     }
@@ -226,23 +211,13 @@ def _images(found: Findings, _: PictureOf) -> dict[str, Any] | None:
         for one in found.statistics.features
         if one.get("images")
     ]
-    shapes = {
-        name: found.table.numbers(f"image.{name}")
-        for name in ("width", "height", "brightness", "entropy")
-    }
-    drawn = {name: _histogram(values) for name, values in shapes.items()}
-    return {"held": held, "drawn": {name: one for name, one in drawn.items() if one}}
-
-
-def _histogram(values: Any) -> dict[str, Any] | None:
-    import numpy as np
-
-    kept = values[np.isfinite(values)]
-    if not len(kept):
-        return None
-    counts, edges = np.histogram(kept, bins=24)
-    drawing = drawings.histogram(counts.tolist(), edges.tolist())
-    return {"drawing": drawing, "low": float(kept.min()), "high": float(kept.max())}
+    drawn = {}
+    for name in ("width", "height", "brightness", "entropy"):
+        if (one := gallery.histogram(found.table, f"image.{name}")) is not None:
+            counts, edges = one
+            drawing = drawings.histogram(counts, edges)
+            drawn[name] = {"drawing": drawing, "low": edges[0], "high": edges[-1]}
+    return {"held": held, "drawn": drawn}
 
 
 def _examples(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
@@ -250,7 +225,7 @@ def _examples(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
         return None
     labels = found.labels()
     rows = gallery.examples(labels, _EACH, _CLASSES)
-    groups = [(short(n, _PROSE), _tiles(r, picture_of)) for n, r in rows.items()]
+    groups = [(short(n, _PROSE), _tiles(found, r, picture_of)) for n, r in rows.items()]
     return {"groups": groups, "more": len(labels.names) - len(groups)}
 
 
@@ -260,7 +235,7 @@ def _unusual(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
         return None
     return {
         "groups": [
-            (why, _tiles([row for row, _ in some], picture_of, [said for _, said in some]))
+            (why, _tiles(found, [row for row, _ in some], picture_of, [said for _, said in some]))
             for why, some in rows.items()
         ]
     }
@@ -272,7 +247,7 @@ def _alike(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
         return None
     return {
         "groups": [
-            (human_count(len(rows), "image"), _tiles(rows[:_MOST], picture_of))
+            (human_count(len(rows), "image"), _tiles(found, rows[:_MOST], picture_of))
             for rows in groups[:_GROUPS]
         ],
         "count": len(groups),
@@ -321,10 +296,26 @@ def _value(value: Any) -> str:
 
 
 def _tiles(
-    rows: Sequence[int], picture_of: PictureOf, captions: Sequence[str] | None = None
+    found: Findings, rows: Sequence[int], picture_of: PictureOf, said: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
-    said: Iterator[str] = iter(captions or [""] * len(rows))
+    """Return small pictures with their labels, and what else is said of each."""
+    labels = found.labels()
+    codes = [labels.codes[row] if row < len(labels.codes) else UNLABELLED for row in rows]
+    names = ["" if code == UNLABELLED else short(labels.names[code]) for code in codes]
     return [
-        {"row": row, "src": picture_of(row), "caption": text}
-        for row, text in zip(rows, said, strict=True)
+        {"row": row, "src": picture_of(row), "caption": ", ".join(filter(None, texts))}
+        for row, *texts in zip(rows, names, said or [""] * len(rows), strict=True)
     ]
+
+
+_CONTEXTS: Mapping[str, Callable[[Findings, PictureOf], dict[str, Any] | None]] = {
+    "about": _about,
+    "health": _health,
+    "balance": _balance,
+    "shuffling": _shuffling,
+    "images": _images,
+    "examples": _examples,
+    "unusual": _unusual,
+    "alike": _alike,
+    "features": _features,
+}

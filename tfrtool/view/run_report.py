@@ -147,7 +147,7 @@ def _classes(evaluation: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _read(path: Path, writer: str) -> Any:
     with suppress(FileNotFoundError), reading_metadata(path, writer):
-        data = read_json(path)
+        data = read_json(path, follow=False)
         if not isinstance(data, dict):
             raise ValueError("no object")
         return data
@@ -157,7 +157,7 @@ def _read(path: Path, writer: str) -> Any:
 def _picture(path: Path) -> str | None:
     """Return a picture in a run's folder, encoded anew, as a data URL; None if there is none."""
     try:
-        with open_regular(path) as file:
+        with open_regular(path, follow=False) as file:
             data = file.read(MAX_IMAGE_BYTES)
     except OSError:
         return None

@@ -1,8 +1,10 @@
-"""What shows in the terminal what a page shows."""
+"""The commands that show in a terminal what a page shows, as they can be pasted."""
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tfrtool.examples.roles import LabelNames
@@ -10,7 +12,7 @@ from tfrtool.inspection.table.selection import ROW
 from tfrtool.view.findings import Findings
 
 
-def shown_by(found: Findings, question: Mapping[str, Any]) -> str | None:
+def command_for(found: Findings, question: Mapping[str, Any]) -> str | None:
     """Return the command that prints the rows of a question; None where it can't say it."""
     equal, where = question["equal"], (question["where"] or "").strip()
     if question["text"] or question["sort"] or not (equal or where):
@@ -37,4 +39,21 @@ def shown_by(found: Findings, question: Mapping[str, Any]) -> str | None:
         if set(paths[0].parent.glob(named)) != set(paths):
             return None
         paths = [paths[0].parent / named]
-    return shlex.join(["tfrtool", "cat", *map(str, paths), *(("--where", where) if where else ())])
+    words = [*(("--where", where) if where else ()), *map(as_argument, paths)]
+    return " ".join(["tfrtool cat", *map(in_shell, words)])
+
+
+def as_argument(path: Path) -> str:
+    """Return a path that is taken for no option."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
+
+
+def in_shell(text: str) -> str:
+    """Return a word as it can be pasted into a shell, whatever characters it has."""
+    if text.isprintable():
+        return shlex.quote(text)
+    kept = (
+        chr(one) if 32 <= one < 127 and chr(one) not in "'\\" else f"\\x{one:02x}"
+        for one in os.fsencode(text)
+    )
+    return f"$'{''.join(kept)}'"

@@ -1,6 +1,6 @@
 """``tfrtool count``."""
 
-from tfrtool.cli.output import Outcome, emit, human_bytes, note, warn
+from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import SHARDS, command, sources_of
 from tfrtool.cli.process import nobody_reads
 
@@ -20,7 +20,7 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     reached.
     """
     from tfrtool.engines.threads import run_in_order
-    from tfrtool.errors import printable
+    from tfrtool.errors import human_bytes, printable
     from tfrtool.records.count import count_shard, expected_transfer
     from tfrtool.records.stream import path_of
     from tfrtool.storage.remote_path import RemotePath

@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
-from tfrtool.errors import human_count, printable
+from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, SplitSummary
 from tfrtool.inspection.dataset.shuffle import Order, ShuffleQuality
 from tfrtool.records.framing import LocatedFault

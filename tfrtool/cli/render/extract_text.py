@@ -2,9 +2,8 @@
 
 from collections import Counter
 
-from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Bad, Heading, Page, Table, facts, shortened
-from tfrtool.errors import human_count, printable
+from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.inspection.extract.extract import ExtractReport
 
 _FOLDERS_SHOWN = 12

@@ -1,8 +1,7 @@
 """What was saved of a damaged shard, as text for people."""
 
-from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, shortened
-from tfrtool.errors import human_count, printable
+from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.records.compression import Compression
 from tfrtool.records.repair import RepairReport
 

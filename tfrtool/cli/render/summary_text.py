@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.cli.render.schema_text import feature_table
-from tfrtool.errors import human_count, printable
+from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.feature_text import name_text
 from tfrtool.examples.parsing import ParsedValue

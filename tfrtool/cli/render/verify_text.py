@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import (
     Bad,
     Good,
@@ -15,7 +14,7 @@ from tfrtool.cli.render.page import (
     shortened,
     wrapped,
 )
-from tfrtool.errors import human_count, printable
+from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.duplicates import Duplicates
 from tfrtool.inspection.verify.image_check import ImageFindings

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from tfrtool.cli.output import human_bytes
 from tfrtool.cli.render.page import Bad, Heading, Page, shortened
-from tfrtool.errors import human_count, printable, some_of
+from tfrtool.errors import human_bytes, human_count, printable, some_of
 
 if TYPE_CHECKING:
     from tfrtool.convert.pipeline.job_report import JobReport

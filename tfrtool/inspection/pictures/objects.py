@@ -2,10 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from tfrtool.examples.content import decode_text
-from tfrtool.examples.example import DType, Feature
+from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
+from tfrtool.images.looks import outlined
+from tfrtool.images.pixels import Picture
+from tfrtool.inspection.pictures.pictures import ImageRoles, pictures_of
 
 MAX_OBJECTS = 1000
 """Objects that are told of one image."""
@@ -49,6 +53,16 @@ def boxes_of(features: Mapping[str, Feature], names: Sequence[str] = ()) -> list
             xmin, ymin, xmax, ymax = sides
             made.append(Box(xmin, ymin, xmax, ymax, _text(value, names)))
     return made
+
+
+def thumbnail(payload: bytes, roles: ImageRoles, box: int, number: int = 0) -> Picture:
+    """Return one of a record's images, at most ``box`` pixels wide and high, with its boxes."""
+    found = islice(pictures_of(payload, roles, box), number, None)
+    _, _, picture = next(found, ("", "", Picture(problem="no such image")))
+    if picture.image is None or number:
+        return picture
+    features = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features
+    return outlined(picture, [one[:4] for one in boxes_of(features)])
 
 
 def masks_of(features: Mapping[str, Feature]) -> list[bytes]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from tfrtool.inspection.table.record_table import RecordTable
 
 UNLABELLED = -1
 _CLASSES = 2**15
+_BINS = 24
 
 
 class Labels(NamedTuple):
@@ -47,6 +49,33 @@ def labels_of(table: RecordTable, column: str | None) -> Labels:
 
 def _text(value: Any) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def label_counts(
+    table: RecordTable, labels: Labels, split_of: Mapping[Path, str]
+) -> dict[str, dict[str, int]]:
+    """Return for each split how many rows have each label."""
+    found: dict[str, Any] = {}
+    start = 0
+    for path, rows in table.shard_rows().items():
+        codes = labels.codes[start : start + rows]
+        counts = np.bincount(codes[codes >= 0], minlength=len(labels.names))
+        found[split_of[path]] = found.get(split_of[path], 0) + counts
+        start += rows
+    return {
+        split: dict(zip(labels.names, counts.tolist(), strict=True))
+        for split, counts in found.items()
+    }
+
+
+def histogram(table: RecordTable, column: str) -> tuple[list[int], list[float]] | None:
+    """Return the counts and the edges of a column of numbers; None if it has none."""
+    values = table.numbers(column)
+    kept = values[np.isfinite(values)]
+    if not len(kept):
+        return None
+    counts, edges = np.histogram(kept, bins=_BINS)
+    return counts.tolist(), edges.tolist()
 
 
 def examples(labels: Labels, each: int, classes: int) -> dict[str, list[int]]:

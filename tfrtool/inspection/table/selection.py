@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 from typing import Any
 
 import numpy as np
@@ -124,13 +124,21 @@ class Selector:
 
     def _ask(self, sql: str) -> list[pa.RecordBatch]:
         with closing(Sandbox(self._schema(), self._scan)) as sandbox:
-            timer = Timer(MAX_SECONDS, sandbox.interrupt)
+            late = Event()
+
+            def end() -> None:
+                late.set()
+                sandbox.interrupt()
+
+            timer = Timer(MAX_SECONDS, end)
             timer.start()
             self._running.append(sandbox)
             try:
                 sandbox.check(sql)
                 return list(sandbox.read(sql))
             except Exception as error:
+                if late.is_set():
+                    raise UsageError(f"it takes more than {MAX_SECONDS:.0f} seconds") from error
                 raise sandbox.as_error(error) from error
             finally:
                 self._running.remove(sandbox)

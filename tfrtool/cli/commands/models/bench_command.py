@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.output import Outcome, emit, human_bytes
+from tfrtool.cli.output import Outcome, emit
 from tfrtool.cli.parameters import FEATURES, INPUT, SHARD_CACHE, command, dataset_of
 from tfrtool.cli.render.page import Heading, Page, Table, wrapped
-from tfrtool.errors import human_count
+from tfrtool.errors import human_bytes, human_count
 from tfrtool.storage.progress import Progress
 
 if TYPE_CHECKING:

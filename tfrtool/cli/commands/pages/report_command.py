@@ -5,10 +5,10 @@ from typing import Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, human_bytes, warn
+from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, WORKERS, command
 from tfrtool.cli.render.page import Heading, Table, facts
-from tfrtool.errors import UsageError, human_count
+from tfrtool.errors import UsageError, human_bytes, human_count
 
 
 @command(
