@@ -45,6 +45,7 @@ TEXTS |= {
     "--where",
     "sql",
 }
+TEXTS |= {"--annotations", "--column", "--labels", "--multi-label"}
 """Options that are neither paths nor of a type that says what they are."""
 
 

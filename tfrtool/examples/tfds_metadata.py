@@ -21,6 +21,8 @@ from tfrtool.storage.opening import read_bounded
 DATASET_INFO = "dataset_info.json"
 FEATURES = "features.json"
 LABELS = "label.labels.txt"
+OBJECT_LABELS = "objects-label.labels.txt"
+LABEL_MAP = "label_map.pbtxt"
 REPORT = "write_report.json"
 
 Json = dict[str, Any]
@@ -91,36 +93,14 @@ class DatasetInfo:
         it fail; hence nothing of our own is in here.
         """
         items = [{"featureKey": self.image_feature}, {"featureKey": self.label_feature}]
+        supervised = {"supervisedKeys": {"tuple": {"items": items}}}
         return {
             "fileFormat": "tfrecord",
             "name": self.name,
             "splits": [split.to_json() for split in self.splits],
-            "supervisedKeys": {"tuple": {"items": items}},
+            **(supervised if self.image_feature and self.label_feature else {}),
             "version": self.version,
         }
-
-
-def image_features_json(
-    class_count: int, encoding: str = "jpeg", size: tuple[int, int] | None = None
-) -> Json:
-    """Return the contents of features.json for images, their names, and a class label.
-
-    The encoding is "jpeg" or "png"; or "raw", for uint8 pixels, row by row, of three channels: then
-    ``size`` is the height and width of all images, if they are alike. Where they differ, TFDS can't
-    give raw pixels a shape, and reads them as bytes.
-    """
-    features: Json = {}
-    if encoding == "raw":
-        pixels = connector("Tensor", "uint8", (*size, 3), "bytes") if size else None
-        features["image"] = pixels or connector("Tensor", "string")
-        for side in ("height", "width", "channels"):
-            features[f"image/{side}"] = connector("Tensor", "int64")
-    else:
-        content = {"dtype": "uint8", "shape": dimensions(-1, -1, 3), "encodingFormat": encoding}
-        features["image"] = connector("Image", image=content)
-    features["image/filename"] = connector("Text", text={})
-    features["label"] = connector("ClassLabel", classLabel={"numClasses": str(class_count)})
-    return connector("FeaturesDict", featuresDict={"features": features})
 
 
 def dimensions(*sizes: int) -> Json:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tfrtool.errors import SourceError
+from tfrtool.examples.objects.record_features import RecordFeatures
 
+_USUAL = RecordFeatures()
 Starting = Callable[[], AbstractContextManager[None]]
 """Gives a context in which TensorFlow is loaded: the command line holds its chatter back there."""
 
@@ -19,14 +21,14 @@ class Item:
     """
 
     key: str  # its path below the source, with "/" between folders; unique in the source
-    label: str  # its class, by name
+    label: str  # its class, by name; "" where it has none
     bytes: int
     place: int = 0  # where these are, as the source's reader understands it; a table's row
     split: str | None = None  # the split that the source itself puts it in
 
     def __post_init__(self) -> None:
-        if not self.key or not self.label:
-            raise ValueError("an item has a key and a label")
+        if not self.key:
+            raise ValueError("an item has a key")
 
 
 def label_problem(label: str) -> str | None:
@@ -65,6 +67,20 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationAccount:
+    """What became of the annotations of a source: they are written, or listed here.
+
+    The key of each that is listed is its image's.
+    """
+
+    read: int  # how many objects the annotations have
+    rejected: tuple[LeftOut, ...] = ()  # those that are left out: the first by their images' keys
+    clipped: tuple[LeftOut, ...] = ()  # those whose part outside of the image is cut off, likewise
+    more_rejected: int = 0  # how many there are besides, where they are too many to list
+    more_clipped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Everything that was found in a source."""
 
@@ -77,6 +93,9 @@ class Source:
     more_rejected: int = 0  # how many there are besides, where they are too many to list
     more_ignored: int = 0
     notices: tuple[str, ...] = ()  # what a user should know of how it was understood, each a clause
+    features: RecordFeatures = _USUAL  # that records have
+    beside: Sequence[bytes] = ()  # for each item a packed `Beside`, where there is anything
+    annotations: AnnotationAccount | None = None
 
     def __post_init__(self) -> None:
         if not self.splits or not isinstance(self.items, tuple):

@@ -20,6 +20,7 @@ from tfrtool.sources.folders.listing import (
 )
 from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.items import Source, Starting
+from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import is_url, remote_path
@@ -38,6 +39,9 @@ _EXPECTED = (
 )
 
 
+_DEFAULT = SourceOptions()
+
+
 def open_source(
     argument: str,
     label_from: LabelFrom,
@@ -45,6 +49,7 @@ def open_source(
     root: Path | None = None,
     starting: Starting = nullcontext,
     spread: Spread | None = None,
+    options: SourceOptions = _DEFAULT,
 ) -> Source:
     """List the items of a source; what a file is, its content tells, not its name.
 
@@ -53,6 +58,10 @@ def open_source(
     ``spread`` lists the folders of a tree elsewhere. What can't be used is a SourceError; a name
     that TFDS can't have, or a root without a table, a UsageError.
     """
+    if options.annotations is not None:
+        return _annotated(argument, scratch, options, spread)
+    if options != _DEFAULT:
+        raise UsageError("columns, labels, layouts and groups can't be written yet", path=argument)
     tfds = argument.startswith(_TFDS)
     if is_url(argument):
         argument = str(remote_path(argument))  # without what is secret in it
@@ -70,6 +79,21 @@ def open_source(
 
         return read_tfds(argument.removeprefix(_TFDS), starting, scratch)
     return arrange(listing, label_from, argument, scratch)
+
+
+def _annotated(
+    argument: str, scratch: Path, options: SourceOptions, spread: Spread | None
+) -> Source:
+    from tfrtool.sources.annotations.annotated_source import bring_together
+    from tfrtool.sources.annotations.readers import open_annotations
+
+    if (listing := _list(argument, scratch, spread)) is None:
+        raise UsageError(
+            "holds no images for annotations", path=argument, expected="a folder or an archive"
+        )
+    images = Path(argument) if Path(argument).is_dir() else None
+    reader = open_annotations(options, images, scratch)
+    return bring_together(listing, reader, options, argument, scratch)
 
 
 def _list(argument: str, scratch: Path, spread: Spread | None) -> Listing | None:

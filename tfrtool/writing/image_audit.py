@@ -22,6 +22,7 @@ from tfrtool.sources.items import DamagedItemError, LeftOut, Source
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.storage.scratch.external_sort import ExternalSort, ScratchFile, column, forgetting
+from tfrtool.writing.record_values import misfit
 
 _BATCH = 512 * 1024
 """Bytes of images that are handed to a thread: that costs as much as a small image, and a thread
@@ -135,7 +136,9 @@ class Audit:
         `look_at_all` looks at what is yet unknown; what `findings` then returns is for `adopt`.
         """
         items = tuple(self.source.items[position] for position in positions)
-        part = Audit(replace(self.source, items=items, rejected=(), ignored=()), self.recipe)
+        beside = self.source.beside and tuple(map(self.source.beside.__getitem__, positions))
+        source = replace(self.source, items=items, beside=beside, rejected=(), ignored=())
+        part = Audit(replace(source, annotations=None), self.recipe)
         part.digests = array("Q", map(self.digests.__getitem__, positions))
         part.unknown = bytearray(map(self.unknown.__getitem__, positions))
         for at, position in enumerate(positions):
@@ -197,6 +200,8 @@ class Audit:
                     raise WriteError("was changed after it was checked", path=where)
                 return data
             verdict, self.digests[position] = audit_image(data, self.recipe), digest
+            if verdict.problem is None and self.source.features.has_objects:
+                verdict = replace(verdict, problem=misfit(self.source, position, data))
         if verdict.problem is not None or verdict.conversion is not None:
             self.notable[position] = verdict
         unknown[position] = 0

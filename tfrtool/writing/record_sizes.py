@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tfrtool.engines.threads import run_in_order
 from tfrtool.errors import WriteError, os_errors_as
+from tfrtool.examples.objects.record_features import RecordFeatures
 from tfrtool.images.audit import render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode
@@ -72,12 +73,17 @@ def record_sizes(audit: Audit, workers: int) -> RecordSizes:
     kinds, tried, estimates = sizes, 0, [lambda _: math.prod(sides)]
     if not known:
         kinds, tried, estimates = _estimates(audit, workers)
+    usual = audit.source.features == RecordFeatures()
     for position, (item, kind) in enumerate(
         forgetting(zip(items, kinds, strict=True), sizes, kinds)
     ):
         image = estimates[kind](item.bytes)
-        sizes[position] = _record_size(image, item.key, audit.numbers[item.label], sides)
-    return RecordSizes(records=sizes, tried=tried, exact=known or not recipe.always)
+        label = audit.numbers[item.label] if usual else 0
+        sizes[position] = _record_size(image, item.key, label, sides)
+        if audit.source.beside:  # about as many bytes, behind the names of their features
+            sizes[position] += len(audit.source.beside[position])
+    exact = usual and (known or not recipe.always)
+    return RecordSizes(records=sizes, tried=tried, exact=exact)
 
 
 def _estimates(audit: Audit, workers: int) -> tuple[memoryview, int, list[Callable[[int], int]]]:

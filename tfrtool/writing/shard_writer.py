@@ -14,6 +14,7 @@ from tfrtool.engines.engine import Engine
 from tfrtool.engines.threads import run_in_order
 from tfrtool.errors import WriteError, reason_of
 from tfrtool.examples.example import encode_example
+from tfrtool.examples.objects.record_features import RecordFeatures
 from tfrtool.images.audit import render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check, Encode
@@ -27,6 +28,7 @@ from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.image_audit import Audit, batches
+from tfrtool.writing.record_values import payload_of
 from tfrtool.writing.spread_write import write_spread
 from tfrtool.writing.write_plan import PlannedShard
 from tfrtool.writing.write_report import ShardReport
@@ -138,21 +140,29 @@ def payloads_of(audit: Audit, positions: Sequence[int]) -> list[bytes]:
     """Return images as serialized Examples.
 
     They have ``image``, ``image/filename`` and ``label``; with raw pixels ``image/height``,
-    ``image/width`` and ``image/channels``, too.
+    ``image/width`` and ``image/channels``, too; or what the source's features are.
     """
     recipe, payloads = audit.recipe, []
+    usual = audit.source.features == RecordFeatures()
     for position in positions:
         item, data = audit.source.items[position], audit.read(position)
         features: dict[str, bytes | int] = {}
+        rendered = None
         if recipe.always or position in audit.notable:
             try:
-                data, *sides = render_image(data, recipe)
+                rendered = render_image(data, recipe)
             except Exception as error:  # codecs raise anything
                 raise WriteError(
                     "decodes, but can't be encoded anew",
                     path=audit.source.reader.describe(item),
                     found=reason_of(error),
                 ) from error
+        if not usual:
+            made = payload_of(audit.source, position, audit.numbers, data, rendered, recipe)
+            payloads.append(made)
+            continue
+        if rendered is not None:
+            data, *sides = rendered
             if recipe.encode is Encode.RAW:
                 names = ("image/height", "image/width", "image/channels")
                 features |= zip(names, sides, strict=True)

@@ -19,6 +19,7 @@ from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Starting
 from tfrtool.sources.open_source import open_source
+from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.locations import as_path, as_text
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import as_member, as_size
@@ -52,7 +53,15 @@ def write(
     version: str | None = None,
     label_from: str = "folder",
     root: str | os.PathLike[str] | None = None,
+    annotations: str | None = None,
+    masks: str = "polygons",
+    columns: Sequence[str] = (),
+    labels: str | os.PathLike[str] | None = None,
+    multi_label: str | None = None,
+    layout: str | None = None,
     splits: Mapping[str, float] | None = None,
+    stratify: bool = False,
+    group_by: str | None = None,
     shards: int | None = None,
     shard_size: int | str | None = None,
     seed: int = 0,
@@ -88,8 +97,22 @@ def write(
         version: its version, X.Y.Z; None takes it from the path, or 1.0.0.
         label_from: "folder" or "name": where labels come from, in a source of files.
         root: a folder besides a table's own that the table's paths may lead to.
+        annotations: where the objects in the images are told: ``coco:FILE``, ``voc:DIR``,
+            ``yolo:DIR`` or ``csv:FILE``. They become features of each image's record.
+        masks: what becomes of the objects' outlines: "polygons" keeps COCO's polygons and run
+            lengths as JSON, "png" makes images of them, "none" leaves them out.
+        columns: further columns of a table to write, ``NAME`` or ``NAME:DTYPE`` (int64, float32
+            or string); ``["all"]`` for all of them.
+        labels: a file of class names in their order, or a ``label_map.pbtxt``; or "keep", which
+            writes integers as they are.
+        multi_label: what separates the labels of an image that may have several.
+        layout: the names of features: "tfds", or "tfod" for those of the TF Object Detection API.
+            None takes "tfod" where there are annotations.
         splits: the splits, and about their share of each class: ``{"train": 0.8, "test": 0.2}``.
             None means the source's own splits, or all in ``train`` where it has none.
+        stratify: whether each split gets its very share of each class.
+        group_by: a column of the table, or a regular expression for the images' names: images for
+            which it gives the same go into the same split.
         shards: how many shards each split gets; None goes by ``shard_size``.
         shard_size: of a shard before compression, in bytes or as in "100MB"; it is kept to within
             a tenth, or one record. None is 128 MiB, large enough to read in one stream, and small
@@ -152,6 +175,16 @@ def write(
         ),
         workers=cores() if workers is None else workers,
         existing=as_member(Existing, existing, "existing"),
+        stratify=stratify,
+        meaning=SourceOptions(
+            annotations=annotations,
+            masks=masks,
+            columns=tuple(columns),
+            labels=None if labels is None else os.fspath(labels),
+            multi_label=multi_label,
+            group_by=group_by,
+            layout=layout,
+        ),
     )
     if place.is_dir() and path.resolve().is_relative_to(place.resolve()):
         raise UsageError(
@@ -167,7 +200,13 @@ def write(
             scratch = staging.folder
         spread = None if cluster is None else partial(map_shards, workers=cluster)
         found = open_source(
-            options.source, options.label_from, scratch, options.root, starting, spread
+            options.source,
+            options.label_from,
+            scratch,
+            options.root,
+            starting,
+            spread,
+            options.meaning,
         )
         if found.splits and options.splits:
             raise UsageError(
@@ -335,4 +374,6 @@ def _identity(audit: Audit, options: WriteOptions) -> str:
     for item in audit.source.items:
         facts = (item.key, item.label, item.split, item.bytes)
         digest.update(repr(facts).encode("utf-8", "surrogateescape"))
+    for packed in audit.source.beside:
+        digest.update(packed)
     return digest.hexdigest()

@@ -16,6 +16,7 @@ from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import VERSION, check_dataset_name, check_split_name, check_version
 from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.limits import MAX_SHARDS
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.stores import ONLY_READ
@@ -23,6 +24,9 @@ from tfrtool.storage.stores import ONLY_READ
 _SEEDS = range(-(2**63), 2**63)
 _WITHOUT_EFFECT = ("source", "dataset", "existing", "workers", "skip_bad")
 """Options that do not decide what a dataset holds; of a source, its images do."""
+
+
+_AS_USUAL = SourceOptions()
 
 
 class Existing(enum.Enum):
@@ -64,6 +68,8 @@ class WriteOptions:
     root: Path | None
     existing: Existing
     workers: int
+    stratify: bool = False
+    meaning: SourceOptions = _AS_USUAL
 
     def __post_init__(self) -> None:
         check_goal(self.dataset)
@@ -76,6 +82,10 @@ class WriteOptions:
         """Return the options that decide what a dataset holds, as its report tells them."""
         facts = {key: value for key, value in asdict(self).items() if key not in _WITHOUT_EFFECT}
         facts |= facts.pop("recipe")
+        meaning, usual = facts.pop("meaning"), asdict(_AS_USUAL)
+        facts |= {key: value for key, value in meaning.items() if value != usual[key]}
+        if not self.stratify:
+            del facts["stratify"]
         facts["splits"] = [f"{name}={fraction:g}" for name, fraction in self.splits.items()]
         return dict(json.loads(json.dumps(facts, default=_plain)))
 

@@ -18,6 +18,7 @@ from itertools import accumulate, islice, pairwise
 from typing import Any
 
 from tfrtool.errors import UsageError, WriteError
+from tfrtool.examples.objects.record_features import RecordFeatures
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.scratch.external_sort import ExternalSort, column, forgetting, pieces, rising
@@ -62,6 +63,8 @@ def _fingerprints(shards: Sequence[PlannedShard]) -> Iterator[str]:
         digest = hashlib.blake2b(digest_size=16)
         facts = (_FORMAT, shard.compression.value, shard.audit.recipe, shard.audit.source.labels)
         digest.update(repr(facts).encode("utf-8", "surrogateescape"))
+        if (features := shard.audit.source.features) != RecordFeatures():
+            digest.update(repr(features).encode("utf-8", "surrogateescape"))
         for about in islice(abouts, len(shard.positions)):
             digest.update(about)
         yield digest.hexdigest()
@@ -76,6 +79,8 @@ def _abouts(audit: Audit, groups: Iterable[Sequence[int]]) -> Iterator[bytes]:
             item = items[position]
             about = (item.key, item.label, digests[position], position in notable)
             abouts[at] = repr(about).encode("utf-8", "surrogateescape")
+            if audit.source.beside:
+                abouts[at] += audit.source.beside[position]
         yield from abouts
 
 

@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import printable
+from tfrtool.errors import WriteError, printable
+from tfrtool.examples.objects.label_map import label_map_text
+from tfrtool.examples.objects.record_features import LabelKind, Layout, RecordFeatures
 from tfrtool.examples.tfds_metadata import (
     DATASET_INFO,
     FEATURES,
+    LABEL_MAP,
     LABELS,
+    OBJECT_LABELS,
     REPORT,
     DatasetInfo,
     SplitInfo,
-    image_features_json,
 )
 from tfrtool.images.recipe import Encode
 from tfrtool.sources.items import LeftOut
@@ -24,12 +27,14 @@ from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.plain import plain
 from tfrtool.storage.scratch.external_sort import forgetting, rising
 from tfrtool.writing.image_audit import Audit, Shared
+from tfrtool.writing.record_values import labels_of
 from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import PlannedShard
 
 _OF_PLANS = ("dry_run", "bytes_estimated_from")
 _OF_WRITES = ("resumed", "plan", "options")
 _UNWRITTEN = ("complete", "warnings")
+_AT_TIMES = ("annotations", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,27 @@ class SplitReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationReport:
+    """What became of the objects that annotations tell of.
+
+    Attributes:
+        read: how many there are; each is written, or left out.
+        written: how many are in the records.
+        of_rejected_images: how many belong to images that are left out.
+        rejected: those that are left out themselves, by the keys of their images.
+        clipped: those whose part outside of the image is cut off, likewise.
+        unlisted: how many more there are of both lists.
+    """
+
+    read: int
+    written: int
+    of_rejected_images: int
+    rejected: tuple[LeftOut, ...]
+    clipped: tuple[LeftOut, ...]
+    unlisted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
     """What was written, or would be, and what was not.
 
@@ -108,6 +134,8 @@ class WriteReport:
             split.
         unlisted: how many more there are of those lists that are too long, by their names; None
             where all are listed.
+        annotations: what became of the objects in the images; None where there are none.
+        metadata: names of the metadata files, where they are not the usual ones.
         resumed: how many shards an earlier write had done.
         notices: how the source was understood, where that is not plain.
         seconds: how long it took.
@@ -129,6 +157,8 @@ class WriteReport:
     duplicates: int
     across_splits: tuple[Shared, ...]
     unlisted: Mapping[str, int] | None = field(default=None, compare=False)
+    annotations: AnnotationReport | None = None
+    metadata: tuple[str, ...] | None = None
     resumed: int = 0
     notices: tuple[str, ...]
     seconds: float = 0.0
@@ -144,6 +174,7 @@ class WriteReport:
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``write --json`` prints and write_report.json holds."""
         hidden = {*_UNWRITTEN, *(_OF_WRITES if self.dry_run else _OF_PLANS)}
+        hidden |= {name for name in _AT_TIMES if getattr(self, name) is None}
         return {key: value for key, value in plain(self).items() if key not in hidden}
 
 
@@ -163,7 +194,8 @@ def report_on(
     splits = {}
     for split, count in counts.items():
         groups = (plan.positions for plan in planned if plan.name.split == split)
-        count.update(items[position].label for _, position in rising(groups))
+        for _, position in rising(groups):
+            count.update(labels_of(audit.source, position))
         start = f"{options.name}-{split}."
         own = [shard for shard in shards if shard.path.startswith(start)]
         splits[split] = SplitReport.of_shards(own, count)
@@ -184,6 +216,7 @@ def report_on(
         "across_splits": shared.more,
     }
     unlisted = {name: count for name, count in beyond.items() if count}
+    usual = audit.source.features == RecordFeatures()
     return WriteReport(
         dataset=options.dataset,
         name=options.name,
@@ -195,9 +228,34 @@ def report_on(
         duplicates=sum(map(bool, forgetting(audit.leaders, audit.leaders))),
         across_splits=tuple(shared.kept),
         unlisted=unlisted or None,
+        annotations=_annotations(audit, sum(sum(count.values()) for count in counts.values())),
+        metadata=None if usual else (*_label_texts(audit), FEATURES, DATASET_INFO, REPORT),
         notices=audit.source.notices,
         options=options.to_json(),
         **more,
+    )
+
+
+def _annotations(audit: Audit, written: int) -> AnnotationReport | None:
+    """Return what became of annotations; a `WriteError` if not every one is accounted for."""
+    account, source = audit.source.annotations, audit.source
+    if account is None:
+        return None
+    lost = sum(len(labels_of(source, position)) for position, _ in audit.problems())
+    listed = len(account.rejected) + account.more_rejected
+    if account.read != written + listed + lost:
+        raise WriteError(
+            "annotations would be lost",
+            expected=f"{account.read:,}, as many as were read",
+            found=f"{written:,} written, {listed:,} listed, {lost:,} of images that are left out",
+        )
+    return AnnotationReport(
+        read=account.read,
+        written=written,
+        of_rejected_images=lost,
+        rejected=_shown(account.rejected),
+        clipped=_shown(account.clipped),
+        unlisted=account.more_rejected + account.more_clipped,
     )
 
 
@@ -208,17 +266,38 @@ def _shown(entries: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
 def metadata_texts(report: WriteReport, audit: Audit) -> dict[str, str]:
     """Return the files that make shards a dataset of TFDS, and the report, by their names."""
     splits = split_infos(report.splits)
-    info = DatasetInfo(name=report.name, version=report.version, splits=splits)
+    features = audit.source.features
+    image = "image" if features.layout is Layout.TFDS else "image/encoded"
+    trains = features.label is not LabelKind.NONE
+    info = DatasetInfo(
+        name=report.name,
+        version=report.version,
+        splits=splits,
+        image_feature=image if trains else None,
+        label_feature=features.label_feature if trains else None,
+    )
     encode, size = audit.recipe.encode, audit.recipe.resize
     encoding = "jpeg" if encode is Encode.KEEP else encode.value
     sides = (size.height, size.width) if size and size.height and size.width else None
     labels = audit.source.labels
     return {
-        LABELS: "".join(f"{label}\n" for label in labels),
-        FEATURES: json_text(image_features_json(len(labels), encoding, sides)),
+        **_label_texts(audit),
+        FEATURES: json_text(features.features_json(len(labels), encoding, sides)),
         DATASET_INFO: json_text(info.to_json()),
         REPORT: json_text(report.to_json()),
     }
+
+
+def _label_texts(audit: Audit) -> dict[str, str]:
+    """Return the files that say the names of classes."""
+    features, labels = audit.source.features, audit.source.labels
+    names = "".join(f"{label}\n" for label in labels)
+    if features.label is LabelKind.NUMBER or not labels:
+        return {}
+    if features.layout is Layout.TFDS:
+        return {OBJECT_LABELS if features.has_objects else LABELS: names}
+    ids = [features.class_id(number) for number in range(len(labels))]
+    return {LABEL_MAP: label_map_text(dict(zip(ids, labels, strict=True)))}
 
 
 def split_infos(splits: Mapping[str, SplitReport]) -> tuple[SplitInfo, ...]:

@@ -29,9 +29,24 @@ _SHOWN = 5
         "--label-from folder|name=folder": "Take labels from folders (cat/1.jpg) or from names "
         "(cat.1.jpg).",
         "--root DIR": "Let a table's paths lead below DIR, too, and not only below its own folder.",
+        "--annotations KIND:PATH": "Objects in the images: coco:FILE, voc:DIR, yolo:DIR or "
+        "csv:FILE. SOURCE is the folder of the images.",
+        "--masks polygons|png|none=polygons": "Outlines of objects: as COCO has them, as images, "
+        "or not at all.",
+        "--column NAME[:DTYPE] ...": "Write a further column of a table: int64, float32 or string; "
+        "repeat for each.",
+        "--columns all": "Write all columns of a table.",
+        "--labels FILE|keep": "Names of the classes in their order, or a label_map.pbtxt; or keep "
+        "integers as they are.",
+        "--multi-label SEPARATOR": "Several labels an image, with this between them.",
+        "--layout tfds|tfod": "Names of the features: image and label; or those of the TF Object "
+        "Detection API, the default with --annotations.",
         "--split NAME=FRACTION ...": "A split and about its share of each class; repeat for each. "
         "The default is all in train. A SOURCE with splits of its own keeps those, and takes no "
         "others.",
+        "--stratify": "Give each split its very share of each class.",
+        "--group-by COLUMN|REGEX": "Images for which a column of the table, or a regular "
+        "expression on their names, gives the same go into one split.",
         "--shards N": "Number of shards of each split.",
         "--shard-size SIZE": "Size of a shard before compression, to within 10 % or one record; "
         "not with --shards. The default is 128MiB.",
@@ -69,6 +84,8 @@ def write_command(
     source: str,
     dataset: str,
     split: tuple[str, ...],
+    column: tuple[str, ...],
+    columns: str | None,
     no_shuffle: bool,
     resize: str | None,
     as_json: bool,
@@ -93,6 +110,7 @@ def write_command(
             source,
             dataset,
             splits=splits_of(split),
+            columns=("all",) if columns else column,
             shuffle=not no_shuffle,
             resize=image_size(resize),
             existing=existing,
@@ -102,7 +120,9 @@ def write_command(
         )
     emit(report.to_json() if as_json else write_page(report))
     _warn_of(report)
-    return Outcome.DAMAGE if report.rejected and not report.complete else Outcome.FINE
+    found = report.annotations
+    left_out = report.rejected or (found and (found.rejected or found.clipped))
+    return Outcome.DAMAGE if left_out and not report.complete else Outcome.FINE
 
 
 def _warn_of(report: "WriteReport") -> None:

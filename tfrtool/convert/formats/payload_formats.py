@@ -196,8 +196,6 @@ class PayloadFormat(Format):
             for name, names in content.class_names.items()
         }
         described = info.to_json() | {"fileFormat": self.tfds_name}
-        if not info.image_feature or not info.label_feature:
-            del described["supervisedKeys"]
         features = {
             name: _feature(name, one, content)
             for name, one in zip(columns.names, columns.columns, strict=True)

@@ -1,0 +1,160 @@
+"""Images and annotations that are brought together, by a reader that the test makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from PIL import Image
+
+from tfrtool.errors import SourceError
+from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.sources.annotations.annotated_source import bring_together
+from tfrtool.sources.annotations.found import FoundImage, FoundObject
+from tfrtool.sources.folders.listing import list_directory
+from tfrtool.sources.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tfrtool.sources.items import LeftOut, Source
+
+
+class _Reader:
+    def __init__(self, *images: FoundImage) -> None:
+        self._images = images
+
+    def images(self) -> Iterator[FoundImage]:
+        return iter(self._images)
+
+    def stray(self) -> Iterator[tuple[str, FoundObject]]:
+        yield "image 9", FoundObject(what="annotation 9", box=(), category="cat", problem="lost")
+
+    def classes(self) -> Mapping[str, int]:
+        return {"cat": 3, "dog": 7}
+
+    def splits(self) -> tuple[str, ...]:
+        return ()
+
+    def notices(self) -> Sequence[str]:
+        return ()
+
+    def ignored(self) -> Sequence[LeftOut]:
+        return ()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder of three images, one of them deeper."""
+    images = tmp_path / "images"
+    (images / "deep").mkdir(parents=True)
+    for name in ("a.jpg", "b.jpg", "deep/c.jpg"):
+        Image.new("RGB", (100, 50), "gray").save(images / name)
+    return images
+
+
+def _source(folder: Path, *images: FoundImage) -> Source:
+    options = SourceOptions(annotations="coco:x")
+    reader = _Reader(*images)
+    return bring_together(list_directory(str(folder)), reader, options, "here", folder.parent)
+
+
+def _object(*box: object, category: str = "cat", **more: object) -> FoundObject:
+    return FoundObject(what="annotation 1", box=box, category=category, more=more)
+
+
+def _annotations(source: Source) -> list[ImageAnnotation | None]:
+    return [Beside.unpack(source.beside[at]).annotation for at in range(len(source.items))]
+
+
+def test_objects_come_with_their_images(folder: Path) -> None:
+    """Objects come with the images that they are told for, those without any included."""
+    source = _source(
+        folder,
+        FoundImage(name="c.jpg", where="image 2", width=100, height=50, source_id="2"),
+        FoundImage(
+            name="a.jpg",
+            where="image 1",
+            width=100,
+            height=50,
+            objects=[_object(1, 2, 3, 4, category="dog", area=5.0)],
+        ),
+    )
+    assert [item.key for item in source.items] == ["a.jpg", "deep/c.jpg"]
+    assert source.labels == ("cat", "dog")
+    assert source.features.class_ids == (3, 7)
+    assert source.features.optional == ("area",)
+    first, second = _annotations(source)
+    assert first == ImageAnnotation(100, 50, (ObjectAnnotation(1, 2, 3, 4, 1, area=5.0),))
+    assert second == ImageAnnotation(100, 50, (), "2")
+    assert [entry.key for entry in source.ignored] == ["b.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (_object(1, 2, "3", 4), "four numbers"),
+        (_object(1, 2, 3), "four numbers"),
+        (_object(1, 2, float("nan"), 4), "four numbers"),
+        (_object(1, 2, True, 4), "four numbers"),
+        (_object(3, 2, 1, 4), "inverted"),
+        (_object(3, 2, 3, 4), "empty"),
+        (_object(100, 2, 130, 4), "outside"),
+        (_object(1, 2, 3, 4, category="horse"), "not known"),
+    ],
+)
+def test_every_object_is_written_or_listed(folder: Path, found: FoundObject, reason: str) -> None:
+    """An impossible object is listed with its reason, and costs no other."""
+    good = _object(1, 2, 3, 4)
+    image = FoundImage(name="a.jpg", where="1", width=100, height=50, objects=[found, good])
+    source = _source(folder, image)
+    (annotation,) = _annotations(source)
+    assert annotation is not None
+    assert len(annotation.objects) == 1
+    account = source.annotations
+    assert account is not None
+    assert account.read == 3  # with the stray one
+    stray, listed = sorted(account.rejected, key=lambda entry: entry.key != "image 9")
+    assert (listed.key, reason in listed.reason) == ("a.jpg", True)
+    assert stray.reason == "annotation 9: lost"
+
+
+def test_boxes_are_clipped_and_listed(folder: Path) -> None:
+    """A box that reaches over its image is clipped, and listed but for rounding."""
+    objects = [_object(-5, 2, 3, 400), _object(-0.004, 0, 100.004, 50)]
+    image = FoundImage(name="a.jpg", where="1", width=100, height=50, objects=objects)
+    source = _source(folder, image)
+    (annotation,) = _annotations(source)
+    assert annotation is not None
+    assert [one[:4] for one in annotation.objects] == [(0, 2, 3, 50), (0, 0, 100, 50)]
+    assert source.annotations is not None
+    assert [entry.key for entry in source.annotations.clipped] == ["a.jpg"]
+
+
+def test_shares_need_the_size_of_the_image(folder: Path) -> None:
+    """Shares become pixels by the image's own size where annotations tell none."""
+    one = FoundObject(what="line 1", box=(0.1, 0.2, 0.3, 0.4), category="dog", relative=True)
+    source = _source(folder, FoundImage(name="a.jpg", where="a.txt", objects=[one]))
+    (annotation,) = _annotations(source)
+    assert annotation is not None
+    assert annotation.objects[0][:4] == pytest.approx((10, 10, 30, 20))
+
+
+def test_an_image_that_is_told_twice_counts_once(folder: Path) -> None:
+    """Of an image that is told twice the second is listed, with its objects."""
+    images = [
+        FoundImage(name="a.jpg", where=where, width=100, height=50, objects=[_object(1, 2, 3, 4)])
+        for where in ("image 1", "image 2")
+    ]
+    source = _source(folder, *images)
+    assert len(source.items) == 1
+    assert source.rejected[0].reason == "image 2: told already, by image 1"
+    assert source.annotations is not None
+    assert len(source.annotations.rejected) == 2
+
+
+def test_without_any_image_it_is_an_error(folder: Path) -> None:
+    """Annotations of which no image is there say which was looked for."""
+    with pytest.raises(SourceError, match=r"gone\.jpg: image 1: no such image"):
+        _source(folder, FoundImage(name="gone.jpg", where="image 1", objects=[]))

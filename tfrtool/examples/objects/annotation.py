@@ -1,0 +1,159 @@
+"""What is known of an image beside its pixels: objects in it, and the values of columns."""
+
+import marshal
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from tfrtool.examples.example import Value
+
+_UPRIGHT = 1
+_TURNED: Mapping[int, Callable[[float, float], tuple[float, float]]] = {
+    2: lambda x, y: (1 - x, y),
+    3: lambda x, y: (1 - x, 1 - y),
+    4: lambda x, y: (x, 1 - y),
+    5: lambda x, y: (y, x),
+    6: lambda x, y: (1 - y, x),
+    7: lambda x, y: (1 - y, 1 - x),
+    8: lambda x, y: (y, 1 - x),
+}
+"""Where a point of the stored image, in shares of its sides, is once the image is upright, by its
+EXIF orientation (Exif 2.32, table 6)."""
+
+_BACK = {6: 8, 8: 6}
+
+
+def _as_is(x: float, y: float) -> tuple[float, float]:
+    return x, y
+
+
+SIDEWAYS = 5
+"""From this orientation on, width and height change places."""
+
+
+class ObjectAnnotation(NamedTuple):
+    """One object in an image; all lengths are in pixels of that image, from its left top."""
+
+    xmin: float
+    ymin: float
+    xmax: float
+    ymax: float
+    label: int  # its class: a place among the class names
+    id: int | None = None  # the annotation's own number
+    area: float | None = None  # in square pixels
+    crowd: bool = False
+    difficult: bool = False
+    truncated: bool = False
+    pose: str = ""
+    segmentation: str = ""  # COCO's, as JSON: a list of polygons [x, y, x, y ...], or an RLE object
+    keypoints: tuple[float, ...] = ()  # x, y and visibility (0, 1 or 2) of each
+
+
+class ImageAnnotation(NamedTuple):
+    """All objects in an image."""
+
+    width: int  # of the image that the annotations are for, in pixels
+    height: int
+    objects: tuple[ObjectAnnotation, ...] = ()
+    source_id: str = ""  # what the annotations call the image
+    upright: bool = False  # whether they are for the image as EXIF turns it, where that is in doubt
+
+    def problem(self, width: int, height: int, orientation: int) -> str | None:
+        """Return why these can't be annotations of a stored image of this size; None if they can.
+
+        They may be for the image as it is stored or, with an EXIF orientation, as it is shown.
+        """
+        shown = (height, width) if orientation >= SIDEWAYS else (width, height)
+        if (self.width, self.height) in ((width, height), shown):
+            return None
+        return (
+            f"its annotations are for {self.width} x {self.height} pixels, and it has "
+            f"{width} x {height}"
+        )
+
+    def is_upright(self, width: int, height: int, orientation: int) -> bool:
+        """Return whether these are for a stored image of this size as its EXIF turns it."""
+        if orientation == _UPRIGHT:
+            return True
+        if orientation >= SIDEWAYS and width != height:
+            return (self.width, self.height) == (height, width)
+        return self.upright
+
+    def moved(self, turn: int, width: int, height: int) -> "ImageAnnotation":
+        """Return the annotations of the image that turning and scaling make of this one.
+
+        Masks that are run lengths stay as they are: `tfrtool.images.masks` moves those.
+
+        Args:
+            turn: the EXIF orientation that is undone; 1 for none; ``-6`` puts one back.
+            width: of the new image, in pixels.
+            height: likewise.
+        """
+        if turn == _UPRIGHT and (width, height) == (self.width, self.height):
+            return self
+        if turn < 0:
+            turn = _BACK.get(-turn, -turn)
+        place = _TURNED.get(turn, _as_is)
+
+        def move(x: float, y: float) -> tuple[float, float]:
+            x, y = place(x / self.width, y / self.height)
+            return x * width, y * height
+
+        scale = width * height / (self.width * self.height)
+        objects = tuple(_moved(one, move, scale) for one in self.objects)
+        return self._replace(width=width, height=height, objects=objects)
+
+
+def _moved(
+    one: ObjectAnnotation, move: Callable[[float, float], tuple[float, float]], scale: float
+) -> ObjectAnnotation:
+    import json
+
+    (x0, y0), (x1, y1) = move(one.xmin, one.ymin), move(one.xmax, one.ymax)
+    points = [*one.keypoints]
+    for at in range(0, len(points), 3):
+        if points[at + 2]:  # 0 says that it is not known where it is
+            points[at : at + 2] = move(points[at], points[at + 1])
+    segmentation = one.segmentation
+    if segmentation.startswith("["):
+        polygons = json.loads(segmentation)
+        pairs = [zip(line[::2], line[1::2], strict=True) for line in polygons]
+        moved = [[side for x, y in line for side in move(x, y)] for line in pairs]
+        segmentation = json.dumps(moved, separators=(",", ":"))
+    return one._replace(
+        xmin=min(x0, x1),
+        ymin=min(y0, y1),
+        xmax=max(x0, x1),
+        ymax=max(y0, y1),
+        area=None if one.area is None else one.area * scale,
+        segmentation=segmentation,
+        keypoints=tuple(points),
+    )
+
+
+class Beside(NamedTuple):
+    """What is written of an image beside its bytes, its name and its label."""
+
+    values: Mapping[str, tuple[Value, ...]] = {}  # of further features, by their names
+    annotation: ImageAnnotation | None = None
+    group: str | None = None  # what the image belongs to: its group goes into one split
+
+    def pack(self) -> bytes:
+        """Return bytes of it, for a scratch file."""
+        values = {name: tuple(some) for name, some in self.values.items()}
+        annotation = self.annotation and _plain(self.annotation)
+        return marshal.dumps((values, annotation, self.group))
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> "Beside":
+        """Return what `pack` made bytes of, in this very process or one that it trusts."""
+        values, annotation, group = marshal.loads(packed)
+        if annotation is not None:
+            width, height, objects, *rest = annotation
+            made = tuple(ObjectAnnotation(*one) for one in objects)
+            annotation = ImageAnnotation(width, height, made, *rest)
+        return cls(values, annotation, group)
+
+
+def _plain(annotation: ImageAnnotation) -> tuple[Any, ...]:
+    width, height, objects, *rest = annotation
+    return (width, height, tuple(tuple(one) for one in objects), *rest)

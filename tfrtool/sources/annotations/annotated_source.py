@@ -1,0 +1,251 @@
+"""Images and their annotations, brought together: every object is kept, or listed with a reason."""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tfrtool.errors import SourceError, printable
+from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.record_features import LabelKind, Masks, RecordFeatures
+from tfrtool.images.decoder import RefusedImageError
+from tfrtool.images.frame import read_frame
+from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
+from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem
+from tfrtool.sources.items import AnnotationAccount, Item, LeftOut, Source, label_problem
+from tfrtool.sources.manifest import ManifestWriter
+from tfrtool.sources.source_options import SourceOptions
+from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.scratch.external_sort import ExternalSort
+from tfrtool.storage.scratch.packed_rows import PackedRows
+
+_SLACK = 0.01
+"""Pixels that a box may reach over its image by rounding: YOLO's shares have six digits."""
+
+_OPTIONAL = ("id", "area", "crowd", "difficult", "truncated", "pose", "segmentation", "keypoints")
+
+_Row = tuple[str, int, str, int, int, str, bytes]
+"""An image with its key, a number, what tells of it, size, place, split and a packed `Beside`."""
+
+
+class _RefusedError(Exception):
+    """An image or an object can't be used; says why."""
+
+
+def bring_together(
+    listing: Listing, reader: AnnotationReader, options: SourceOptions, where: str, scratch: Path
+) -> Source:
+    """Give the images of a tree, which lies at ``where``, the objects that annotations tell of.
+
+    An object whose box lies partly outside of its image is clipped, and listed; one with an
+    impossible box or of an unknown category is listed, and so are those of images that are not
+    there. Images without objects are kept.
+    """
+    return _Together(listing, options, where, scratch).source(reader)
+
+
+class _Together:
+    def __init__(self, listing: Listing, options: SourceOptions, where: str, scratch: Path) -> None:
+        self._options, self._where, self._scratch = options, where, scratch
+        self._reader = listing.reader
+        self._files: dict[str, tuple[int, int]] = {}
+        self._names: dict[str, str | None] | None = None  # keys by the last part of the name
+        self._rejected, self._ignored = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
+        self._lost, self._clipped = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
+        self._read = self._points = 0
+        self._optional: set[str] = set()
+        for key, size, place, problem in listing.entries:
+            if problem is None and is_image_name(key):
+                problem = size_problem(size)
+                if problem is None:
+                    self._files[key] = size, place
+            if problem is not None:
+                self._rejected.add(LeftOut(key=key, reason=problem))
+
+    def source(self, reader: AnnotationReader) -> Source:
+        rows = ExternalSort[_Row](self._scratch)
+        for number, image in enumerate(reader.images()):
+            self._read += len(image.objects)
+            try:
+                rows.add(self._row(number, image))
+            except _RefusedError as error:
+                self._rejected.add(LeftOut(key=image.name, reason=f"{image.where}: {error}"))
+                self._lose(image.name, image, str(error))
+        for name, stray in reader.stray():
+            self._read += 1
+            self._lost.add(LeftOut(key=name, reason=f"{stray.what}: {stray.problem}"))
+        classes = reader.classes()
+        for name in classes:
+            if unfit := label_problem(name):
+                raise SourceError(f"a class's name {unfit}", path=self._where, found=repr(name))
+        labels = tuple(classes)
+        numbers = {name: number for number, name in enumerate(labels)}
+        items, beside = ManifestWriter(self._scratch), PackedRows(self._scratch)
+        for item, packed in self._merged(rows, numbers):
+            items.add(item)
+            beside.add(packed)
+        for key in sorted(self._files):
+            self._ignored.add(LeftOut(key=key, reason="the annotations do not mention it"))
+        for entry in reader.ignored():
+            self._ignored.add(entry)
+        if not items.count:
+            first = next(iter((*self._rejected.kept, *self._ignored.kept)), None)
+            raise SourceError(
+                "none of its images has annotations",
+                path=self._where,
+                expected="the folder that the annotations' file names are relative to",
+                found=first and f"{printable(first.key)}: {first.reason}",
+            )
+        return Source(
+            items=items.close(),
+            labels=labels,
+            reader=self._reader,
+            splits=reader.splits(),
+            rejected=tuple(self._rejected.kept),
+            ignored=tuple(self._ignored.kept),
+            more_rejected=self._rejected.more,
+            more_ignored=self._ignored.more,
+            notices=tuple(reader.notices()),
+            features=RecordFeatures(
+                layout=self._options.names,
+                label=LabelKind.NONE,
+                has_objects=True,
+                classes=labels,
+                class_ids=tuple(classes.values()),
+                optional=tuple(name for name in _OPTIONAL if name in self._optional),
+                keypoints=self._points,
+                masks=Masks(self._options.masks),
+            ),
+            beside=beside,
+            annotations=AnnotationAccount(
+                read=self._read,
+                rejected=tuple(self._lost.kept),
+                clipped=tuple(self._clipped.kept),
+                more_rejected=self._lost.more,
+                more_clipped=self._clipped.more,
+            ),
+        )
+
+    def _row(self, number: int, image: FoundImage) -> _Row:
+        """Return an image with those of its objects that can be used, classes by their names."""
+        if image.problem is not None:
+            raise _RefusedError(image.problem)
+        key = self._find(image.name)
+        size, place = self._files[key]
+        width, height = image.width, image.height
+        if width is None or height is None:
+            width, height = self._measured(key, size, place, upright=image.upright)
+        if min(width, height) < 1:
+            raise _RefusedError(f"an image can't have {width} x {height} pixels")
+        objects = []
+        for one in image.objects:
+            try:
+                objects.append(self._checked(one, key, width, height))
+            except _RefusedError as error:
+                self._lost.add(LeftOut(key=key, reason=f"{one.what}: {error}"))
+        annotation = ImageAnnotation(width, height, (), image.source_id, image.upright)
+        packed = Beside(annotation=annotation._replace(objects=tuple(objects))).pack()
+        return key, number, image.where, size, place, image.split or "", packed
+
+    def _find(self, name: str) -> str:
+        """Return the key of the file that annotations name, by its path or its last part."""
+        plain = name.replace("\\", "/").removeprefix("./")
+        for key in (name, plain):
+            if key in self._files:
+                return key
+        if self._names is None:
+            self._names = {}
+            for key in self._files:
+                last = key.rpartition("/")[2]
+                self._names[last] = None if last in self._names else key
+        last = plain.rpartition("/")[2]
+        if last not in self._names:
+            raise _RefusedError("no such image")
+        if (found := self._names[last]) is None:
+            raise _RefusedError(f"several images are called {printable(last)}")
+        return found
+
+    def _measured(self, key: str, size: int, place: int, *, upright: bool) -> tuple[int, int]:
+        """Return the width and height of an image of which the annotations say none."""
+        try:
+            data = self._reader.read(Item(key=key, label="", bytes=size, place=place))
+            frame = read_frame(data)
+        except (OSError, SourceError, RefusedImageError) as error:
+            raise _RefusedError(f"its size can't be read: {error}") from error
+        sides = frame.width, frame.height
+        return sides[::-1] if upright and frame.orientation >= 5 else sides
+
+    def _checked(self, one: FoundObject, key: str, width: int, height: int) -> ObjectAnnotation:
+        """Return an object in pixels, its class by name for the time being."""
+        if one.problem is not None:
+            raise _RefusedError(one.problem)
+        sides = one.box
+        if len(sides) != 4 or not all(map(_is_number, sides)):
+            raise _RefusedError("its box is not four numbers")
+        scale = (width, height) * 2 if one.relative else (1, 1, 1, 1)
+        x0, y0, x1, y1 = box = [float(v) * by for v, by in zip(sides, scale, strict=True)]  # type: ignore[arg-type]
+        if x1 < x0 or y1 < y0:
+            raise _RefusedError("its box is inverted")
+        if x1 == x0 or y1 == y0:
+            raise _RefusedError("its box is empty")
+        inside = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
+        if inside[0] >= inside[2] or inside[1] >= inside[3]:
+            raise _RefusedError(f"its box lies outside of the image's {width} x {height} pixels")
+        if max(abs(a - b) for a, b in zip(box, inside, strict=True)) > _SLACK:
+            shown = ", ".join(f"{side:g}" for side in box)
+            reason = f"{one.what}: its box {shown} is cut to {width} x {height} pixels"
+            self._clipped.add(LeftOut(key=key, reason=reason))
+        more = {name: value for name, value in one.more.items() if value}
+        self._optional.update(name for name, value in one.more.items() if value is not None)
+        made = ObjectAnnotation(*inside, label=0, **more)  # type: ignore[arg-type]
+        if one.relative:
+            alone = ImageAnnotation(1, 1, (made._replace(xmin=0, ymin=0, xmax=0, ymax=0),))
+            (moved,) = alone.moved(1, width, height).objects
+            xmin, ymin, xmax, ymax = inside
+            made = moved._replace(xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax)
+        self._points = max(self._points, len(made.keypoints) // 3)
+        return made._replace(label=one.category)  # type: ignore[arg-type]
+
+    def _merged(
+        self, rows: ExternalSort[_Row], numbers: Mapping[str, int]
+    ) -> Iterator[tuple[Item, bytes]]:
+        """Yield images by key with all that is known of each; its class numbers are final."""
+        last, told = "", ""
+        for key, _, where, size, place, split, packed in rows:
+            beside = Beside.unpack(packed)
+            annotation = beside.annotation
+            if annotation is None:
+                continue
+            if key == last:
+                self._rejected.add(LeftOut(key=key, reason=f"{where}: told already, by {told}"))
+                for one in annotation.objects:
+                    what = f"annotation {one.id}" if one.id is not None else f"a {one.label}"
+                    self._lost.add(LeftOut(key=key, reason=f"{what}: its image is told twice"))
+                continue
+            last, told = key, where
+            objects = []
+            for one in annotation.objects:
+                if (number := numbers.get(str(one.label))) is None:
+                    reason = f"its category {printable(str(one.label))!r} is not known"
+                    self._lost.add(LeftOut(key=key, reason=reason))
+                else:
+                    objects.append(self._padded(one)._replace(label=number))
+            self._files.pop(key, None)
+            made = beside._replace(annotation=annotation._replace(objects=tuple(objects)))
+            yield Item(key=key, label="", bytes=size, place=place, split=split or None), made.pack()
+
+    def _padded(self, one: ObjectAnnotation) -> ObjectAnnotation:
+        missing = 3 * self._points - len(one.keypoints)
+        return one._replace(keypoints=one.keypoints + (0.0,) * missing) if missing else one
+
+    def _lose(self, key: str, image: FoundImage, reason: str) -> None:
+        for one in image.objects:
+            self._lost.add(LeftOut(key=key, reason=f"{one.what}: its image: {reason}"))
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and abs(value) < 1e9
+    )

@@ -1,0 +1,44 @@
+"""What a user says of a source beyond where it is: which annotations, columns and labels."""
+
+from dataclasses import dataclass
+
+from tfrtool.errors import UsageError
+from tfrtool.examples.objects.record_features import Layout, Masks
+from tfrtool.storage.words import take_words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """How a source is understood; `tfrtool.write` says what each of these means."""
+
+    annotations: str | None = None  # "coco:FILE", "voc:DIR", "yolo:DIR" or "csv:FILE"
+    masks: Masks | str = Masks.POLYGONS
+    columns: tuple[str, ...] = ()  # "NAME" or "NAME:DTYPE"; ("all",) for all of them
+    labels: str | None = None  # a file with class names, or "keep"
+    multi_label: str | None = None  # what stands between several labels of one image
+    group_by: str | None = None  # a column, or a regular expression for keys
+    layout: Layout | str | None = None  # None is tfod for annotations, else tfds
+
+    def __post_init__(self) -> None:
+        take_words(self, masks=Masks, layout=Layout)
+        if self.annotations is not None:
+            kind, _, where = self.annotations.partition(":")
+            if kind not in ("coco", "voc", "yolo", "csv") or not where:
+                raise UsageError(
+                    f"{self.annotations!r} names no annotations",
+                    expected="coco:FILE, voc:DIR, yolo:DIR or csv:FILE",
+                )
+            said = (self.columns, self.labels, self.multi_label)
+            if self.labels == "keep" or any(said[::2]):
+                raise UsageError(
+                    "annotations say their labels themselves, and have no columns",
+                    expected="--annotations, or --column, --multi-label and --labels keep",
+                )
+        if self.multi_label == "":
+            raise UsageError("nothing separates labels", expected="--multi-label ';'")
+
+    @property
+    def names(self) -> Layout:
+        """How features are called."""
+        default = Layout.TFDS if self.annotations is None else Layout.TFOD
+        return Layout(self.layout or default)
