@@ -5,7 +5,6 @@ from pathlib import Path
 from tfrtool.errors import UsageError
 from tfrtool.sources.annotations.found import AnnotationReader
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.locations import as_path
 
 
 def open_annotations(
@@ -19,4 +18,6 @@ def open_annotations(
         scratch: a folder for what is too much for memory.
     """
     kind, _, place = (options.annotations or "").partition(":")
-    raise UsageError(f"{kind} can't be read yet", path=as_path(place), found=(images, scratch))
+    path = Path(place)
+    del images, scratch  # which some of the kinds need
+    raise UsageError(f"{kind} can't be read yet", path=path)
