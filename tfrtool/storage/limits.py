@@ -59,6 +59,9 @@ MAX_OBJECTS = 1_000_000
 MAX_CLASSES = 100_000
 """Classes of a dataset; ImageNet-21k, the largest set in common use, has 21,841."""
 
+MAX_CLASS_FILE_BYTES = 16 * 1024 * 1024
+"""Of a file of class names, or of a label map: 160 bytes for each of that many classes."""
+
 MAX_SCORES = 200_000_000
 """Images of an epoch times classes whose probabilities are kept to tell how well they order the
 images: 1 GB. The 118,287 images of COCO have 80 classes."""

@@ -1,0 +1,1 @@
+"""Tests of the objects in images, and of the files beside records that say their names."""
