@@ -11,9 +11,11 @@ from markupsafe import Markup
 
 from tfrtool.errors import UsageError, printable
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
+from tfrtool.examples.objects.read_objects import read_objects
+from tfrtool.examples.objects.record_features import SIDES
 from tfrtool.images.looks import encoded
 from tfrtool.images.pixels import decode_picture
-from tfrtool.inspection.pictures.objects import boxes_of, masks_of, thumbnail
+from tfrtool.inspection.pictures.objects import MAX_OBJECTS, thumbnail
 from tfrtool.inspection.pictures.pictures import pictures_of
 from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.table.selection import Selector
@@ -220,7 +222,8 @@ class Live:
     def mask(self, row: int, number: int) -> bytes | None:
         """Return a mask of a record as a PNG."""
         record = self._record(row)
-        masks = [] if record is None else masks_of(_features(record.payload))
+        features = {} if record is None else _features(record.payload)
+        masks = read_objects(features, most=MAX_OBJECTS).masks
         if not 0 <= number < len(masks):
             return None
         return encoded(decode_picture(masks[number], _FULL), exact=True)
@@ -243,6 +246,8 @@ class Live:
             return {**told, "damaged": fault, "commands": [f"tfrtool verify {quoted}"]}
         features = _features(record.payload)
         roles = self.found.roles(path)
+        names = dict(enumerate(roles.label_names.names))
+        objects = read_objects(features, names, MAX_OBJECTS)
         pictures = list(pictures_of(record.payload, roles, 1)) if roles.image else []
         part = record.payload[max(start, 0) : max(start, 0) + _HEX]
         return {
@@ -261,10 +266,11 @@ class Live:
                 for label, where, one in pictures
             ],
             "boxes": [
-                {**box._asdict(), "text": printable(box.text)}
-                for box in boxes_of(features, roles.label_names.names)
+                {**dict(zip(SIDES, one.box, strict=True)), "text": printable(one.title)}
+                for one in objects.objects
+                if one.can_be_drawn
             ],
-            "masks": len(masks_of(features)),
+            "masks": len(objects.masks),
             "hex_start": max(start, 0),
             "hex": part.hex(),
         }

@@ -1,7 +1,7 @@
 """Which features the record of an image has, how they are made, and what TFDS is told of them."""
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +16,21 @@ OBJECTS = "image/object/"
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 UNKNOWN = -1
 """What stands for an id or an area where other objects of the dataset have one."""
+
+
+FIELDS: Mapping[str, tuple[str, DType, int]] = {
+    "id": ("id", DType.INT64, UNKNOWN),
+    "area": ("area", DType.FLOAT32, UNKNOWN),
+    "crowd": ("is_crowd", DType.INT64, 0),
+    "difficult": ("difficult", DType.INT64, 0),
+    "truncated": ("truncated", DType.INT64, 0),
+    "pose": ("view", DType.STRING, 0),
+}
+"""Fields of `ObjectAnnotation` that not all objects have: how the TF Object Detection API calls
+them, of what type they are, and what stands where one is missing."""
+
+TFDS_NAMES = {"difficult": "is_difficult", "truncated": "is_truncated", "view": "pose"}
+"""What TFDS' datasets call those of the API's features that they name otherwise."""
 
 
 class Layout(enum.Enum):
@@ -195,11 +210,11 @@ class RecordFeatures:
             made["objects/bbox"] = _floats(v for box in zip(*order, strict=True) for v in box)
             made["objects/label"] = _integers(numbers)
         for field in self.optional:
-            if field not in _NAMES:
+            if field not in FIELDS:
                 continue
-            name, kind, missing = _NAMES[field]
+            name, dtype, missing = FIELDS[field]
             some = [getattr(one, field) for one in objects]
-            made[self._name(name)] = kind(missing if v is None else v for v in some)
+            made[self._name(name)] = _LISTS[dtype](missing if v is None else v for v in some)
         if "segmentation" in self.optional and self.masks is Masks.POLYGONS:
             made[self._name("segmentation")] = _texts(one.segmentation for one in objects)
         if masks:
@@ -230,7 +245,7 @@ class RecordFeatures:
     def _name(self, name: str) -> str:
         if self.layout is Layout.TFOD:
             return OBJECTS + name
-        return f"objects/{_TFDS_NAMES.get(name, name)}"
+        return f"objects/{TFDS_NAMES.get(name, name)}"
 
     def features_json(
         self, class_count: int, encoding: str = "jpeg", size: tuple[int, int] | None = None
@@ -278,9 +293,9 @@ class RecordFeatures:
         text, number = connector("Text", text={}), connector("Tensor", "int64")
         real, kinds = connector("Tensor", "float32"), {}
         for field in self.optional:
-            if field in _NAMES:
-                name, kind, _ = _NAMES[field]
-                kinds[name] = {_floats: real, _integers: number, _texts: text}[kind]
+            if field in FIELDS:
+                name, dtype, _ = FIELDS[field]
+                kinds[name] = {DType.FLOAT32: real, DType.INT64: number, DType.STRING: text}[dtype]
         if "segmentation" in self.optional and self.masks is not Masks.NONE:
             png = self.masks is Masks.PNG
             kinds["mask" if png else "segmentation"] = connector("Tensor", "string")
@@ -289,7 +304,7 @@ class RecordFeatures:
             box = connector("BBoxFeature", boundingBox=corners)
             box["pythonClassName"] = "tensorflow_datasets.core.features.bounding_boxes.BBoxFeature"
             inner = {"bbox": box, "label": classes}
-            inner |= {_TFDS_NAMES.get(name, name): kind for name, kind in kinds.items()}
+            inner |= {TFDS_NAMES.get(name, name): kind for name, kind in kinds.items()}
             if self.keypoints:
                 inner["keypoints"] = connector("Tensor", "float32", (3 * self.keypoints,))
             return {
@@ -324,14 +339,8 @@ def _texts(values: Iterable[str]) -> Feature:
     return Feature(dtype=DType.STRING, values=tuple(value.encode() for value in values))
 
 
-_NAMES: Mapping[str, tuple[str, Any, float]] = {
-    "id": ("id", _integers, UNKNOWN),
-    "area": ("area", _floats, UNKNOWN),
-    "crowd": ("is_crowd", _integers, 0),
-    "difficult": ("difficult", _integers, 0),
-    "truncated": ("truncated", _integers, 0),
-    "pose": ("view", _texts, 0),
+_LISTS: Mapping[DType, Callable[[Any], Feature]] = {
+    DType.FLOAT32: _floats,
+    DType.INT64: _integers,
+    DType.STRING: _texts,
 }
-"""The TF Object Detection API's names of fields that not all objects have."""
-
-_TFDS_NAMES = {"difficult": "is_difficult", "truncated": "is_truncated", "view": "pose"}

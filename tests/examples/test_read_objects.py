@@ -1,0 +1,184 @@
+"""Objects in records, read back: both layouts, records of others, and what is wrong as data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.examples.strategies import features_of
+from tfrtool.examples.example import DType, Feature, decode_example, encode_example
+from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.read_objects import read_objects
+from tfrtool.examples.objects.record_features import (
+    FIELDS,
+    OBJECTS,
+    LabelKind,
+    Layout,
+    RecordFeatures,
+    WrittenImage,
+)
+
+CLASSES = ("cat", "dog", "traffic light")
+_POINTS = st.tuples(st.floats(0, 63), st.floats(0, 47), st.integers(0, 2))
+
+
+@st.composite
+def _objects(draw: st.DrawFn) -> ObjectAnnotation:
+    x0, x1 = sorted(draw(st.lists(st.integers(0, 64), min_size=2, max_size=2, unique=True)))
+    y0, y1 = sorted(draw(st.lists(st.integers(0, 48), min_size=2, max_size=2, unique=True)))
+    points = [draw(_POINTS) for _ in range(2)]
+    return ObjectAnnotation(
+        *(x0, y0, x1, y1, draw(st.integers(0, 2))),
+        id=draw(st.none() | st.integers(0, 2**40)),
+        area=draw(st.none() | st.floats(0, 1e6, width=32)),
+        crowd=draw(st.booleans()),
+        difficult=draw(st.booleans()),
+        truncated=draw(st.booleans()),
+        pose=draw(st.sampled_from(["", "Frontal"])),
+        segmentation=draw(st.sampled_from(["", "[[1,2,3,4,5,6.5]]"])),
+        keypoints=tuple(float(v) for one in points for v in one),
+    )
+
+
+def _record(layout: Layout, *objects: ObjectAnnotation) -> dict[str, Feature]:
+    features = RecordFeatures(
+        layout=layout,
+        label=LabelKind.NONE,
+        has_objects=True,
+        classes=CLASSES,
+        optional=(*FIELDS, "segmentation", "keypoints"),
+        keypoints=2,
+        class_ids=(1, 3, 90),
+    )
+    beside = Beside(annotation=ImageAnnotation(64, 48, objects))
+    values = features.values(WrittenImage(b"", "png", 48, 64), "a.png", "", {}, beside)
+    return dict(decode_example(encode_example(values)).features)
+
+
+@pytest.mark.parametrize("layout", Layout)
+@given(objects=st.lists(_objects(), max_size=4))
+def test_what_is_written_is_read(layout: Layout, objects: list[ObjectAnnotation]) -> None:
+    """Every field comes back, boxes and points to a thousandth of a pixel, of both layouts."""
+    found = read_objects(_record(layout, *objects), dict(enumerate(CLASSES)))
+    assert found.problems == ()
+    assert found.size == ((64, 48) if layout is Layout.TFOD else None)
+    assert [one.text for one in found.objects] == [CLASSES[one.label] for one in objects]
+    for made, one in zip(found.in_pixels(64, 48).objects, objects, strict=True):
+        label = (1, 3, 90)[one.label] if layout is Layout.TFOD else one.label
+        assert made.label == label
+        assert made[5:12] == one[5:12]
+        assert made[:4] == pytest.approx(one[:4], abs=1e-3)
+        assert made.keypoints == pytest.approx(one.keypoints, abs=1e-3)
+
+
+def _floats(*values: float) -> Feature:
+    return Feature(dtype=DType.FLOAT32, values=values)
+
+
+def _boxes(*boxes: tuple[float, ...]) -> dict[str, Feature]:
+    sides = ("xmin", "ymin", "xmax", "ymax")
+    return {
+        f"image/object/bbox/{side}": _floats(*some)
+        for side, some in zip(sides, zip(*boxes, strict=True), strict=True)
+    }
+
+
+BOX = (0.1, 0.2, 0.5, 0.6)
+
+
+def test_boxes_alone_and_text_alone() -> None:
+    """Records of others: no label, no size; a class by its text, its number, or by neither."""
+    assert read_objects({}).objects == ()
+    (bare,) = read_objects(_boxes(BOX)).objects
+    assert (bare.box, bare.title, bare.label, bare.problem) == (BOX, "", None, None)
+    text = Feature(dtype=DType.STRING, values=(b"cat",))
+    (named,) = read_objects(_boxes(BOX) | {"image/object/class/text": text}, {1: "dog"}).objects
+    assert (named.title, named.label) == ("cat", None)
+    label = {"image/object/class/label": Feature(dtype=DType.INT64, values=(1,))}
+    assert [one.title for one in read_objects(_boxes(BOX) | label, {1: "dog"}).objects] == ["dog"]
+    assert [one.title for one in read_objects(_boxes(BOX) | label).objects] == ["1"]
+
+
+def test_tfds_boxes_of_others() -> None:
+    """`bbox` by itself is a box, and its order is TFDS'."""
+    (one,) = read_objects({"bbox": _floats(0.2, 0.1, 0.6, 0.5)}).objects
+    assert one.box == BOX
+
+
+@pytest.mark.parametrize(
+    ("box", "said", "inside"),
+    [
+        (BOX, None, True),
+        ((0.0, 0.0, 1.000001, 1.0), None, True),
+        ((0.5, 0.2, 0.1, 0.6), "inverted", False),
+        ((0.5, 0.2, 0.5, 0.6), "empty", False),
+        ((math.nan, 0.2, 0.5, 0.6), "not four numbers", False),
+        ((0.1, 0.2, math.inf, 0.6), "not four numbers", False),
+        ((-0.1, 0.2, 0.5, 0.6), "reaches outside", True),
+        ((1.1, 0.2, 1.5, 0.6), "lies outside", False),
+        ((10.0, 20.0, 50.0, 60.0), "lies outside", False),
+    ],
+)
+def test_wrong_boxes_are_told(box: tuple[float, ...], said: str | None, inside: bool) -> None:
+    """Each kind of wrong box has a problem; only what has a part in the image gets pixels."""
+    found = read_objects(_boxes(box))
+    (one,) = found.objects
+    assert one.is_inside is inside
+    assert len(found.in_pixels(10, 10).objects) == inside
+    if said is None:
+        assert one.problem is None
+        assert found.problems == ()
+    else:
+        assert said in str(one.problem)
+        assert found.problems == (f"object 0: {one.problem}",)
+    assert all(0 <= side <= 10 for made in found.in_pixels(10, 10).objects for side in made[:4])
+
+
+def test_lists_of_unequal_length() -> None:
+    """Sides that are too few make no box of the record sure; another list is not used."""
+    sides = _boxes(BOX, BOX)
+    torn = read_objects(sides | {"image/object/bbox/ymax": _floats(0.6)})
+    assert len(torn.objects) == 2
+    assert all("2, 2, 2, 1 values" in str(one.problem) for one in torn.objects)
+    assert torn.problems == (torn.objects[0].problem,)
+    text = Feature(dtype=DType.STRING, values=(b"cat",) * 3)
+    named = read_objects(sides | {"image/object/class/text": text})
+    assert [one.text for one in named.objects] == ["", ""]
+    assert named.problems == ("its 'image/object/class/text' has 3 values for 2 boxes",)
+    odd = read_objects({"objects/bbox": _floats(*BOX, 0.5)})
+    assert len(odd.objects) == 2
+    assert "5 values" in str(odd.objects[1].problem)
+
+
+def test_most_bounds_what_is_read() -> None:
+    """Of many objects only the first are read, of either layout."""
+    many = _boxes(*[BOX] * 9)
+    assert len(read_objects(many, most=4).objects) == 4
+    assert len(read_objects({"objects/bbox": _floats(*BOX * 9)}, most=4).objects) == 4
+    assert read_objects(many, most=4).problems == ()
+
+
+_NAMES = [
+    *(f"{OBJECTS}{name}" for name, _, _ in FIELDS.values()),
+    *(f"{OBJECTS}bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax")),
+    *(f"{OBJECTS}{name}" for name in ("class/text", "class/label", "mask", "segmentation")),
+    *(f"{OBJECTS}keypoint/{name}" for name in ("x", "y", "visibility")),
+    *("objects/bbox", "objects/label", "objects/keypoints", "objects/area", "bbox"),
+    *("image/height", "image/width"),
+]
+_ANY = st.sampled_from([None, *DType]).flatmap(features_of) | st.lists(
+    st.floats(width=32), max_size=5
+).map(lambda some: _floats(*some))
+
+
+@given(st.dictionaries(st.sampled_from(_NAMES), _ANY), st.none() | st.integers(0, 3))
+def test_nothing_raises(features: dict[str, Any], most: int | None) -> None:
+    """Whatever the lists hold, objects come out, and pixels of those that are inside are inside."""
+    found = read_objects(features, {1: "cat"}, most)
+    for one in found.in_pixels(7, 5).objects:
+        assert 0 <= one.xmin < one.xmax <= 7
+        assert 0 <= one.ymin < one.ymax <= 5

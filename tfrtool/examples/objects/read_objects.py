@@ -1,0 +1,257 @@
+"""The objects that records tell of, read back; whatever a record holds, nothing is raised."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from tfrtool.examples.example import DType, Feature
+from tfrtool.examples.objects.annotation import ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.record_features import FIELDS, OBJECTS, SIDES, TFDS_NAMES, UNKNOWN
+
+_SLACK = 1e-5
+"""Shares of a side that a box may reach over its image by rounding."""
+
+_FAR = 1e6
+"""Shares of a side beyond which nothing can be meant by a box."""
+
+_BOXES = ("objects/bbox", "bbox")
+_START = "objects/"
+
+
+class ReadObject(NamedTuple):
+    """An object as a record has it."""
+
+    box: tuple[float, float, float, float]  # xmin, ymin, xmax, ymax in shares of the sides; or NaN
+    label: int | None  # the number of its class
+    text: str  # the name of its class; "" where none is known
+    more: Mapping[str, Any]  # further fields of `ObjectAnnotation`; key points in shares of sides
+    problem: str | None  # what is wrong with its box
+
+    @property
+    def title(self) -> str:
+        """What its class is called: its name, or else its number; "" where it has neither."""
+        return self.text or ("" if self.label is None else str(self.label))
+
+    @property
+    def can_be_drawn(self) -> bool:
+        """Whether its box is four numbers that are not far off, if not in the image or in order."""
+        return all(abs(side) < _FAR for side in self.box)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether its box is one, and at least a part of it is in the image."""
+        x0, y0, x1, y1 = self.box
+        in_order = x0 < x1 and y0 < y1  # false of NaN
+        return in_order and x0 < 1 and y0 < 1 and x1 > 0 and y1 > 0 and self.can_be_drawn
+
+    def in_pixels(self, width: int, height: int) -> ObjectAnnotation:
+        """Return what is known of it in an image of that size, its box clipped to it.
+
+        Its label is as recorded, `UNKNOWN` for none; what it is worth if it is not inside is open.
+        """
+        sides = [min(max(side, 0.0), 1.0) for side in self.box]
+        x0, y0, x1, y1 = (v * by for v, by in zip(sides, (width, height) * 2, strict=True))
+        more = dict(self.more)
+        if points := more.get("keypoints"):
+            scales = (width, height, 1) * (len(points) // 3)
+            more["keypoints"] = tuple(v * by for v, by in zip(points, scales, strict=True))
+        return ObjectAnnotation(
+            x0, y0, x1, y1, UNKNOWN if self.label is None else self.label, **more
+        )
+
+
+class RecordObjects(NamedTuple):
+    """All objects of a record.
+
+    Attributes:
+        objects: in order; as many as the longest list of sides of boxes has.
+        problems: what is wrong with the record's lists, or with boxes, a sentence each.
+        size: the width and height of the image, as the record says; None where it does not.
+        masks: encoded images, one for each object where there are any.
+    """
+
+    objects: tuple[ReadObject, ...] = ()
+    problems: tuple[str, ...] = ()
+    size: tuple[int, int] | None = None
+    masks: tuple[bytes, ...] = ()
+
+    def in_pixels(self, width: int, height: int) -> ImageAnnotation:
+        """Return the objects that are inside of an image of that size."""
+        inside = tuple(one.in_pixels(width, height) for one in self.objects if one.is_inside)
+        return ImageAnnotation(width, height, inside)
+
+
+_NOTHING = RecordObjects()
+
+
+def read_objects(
+    features: Mapping[str, Feature],
+    names: Mapping[int, str] | None = None,
+    most: int | None = None,
+) -> RecordObjects:
+    """Return the objects of a record, in the TF Object Detection API's features or in TFDS'.
+
+    Boxes alone are enough. A list that is as long as no other is a problem, and is not used: what
+    of it belongs to which object can't be known.
+
+    Args:
+        features: of the record.
+        names: of classes, by the numbers that the records have for them; used where the record
+            does not name an object's class itself.
+        most: how many objects are read; None for all.
+    """
+    return _Lists(features, names or {}, most).objects()
+
+
+class _Lists:
+    """The lists of one record."""
+
+    def __init__(
+        self, features: Mapping[str, Feature], names: Mapping[int, str], most: int | None
+    ) -> None:
+        self._features, self._names, self._most = features, names, most
+        self._tfod = any(f"{OBJECTS}bbox/{side}" in features for side in SIDES)
+        self._problems: list[str] = []
+        self._count = 0
+
+    def objects(self) -> RecordObjects:
+        boxes, torn = self._boxes()
+        columns: dict[str, Sequence[Any]] = {}
+        for field, (name, kind, missing) in FIELDS.items():
+            if found := self._column(self._name(name), kind, 1):
+                columns[field] = [_field(value, kind, missing) for value in found]
+        if texts := self._column(self._name("segmentation"), DType.STRING, 1):
+            columns["segmentation"] = [_text(value) for value in texts]
+        if points := self._points():
+            columns["keypoints"] = points
+        label = "class/label" if self._tfod else "label"
+        labels: Sequence[Any] = self._column(self._name(label), DType.INT64, 1)
+        named = self._column(f"{OBJECTS}class/text", DType.STRING, 1)
+        made = []
+        for at, box in enumerate(boxes):
+            number = labels[at] if labels else None
+            text = _text(named[at]) if named else ""
+            problem = torn or box_problem(box)
+            if problem is not None and torn is None:
+                self._problems.append(f"object {at}: {problem}")
+            more = {field: some[at] for field, some in columns.items() if some[at] is not None}
+            text = text or self._names.get(number, "")  # type: ignore[arg-type]
+            made.append(ReadObject(box, number, text, more, problem))
+        masks = self._column(self._name("mask"), DType.STRING, 1, alone=True)
+        return RecordObjects(tuple(made), tuple(self._problems), self._size(), tuple(masks))
+
+    def _boxes(self) -> tuple[list[Any], str | None]:
+        """Return the boxes, and why none of them can be relied on, if so."""
+        if self._tfod:
+            lists = [self._values(f"{OBJECTS}bbox/{side}", DType.FLOAT32) for side in SIDES]
+            counts = [len(some) for some in lists]
+            self._count = max(counts)
+            torn = f"its boxes have {', '.join(map(str, counts))} values of {', '.join(SIDES)}"
+            whole = min(counts) == self._count
+            parts = [self._cut(some, 1) for some in lists]
+            shown = min(self._count, self._most or self._count)
+            sides = [[*part, *[math.nan] * (shown - len(part))] for part in parts]
+            boxes = list(zip(*sides, strict=True))
+        else:
+            name = next((name for name in _BOXES if name in self._features), _BOXES[0])
+            flat = self._values(name, DType.FLOAT32)
+            self._count, rest = -(-len(flat) // 4), len(flat) % 4
+            torn, whole = (
+                f"its {name!r} has {len(flat)} values, which is no number of fours",
+                not rest,
+            )
+            part = [*self._cut(flat, 4), *[math.nan] * (4 - rest if rest else 0)]
+            fours = (part[at : at + 4] for at in range(0, len(part) - 3, 4))
+            boxes = [(x0, y0, x1, y1) for y0, x0, y1, x1 in fours]
+        if not whole:
+            self._problems.append(torn)
+        return boxes, None if whole else torn
+
+    def _points(self) -> list[tuple[float, ...]] | None:
+        """Return the key points of each object."""
+        if self._tfod:
+            start = f"{OBJECTS}keypoint/"
+            x, y = (self._values(start + side, DType.FLOAT32) for side in "xy")
+            seen = self._values(f"{start}visibility", DType.INT64)
+            each, rest = divmod(len(x), self._count or 1)
+            if not len(y) == len(seen) == len(x) or rest:
+                what = f"{len(x)}, {len(y)} and {len(seen)} values of x, y and visibility"
+                self._problems.append(f"its key points have {what} for {self._count} objects")
+                return None
+            lists = (self._cut(some, each) for some in (x, y, seen))
+            flat = [float(v) for point in zip(*lists, strict=True) for v in point]
+        else:
+            values = self._values(f"{_START}keypoints", DType.FLOAT32)
+            each, rest = divmod(len(values), 3 * (self._count or 1))
+            if rest:
+                self._problems.append(f"its {len(values)} numbers of key points are not threes")
+                return None
+            flat = [*self._cut(values, 3 * each)]
+        if not each or not self._count:
+            return None
+        for at in range(0, len(flat), 3):
+            if not all(abs(v) < _FAR for v in flat[at : at + 3]):
+                flat[at : at + 3] = 0.0, 0.0, 0.0  # NaN says that it is not known where it is
+        return [tuple(flat[at : at + 3 * each]) for at in range(0, len(flat), 3 * each)]
+
+    def _column(self, name: str, dtype: DType, each: int, *, alone: bool = False) -> Sequence[Any]:
+        """Return a value for each object; none where there are none, or not as many."""
+        values = self._values(name, dtype)
+        if len(values) not in (0, self._count):
+            what = f"its {name!r} has {len(values)} values for {self._count} boxes"
+            self._problems.append(what)
+            return self._cut(values, each) if alone else ()
+        return self._cut(values, each)
+
+    def _values(self, name: str, dtype: DType) -> Sequence[Any]:
+        feature = self._features.get(name)
+        if feature is None or feature.dtype is None:
+            return ()
+        if feature.dtype is not dtype:
+            self._problems.append(f"its {name!r} is {feature.dtype.value}, not {dtype.value}")
+            return ()
+        return feature.values
+
+    def _cut(self, values: Sequence[Any], each: int) -> Sequence[Any]:
+        try:
+            return values[: None if self._most is None else self._most * each]
+        except DecodeError:  # a long list is parsed only now
+            return ()
+
+    def _name(self, name: str) -> str:
+        return OBJECTS + name if self._tfod else _START + TFDS_NAMES.get(name, name)
+
+    def _size(self) -> tuple[int, int] | None:
+        found = [self._values(f"image/{side}", DType.INT64) for side in ("width", "height")]
+        sides = [some[0] for some in found if len(some) == 1 and 0 < some[0] < 2**31]
+        return (sides[0], sides[1]) if len(sides) == 2 else None
+
+
+def box_problem(box: Sequence[float]) -> str | None:
+    """Return what is wrong with a box in shares of the sides of its image; None for nothing."""
+    x0, y0, x1, y1 = box
+    if not all(map(math.isfinite, box)):
+        return "its box is not four numbers"
+    shown = ", ".join(f"{side:g}" for side in box)
+    if x1 < x0 or y1 < y0:
+        return f"its box {shown} is inverted"
+    if x1 == x0 or y1 == y0:
+        return f"its box {shown} is empty"
+    if max(-x0, -y0, x1 - 1, y1 - 1) > _SLACK:
+        outside = x0 >= 1 or y0 >= 1 or x1 <= 0 or y1 <= 0
+        return f"its box {shown} {'lies' if outside else 'reaches'} outside of the image, 0 to 1"
+    return None
+
+
+def _field(value: Any, kind: DType, missing: Any) -> Any:
+    if kind is DType.STRING:
+        return _text(value)
+    if missing != UNKNOWN:
+        return bool(value)
+    return value if value != UNKNOWN and math.isfinite(value) else None
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")
