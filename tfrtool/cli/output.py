@@ -9,6 +9,10 @@ from typing import Any
 import click
 
 from tfrtool.cli.render.page import Page, plain, styled
+from tfrtool.errors import some_of
+
+_LETTERS = 10
+"""Letters that a warning names."""
 
 
 class Outcome(enum.IntEnum):
@@ -41,6 +45,14 @@ def emit_pieces(pieces: Iterable[str]) -> None:
 def warn(message: str) -> None:
     """Print a warning."""
     click.echo(f"tfrtool: warning: {message}", err=True)
+
+
+def warn_of_letters(undrawn: str) -> None:
+    """Warn of letters that a picture shows as escapes, as no font has them."""
+    if undrawn:
+        from tfrtool.images.letters import ADVICE
+
+        warn(f"no font here has {some_of(undrawn, _LETTERS)}: drawn as escapes; {ADVICE}")
 
 
 def note(message: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from PIL import Image, ImageDraw, ImageFont
 
 from tfrtool.errors import UsageError, printable
+from tfrtool.images.letters import Font, fitted
 
 MOST_CHARTED = 1000
 """Classes of the largest chart, which has 3 pixels for each."""
@@ -47,10 +48,10 @@ def draw_confusion(confusion: Confusion, names: Sequence[str], title: str) -> by
         raise UsageError(f"a chart shows at most {MOST_CHARTED:,} classes", found=f"{count:,}")
     cell = max(min(_SIDE // count, _WIDEST_CELL), _NARROWEST_CELL)
     letters = max(min(cell - 2, 16), _LETTER)
-    font, large = ImageFont.load_default(letters), ImageFont.load_default(18)
-    labels = [_shown(name) for name in names]
+    large = ImageFont.load_default(18)
+    labels = [fitted(_shown(name), letters) for name in names]
     every = math.ceil((letters + 2) / cell)
-    room = math.ceil(max(map(font.getlength, labels))) + 2 * _GAP
+    room = math.ceil(max(font.getlength(text) for text, font in labels)) + 2 * _GAP
     left, top = _MARGIN + letters + _GAP + room, _MARGIN + 40 + letters + _GAP + room
     side = cell * count
     width = max(left + side, math.ceil(_MARGIN + large.getlength(title))) + _MARGIN
@@ -72,8 +73,10 @@ def draw_confusion(confusion: Confusion, names: Sequence[str], title: str) -> by
             _draw_cell(draw, corner, cell, images, share, truth == guess)
     for number in range(0, count, every):
         middle = number * cell + cell // 2
-        draw.text((left - _GAP, top + middle), labels[number], _INK, font, anchor="rm")
-        _turned(canvas, (left + middle, top - _GAP), labels[number], font)
+        text, font = labels[number]
+        draw.text((left - _GAP, top + middle), text, _INK, font, anchor="rm")
+        _turned(canvas, (left + middle, top - _GAP), text, font)
+    font = ImageFont.load_default(letters)
     draw.text((left + side // 2, top - room - _GAP), "predicted", _INK, font, anchor="mb")
     _turned(canvas, (left - room - letters // 2, top + side // 2), "label", font, middle=True)
     output = io.BytesIO()
@@ -114,7 +117,7 @@ def _turned(
     canvas: Image.Image,
     foot: tuple[int, int],
     text: str,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    font: Font,
     *,
     middle: bool = False,
 ) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import IO, NamedTuple
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from tfrtool.errors import UsageError, printable
+from tfrtool.images.letters import fitted, write
 from tfrtool.images.pixels import Picture
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
@@ -27,8 +28,6 @@ _NARROWEST = 72  # room for "640 x 480" in the smallest letters
 _LONGEST_TEXT = 200
 _PAPER, _MAT, _INK, _FAINT = "#f7f7f5", "#e7e7e4", "#222222", "#76766f"
 _BAD, _BAD_MAT = "#c62828", "#fbe5e3"
-
-_Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 class Tile(NamedTuple):
@@ -94,16 +93,14 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
     """
     sheet = Image.new("RGB", (layout.width, layout.height), _PAPER)
     draw = ImageDraw.Draw(sheet)
-    font = ImageFont.load_default(layout.letters)
-    large = ImageFont.load_default(layout.letters + 3)
-    text = _cut(title, large, layout.width - 2 * _MARGIN)
-    draw.text((_MARGIN, _MARGIN - 4), text, _INK, large)
-    side, (room, _) = layout.thumb, layout.cell
+    letters, side, (room, _) = layout.letters, layout.thumb, layout.cell
+    width = layout.width - 2 * _MARGIN
+    write(draw, (_MARGIN, _MARGIN - 4), _shown(title), letters + 3, _INK, room=width)
     for index, (picture, label, number) in enumerate(tiles):
         left, top = layout.corner(index)
         square = Image.new("RGB", (side, side), _MAT)
         if picture.image is None:
-            square = _problem(picture.problem or "no image", side, font)
+            square = _problem(picture.problem or "no image", side, letters)
         else:
             factor = max(side // max(picture.image.size), 1)
             width, height = picture.image.width * factor, picture.image.height * factor
@@ -111,12 +108,11 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
             square.paste(enlarged, ((side - width) // 2, (side - height) // 2))
         sheet.paste(square, (left, top))
         left, top = left - (room - side) // 2, top + side + 5
-        draw.text((left, top), _cut(label, font, room), _INK, font)
-        top += layout.letters + 4
-        shown = _cut(number, font, room)
-        draw.text((left + room, top), shown, _FAINT, font, anchor="ra")
-        size = _cut(picture.size, font, room - font.getlength(shown) - 4)
-        draw.text((left, top), size, _FAINT, font)
+        write(draw, (left, top), _shown(label), letters, _INK, room=room)
+        top += letters + 4
+        end = (left + room, top)
+        wide = write(draw, end, _shown(number), letters, _FAINT, room=room, anchor="ra")
+        write(draw, (left, top), picture.size, letters, _FAINT, room=room - wide - 4)
     return sheet
 
 
@@ -125,7 +121,7 @@ def save_sheet(sheet: Image.Image, file: IO[bytes], suffix: str) -> None:
     sheet.save(file, Image.registered_extensions()[suffix.lower()], quality=92)
 
 
-def _problem(problem: str, side: int, font: _Font) -> Image.Image:
+def _problem(problem: str, side: int, letters: int) -> Image.Image:
     """Return a red cross above what is wrong."""
     square = Image.new("RGB", (side, side), _BAD_MAT)
     draw = ImageDraw.Draw(square)
@@ -134,9 +130,10 @@ def _problem(problem: str, side: int, font: _Font) -> Image.Image:
     for turn in (-1, 1):
         ends = (middle - reach, height - turn * reach, middle + reach, height + turn * reach)
         draw.line(ends, _BAD, max(2, side // 24))
+    text, font = fitted(_shown(problem), letters)
     top, line = height + reach + 4, int(font.getbbox("Ag")[3]) + 2
     text = textwrap.fill(
-        printable(problem[:_LONGEST_TEXT]),
+        text,
         max(int((side - 8) / font.getlength("n")), 4),
         max_lines=max(int((side - top) / line), 1),
         placeholder="...",
@@ -145,9 +142,6 @@ def _problem(problem: str, side: int, font: _Font) -> Image.Image:
     return square
 
 
-def _cut(text: str, font: _Font, room: float) -> str:
-    """Return a text that is no wider than ``room``, with "..." where something was cut off."""
-    text, end = printable(text[:_LONGEST_TEXT])[:_LONGEST_TEXT], ""
-    while text and font.getlength(text + end) > room:
-        text, end = text[: -1 - len(text) // 16], "..."
-    return text.rstrip() + end if text else ""
+def _shown(text: str) -> str:
+    """Return as much of a text as can stand on a sheet."""
+    return printable(text[:_LONGEST_TEXT])[:_LONGEST_TEXT]

@@ -48,6 +48,9 @@ MAX_FILES_OF_A_KIND = 100
 """Of those with one ending, or alike but for numbers, of which the first shard stands for all.
 Where a hundred photographs are none, so are the others."""
 
+MAX_FONTS = 2000
+"""Of the system, looked into for letters: one takes a millisecond or less."""
+
 MAX_IMAGE_BYTES = 512 * 1024 * 1024
 """Of one encoded image, wherever it comes from. The most pixels that are decoded (89,478,485, as in
 Pillow) take 256 MiB as a plain bitmap in RGB, 512 MiB with 16 bits a channel; a file that is larger

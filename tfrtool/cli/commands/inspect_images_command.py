@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.output import Outcome, emit, warn, warn_of_letters
 from tfrtool.cli.parameters import OUTPUT_OR_URL, SHARDS, command, shards_of
 from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.errors import human_count, printable
@@ -58,6 +58,7 @@ def inspect_images_command(
         warn(f"{printable(str(path))}: no feature holds an image")
     for one in report.faults:
         warn(str(one))
+    warn_of_letters(report.undrawn)
     if report.guessed:
         warn(
             f"the size of {human_count(report.guessed, 'image')} was guessed from the number of "

@@ -15,6 +15,7 @@ from tfrtool.errors import (
     printable,
     some_of,
 )
+from tfrtool.images.letters import undrawn
 from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import SUFFIXES, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_of
@@ -63,6 +64,7 @@ class SheetReport:
     other_features: tuple[str, ...]  # that hold encoded images, too
     without: tuple[Path, ...]  # shards in which no feature holds an image
     faults: tuple[LocatedFault, ...]  # damage of the files as such, for which there is no tile
+    undrawn: str  # letters that no font of the system has, in order: their escapes are drawn
 
 
 def contact_sheet(
@@ -143,7 +145,8 @@ def contact_sheet(
     layout = SheetLayout(images=len(tiles), columns=columns or 0, thumb=thumb)
     name = paths[0].name if len(paths) == 1 else f"{len(paths):,} shards"
     marked = f", {len(broken):,} broken" if broken else ""
-    sheet = draw_sheet(tiles, layout, f"{name}: {human_count(layout.images, 'image')}{marked}")
+    title = f"{name}: {human_count(layout.images, 'image')}{marked}"
+    sheet = draw_sheet(tiles, layout, title)
     failing = os_errors_as(WriteError, out, "can't be written")
     with failing, new_file(out, replace=overwrite) as file:
         save_sheet(sheet, file, out.suffix)
@@ -162,6 +165,7 @@ def contact_sheet(
             if roles.image is None and (roles.features or not roles.faults)
         ),
         faults=tuple(faults),
+        undrawn=undrawn([title, *(tile.label for tile in tiles)]),
     )
 
 

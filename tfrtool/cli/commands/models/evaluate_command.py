@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from tfrtool.cli.damage import warn_of_damage
-from tfrtool.cli.output import Outcome, emit
+from tfrtool.cli.output import Outcome, emit, warn_of_letters
 from tfrtool.cli.parameters import FEATURES, INPUT, LOCAL_INPUT, SHARD_CACHE, command, dataset_of
 from tfrtool.cli.process import starting_tensorflow
 
@@ -52,4 +52,8 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -
         report = evaluate(model, opened, **given, on_progress=bars)
     warn_of_damage(report.left_out)
     emit(report.to_json() if as_json else evaluation_page(report, given["out"]))
+    if given["out"]:
+        from tfrtool.images.letters import undrawn
+
+        warn_of_letters(undrawn(report.names))
     return Outcome.DAMAGE if report.n_left_out else Outcome.FINE
