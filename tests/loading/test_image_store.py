@@ -26,7 +26,9 @@ class _Decoded:
     def __init__(self, tf: Any, images: int, claimed: int | None = None) -> None:
         self.made = 0
         self.store = ImageStore(images if claimed is None else claimed, SIZE)
-        files = tf.data.Dataset.range(1).filter(lambda _: self.store.missing())
+        files = tf.data.Dataset.range(1).flat_map(
+            lambda _: tf.data.Dataset.range(1).take(self.store.missing())
+        )
         self.dataset = files.flat_map(lambda _: tf.data.Dataset.range(images)).map(
             lambda number: (
                 tf.ensure_shape(

@@ -87,7 +87,8 @@ def epoch_counter(options: LoadOptions) -> Tensor:
     With it, a new iterator for each epoch, as Keras' ``fit`` makes them, gives what one over all
     of them gives.
     """
-    return tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
+    with tf.device("CPU:0"):  # where all of tf.data is
+        return tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
 
 
 def epoch_augmenter(options: LoadOptions, pipeline: int = 0) -> Callable[..., Batch] | None:

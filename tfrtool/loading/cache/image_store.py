@@ -13,7 +13,7 @@ from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.cache.disk_cache import DiskCache
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.order import RowOrder
-from tfrtool.loading.pipeline.python_calls import plain, python_call
+from tfrtool.loading.pipeline.python_calls import changed, plain, python_call
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 
 _TOUCH = 23
@@ -58,11 +58,14 @@ class ImageStore:
         return store
 
     def missing(self) -> Tensor:
-        """Return whether there are rows to be filled yet, bool [], as a part of a graph."""
-        return python_call(self._is_missing, (), tf.bool, [])
+        """Return how many shards an iterator that begins is to ``take``: int64 [], in a graph.
 
-    def _is_missing(self) -> Tensor:
-        return np.bool_(not self._full)
+        That is all of them (-1) as long as there are rows to be filled, and then none.
+        """
+        return python_call(self._missing, (), tf.int64, [])
+
+    def _missing(self) -> Tensor:
+        return np.int64(0 if self._full else -1)
 
     def batches(
         self,
@@ -102,18 +105,25 @@ class ImageStore:
                 return python_call(self._store, (epoch, number, *batch), tf.bool, [])
 
             def left(_: Tensor) -> TfDataset:
-                bounds = python_call(self._left, (epoch,), tf.int64, [2])
-                return tf.data.Dataset.range(bounds[0], bounds[1])
+                return tf.data.Dataset.range(
+                    *tf.unstack(python_call(self._left, (epoch,), tf.int64, [2]))
+                )
 
+            def given(number: Tensor, pair: Batch) -> Batch:
+                return made(epoch, number, *pair)
+
+            streamed = changed(decoded().enumerate(), "Filter", stored)
+            rest = changed(tf.data.Dataset.range(1), "FlatMap", left)
+            if augment is None:
+                streamed = changed(streamed, "Map", given, cores(), options.deterministic)
+                return streamed.concatenate(changed(rest, "Map", from_rows))
+            # These are long, so that it pays to have TensorFlow rewrite their graphs.
             calls = {"num_parallel_calls": cores(), "deterministic": options.deterministic}
-            streamed = decoded().enumerate().filter(plain(stored))
-            streamed = streamed.map(plain(lambda number, pair: made(epoch, number, *pair)), **calls)
-            steps = tf.data.Dataset.range(1).flat_map(plain(left))
-            rest = steps.map(plain(from_rows), **({} if augment is None else calls))
-            return streamed.concatenate(rest)
+            rest = rest.map(plain(from_rows), **calls)
+            return streamed.map(plain(given), **calls).concatenate(rest)
 
-        next_epoch = plain(lambda _: counter.assign_add(epochs) - epochs)
-        return tf.data.Dataset.range(1).map(next_epoch).flat_map(plain(one_iterator))
+        once = tf.data.Dataset.range(1)
+        return changed(once, "FlatMap", lambda _: one_iterator(counter.assign_add(epochs) - epochs))
 
     def _store(self, epoch: Tensor, number: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         """Store a batch, and return whether it is one of an epoch's, and goes on from here."""
@@ -121,13 +131,14 @@ class ImageStore:
         end = start + len(labels)
         if end > self._count:
             raise ValueError(f"there are more than the {self._count} images that were counted")
-        # When another iterator has filled it midway, this one misses shards, and counts wrongly.
+        # Another iterator has filled it midway.
         if self._full:
             return np.bool_(False)
         self._touch(end)
         self._images[start:end] = images
         self._labels[start:end] = labels
-        self._full = end == self._count
+        if end == self._count:  # another iterator's batch may be the last, and this one before it
+            self._full = True
         if epoch or number < self._options.first_step:
             return np.bool_(False)
         self._gone[int(epoch)] = int(number) + 1

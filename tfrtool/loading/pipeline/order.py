@@ -39,17 +39,18 @@ class RowOrder:
         places = tf.range(start, tf.minimum(start + self.batch_size, self.images))
         if not self.shuffled:
             return places
-        size = self.block or self.images
-        block = places // size
-        first = block * size
-        end = tf.minimum(first + size, self.images)
-        drawn = tf.random.stateless_uniform(
+        seed = tf.random.stateless_uniform(
             [3], tf.stack([tf.constant(self.seed, tf.int64), epoch]), None, None, tf.int64
         )
-        shuffled = tf.raw_ops.RandomIndexShuffle(
-            index=places - first,
-            seed=drawn + tf.stack([block // 2**16, block // 2**8, block], axis=1),
-            max_index=end - first - 1,
-            rounds=_ROUNDS,
+        index, first, last = places, 0, self.images - 1
+        size = self.block or self.images
+        # One seed for all rows is simpler, but the operation takes none for a step without rows.
+        if size < self.images or self.least_steps > -(-self.images // self.batch_size):
+            block = places // size
+            first = block * size
+            index, last = places - first, tf.minimum(first + size, self.images) - 1 - first
+            seed += tf.stack([block // 2**16, block // 2**8, block], axis=1)
+        shuffled = first + tf.raw_ops.RandomIndexShuffle(
+            index=index, seed=seed, max_index=tf.cast(last, tf.int64), rounds=_ROUNDS
         )
-        return tf.where(self.growing & tf.equal(epoch, 0), places, first + shuffled)
+        return tf.where(tf.equal(epoch, 0), places, shuffled) if self.growing else shuffled

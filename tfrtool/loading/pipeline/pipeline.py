@@ -23,7 +23,7 @@ from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, 
 from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.published import STAGES_OF, load_published
-from tfrtool.loading.pipeline.python_calls import map_and_batch, plain
+from tfrtool.loading.pipeline.python_calls import changed, plain
 from tfrtool.loading.pipeline.reading import copies_of, own_shards, part_reader
 from tfrtool.loading.pipeline.remote_shards import RemoteShards
 from tfrtool.loading.pipeline.share import Share, empty_batch
@@ -161,17 +161,14 @@ class _Loader:
         shards, copies = own_shards(split, options.holdout, self.share), self.copies
         cycle = min(options.cycle_length or cycle, len(shards))
         deterministic = options.deterministic or options.cache is not Cache.NONE
-        parallel = {"num_parallel_calls": min(cycle, _CORES), "deterministic": deterministic}
+        at_once = min(cycle, _CORES)
         numbers = on_files(_numbers(shards))
         if copies is not None:
             numbers = copies.ahead(numbers, following)
-            parallel = parallel if copies.parallel else {}
-        records = numbers.interleave(
-            part_reader(self.dataset, split, options.holdout, self.share, copies),
-            cycle_length=cycle,
-            block_length=options.block_length or 1,
-            **parallel,
-        )
+            at_once = at_once if copies.parallel else 0
+        read = part_reader(self.dataset, split, options.holdout, self.share, copies)
+        ways: dict[str, Any] = {"cycle_length": cycle, "block_length": options.block_length or 1}
+        records = changed(numbers, "Interleave", read, at_once, deterministic, **ways)
         records = on_records(records)
         parsed = options.batched_parse is not None
         if parsed:
@@ -182,7 +179,9 @@ class _Loader:
         decode = decoder(self.dataset, size, large=large, fast=fast, last=last, parsed=parsed)
         calls = options.parallel_calls or _CORES * _AHEAD
         if batch_size is not None and deterministic and not parsed:
-            return map_and_batch(records, decode, batch_size, calls)
+            # Each call writes to its place in the batch; the order is kept.
+            in_batches: dict[str, Any] = {"batch_size": batch_size, "drop_remainder": False}
+            return changed(records, "MapAndBatch", decode, num_parallel_calls=calls, **in_batches)
         decoded = records.map(plain(decode), num_parallel_calls=calls, deterministic=deterministic)
         return decoded if batch_size is None else decoded.batch(batch_size)
 
@@ -197,12 +196,11 @@ class _Loader:
             if cache is None:
                 cache = write_disk_cache(directory, key, self._decoded(), on_progress)
             store = ImageStore.of(cache)
-        missing = plain(lambda _: store.missing())
 
         def filling() -> TfDataset:
             self._set_seed()
             return self._decoded(
-                lambda files: self._shuffled(files, _MANY, _FILES).filter(missing),
+                lambda files: self._shuffled(files, _MANY, _FILES).take(store.missing()),
                 lambda records: self._shuffled(records, self._window(), _IMAGES),
                 cycle=_FILLED_FROM if options.training and not self.copies else _CYCLE,
                 batch_size=order.batch_size,
@@ -258,8 +256,8 @@ class _Loader:
 
             following = None
             if self.copies is not None:
-                goes_on = plain(lambda _: epoch + 1 < options.first_epoch + options.epochs)
-                numbers = _numbers(own).filter(goes_on)
+                end = options.first_epoch + options.epochs
+                numbers = changed(_numbers(own), "Filter", lambda _: epoch + 1 < end)
                 following = files(numbers, epoch + 1)
             size = self.order.batch_size
             batches = self._decoded(files, images, following, last=last, batch_size=size)
@@ -273,6 +271,5 @@ class _Loader:
                 deterministic=options.deterministic,
             )
 
-        next_epoch = plain(lambda _: counter.assign_add(1) - 1)
-        epochs = tf.data.Dataset.range(options.epochs).map(next_epoch)
-        return epochs.flat_map(plain(one_epoch))
+        epochs = tf.data.Dataset.range(options.epochs)
+        return changed(epochs, "FlatMap", lambda _: one_epoch(counter.assign_add(1) - 1))

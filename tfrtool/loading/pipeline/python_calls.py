@@ -6,11 +6,22 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
+from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 
 plain = tf.autograph.experimental.do_not_convert
 """Marks a function of tensors as one without ``if`` or ``for`` over them. Else TensorFlow parses
 and compiles it anew in every process, which takes as long as decoding some hundred images."""
+
+_READ_AT_A_TIME = 2**18
+"""Bytes, as TFRecordDataset does it."""
+
+_PARALLEL: dict[str, tuple[str, dict[str, int]]] = {
+    "Map": ("ParallelMapDatasetV2", {}),
+    "Interleave": (
+        "ParallelInterleaveDatasetV4",
+        dict.fromkeys(("buffer_output_elements", "prefetch_input_elements"), tf.data.AUTOTUNE),
+    ),
+}
 
 
 def python_call(
@@ -33,25 +44,69 @@ def python_call(
     return tf.ensure_shape(tf.numpy_function(call, inputs, dtype), shape)
 
 
-def map_and_batch(
-    records: TfDataset, function: Callable[[Tensor], Batch], size: int, calls: int
-) -> TfDataset:
-    """Do what ``map`` and ``batch`` do, and have each call write to its place in the batch.
-
-    TensorFlow joins the two by itself, but not in a ``flat_map``. ``records`` are string []; their
-    order is kept, with ``calls`` of them at a time.
-    """
-    mapped = tf.function(function, autograph=False).get_concrete_function(records.element_spec)
-    each = mapped.structured_outputs
-    whole = tuple(tf.TensorSpec([None, *one.shape], one.dtype) for one in each)
-    batches = tf.raw_ops.MapAndBatchDataset(
-        input_dataset=tf.data.experimental.to_variant(records),
-        other_arguments=mapped.captured_inputs,
-        f=mapped,
-        batch_size=tf.constant(size, tf.int64),
-        num_parallel_calls=tf.constant(calls, tf.int64),
-        drop_remainder=False,
-        output_types=[one.dtype for one in whole],
-        output_shapes=[one.shape for one in whole],
+def records_of(path: Tensor, compression: str) -> TfDataset:
+    """Return the records of a file, string []: TFRecordDataset has a function for a list."""
+    read = tf.raw_ops.TFRecordDataset(
+        filenames=path, compression_type=compression, buffer_size=_READ_AT_A_TIME
     )
-    return tf.data.experimental.from_variant(batches, whole)
+    return tf.data.experimental.from_variant(read, tf.TensorSpec([], tf.string))
+
+
+def changed(
+    dataset: TfDataset,
+    kind: str,
+    function: Callable[..., Any],
+    calls: int = 0,
+    deterministic: bool = True,
+    **options: Any,
+) -> TfDataset:
+    """Do what a method of a dataset does with a function of its elements, and sooner.
+
+    The ``kind`` is that of an operation of ``tf.raw_ops``: Filter, FlatMap, Interleave, Map or
+    MapAndBatch, the first two steps of a batch in one, which TensorFlow doesn't do by itself in a
+    FlatMap. The function has no ``if`` or ``for`` over tensors, and is kept on one device as a
+    whole. Graphs that may be spread are rewritten and placed in every iterator, each of which takes
+    as long as decoding a dozen images.
+    """
+    name = f"{kind}Dataset"
+    if calls:
+        name, more = _PARALLEL[kind]
+        options |= {
+            "num_parallel_calls": calls,
+            "deterministic": str(deterministic).lower(),
+            **more,
+        }
+    if kind == "Map":
+        options["preserve_cardinality"] = True
+    spec = dataset.element_spec
+    given = [spec]
+
+    def variant(*args: Tensor) -> Tensor:
+        result = function(*args)
+        if not isinstance(result, tf.data.Dataset):
+            return result
+        given.append(result.element_spec)
+        return tf.data.experimental.to_variant(result)
+
+    traced = tf.function(
+        variant, autograph=False, experimental_attributes={"experimental_ints_on_device": True}
+    ).get_concrete_function(*(spec if isinstance(spec, tuple) else (spec,)))
+    whole = given[-1]
+    if kind in ("Map", "MapAndBatch"):
+        batch = [None] if kind == "MapAndBatch" else []
+        whole = tf.nest.map_structure(
+            lambda one: tf.TensorSpec([*batch, *one.shape], one.dtype), traced.structured_outputs
+        )
+    made = tf.data.experimental.from_variant(
+        getattr(tf.raw_ops, name)(
+            input_dataset=tf.data.experimental.to_variant(dataset),
+            other_arguments=traced.captured_inputs,
+            output_types=[one.dtype for one in tf.nest.flatten(whole)],
+            output_shapes=[one.shape for one in tf.nest.flatten(whole)],
+            **{"predicate" if kind == "Filter" else "f": traced},
+            **options,
+        ),
+        whole,
+    )
+    made.needs = dataset, function, traced  # else what a graph calls in Python would be gone
+    return made

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.record_check import check_copy, limits_problem
 from tfrtool.loading.pipeline.load_options import Holdout
-from tfrtool.loading.pipeline.python_calls import plain
+from tfrtool.loading.pipeline.python_calls import changed, plain, records_of
 from tfrtool.loading.pipeline.remote_shards import RemoteShards
 from tfrtool.loading.pipeline.share import Share
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
@@ -75,7 +75,7 @@ def part_reader(
         if copies is not None:
             return copies.records(shard, TF_TYPES[split.compression], cut)
         path = tf.ensure_shape(tf.numpy_function(path_of, [shard], tf.string), [])
-        return cut(tf.data.TFRecordDataset(path, TF_TYPES[split.compression]))
+        return cut(records_of(path, TF_TYPES[split.compression]))
 
     def part(shard: Tensor) -> TfDataset:
         # Told of all records beforehand: a formula for each would take longer than parsing one.
@@ -84,8 +84,9 @@ def part_reader(
         # What is before and after a pipeline's range is neither parsed, nor read to its end.
         records = read(shard, lambda one: one.skip(firsts[shard]).take(ends[shard] - firsts[shard]))
         # The shard comes first, whose end lets go of a copy.
-        both = tf.data.Dataset.zip(records, own).filter(plain(lambda _record, mine: mine))
-        return both.map(plain(lambda record, _mine: record))
+        both = tf.data.Dataset.zip(records, own)
+        both = changed(both, "Filter", lambda _record, mine: mine)
+        return changed(both, "Map", lambda record, _mine: record)
 
     if holdout is None and share.count == 1:
         return cast(Callable[[Tensor], TfDataset], plain(lambda shard: read(shard)))

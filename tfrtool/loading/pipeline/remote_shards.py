@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfrtool.errors import TfrtoolError, UsageError
 from tfrtool.loading.dataset.dataset import Split
-from tfrtool.loading.pipeline.python_calls import plain, python_call
+from tfrtool.loading.pipeline.python_calls import plain, python_call, records_of
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.storage.remote.shard_cache import FETCHED_AT_ONCE, NoRoomError, ShardCache
 
@@ -96,7 +96,7 @@ class RemoteShards:
         path = python_call(self._take, (number,), tf.string, [])
         release = plain(lambda number: python_call(self._release, (number,), tf.string, []))
         end = tf.data.Dataset.from_tensors(number).map(release).filter(plain(lambda _: False))
-        return cut(tf.data.TFRecordDataset(path, compression)).concatenate(end)
+        return cut(records_of(path, compression)).concatenate(end)
 
     def _announce(self, number: Tensor) -> Tensor:
         key = int(number)
