@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool.errors import DatasetError
-from tfrtool.examples.objects.label_map import label_map_text, parse_label_map, read_label_map
+from tfrtool.examples.objects.label_map import (
+    label_map_text,
+    object_names,
+    parse_label_map,
+    read_label_map,
+)
 from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -117,3 +122,14 @@ def test_a_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path.write_text("".join(f"item{{id:{n} name:'c'}}" for n in range(11)))
     with pytest.raises(DatasetError, match="more than 10 items"):
         read_label_map(path)
+
+
+def test_names_beside_records(tmp_path: Path) -> None:
+    """A label map or TFDS' list of names says what numbers mean; a broken one nothing."""
+    assert object_names(tmp_path) == {}
+    (tmp_path / "objects-label.labels.txt").write_text("cat\ndog\n")
+    assert object_names(tmp_path) == {0: "cat", 1: "dog"}
+    (tmp_path / "label_map.pbtxt").write_text("item { id: 3 name: 'cat' }")
+    assert object_names(tmp_path) == {3: "cat"}
+    (tmp_path / "label_map.pbtxt").write_text("item { id: 3")
+    assert object_names(tmp_path) == {0: "cat", 1: "dog"}

@@ -1,11 +1,15 @@
 """The TF Object Detection API's label map: names of classes by their numbers, as protobuf text."""
 
+import contextlib
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
+from tfrtool.errors import DatasetError
+from tfrtool.examples.tfds_metadata import LABEL_MAP, read_class_names
 from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_CLASSES
 from tfrtool.storage.opening import read_bounded
@@ -60,6 +64,18 @@ def read_label_map(path: str | os.PathLike[str]) -> dict[int, str]:
     """
     with reading_metadata(path, "the TF Object Detection API"):
         return parse_label_map(read_bounded(path, MAX_CLASS_FILE_BYTES).decode("utf-8-sig"))
+
+
+def object_names(directory: Path) -> dict[int, str]:
+    """Return the names of objects' classes by the numbers in records, as files beside them say.
+
+    Files that are not there, or that can't be read, name none.
+    """
+    with contextlib.suppress(DatasetError, FileNotFoundError):
+        return read_label_map(directory / LABEL_MAP)
+    with contextlib.suppress(DatasetError):
+        return dict(enumerate(read_class_names(directory, "objects-label") or ()))
+    return {}
 
 
 def parse_label_map(text: str) -> dict[int, str]:

@@ -1,6 +1,7 @@
 """The objects that records tell of, read back; whatever a record holds, nothing is raised."""
 
 import math
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from tfrtool.examples.objects.record_features import FIELDS, OBJECTS, SIDES, TFD
 
 _SLACK = 1e-5
 """Shares of a side that a box may reach over its image by rounding."""
+
+_SINGLE = struct.Struct("f")
 
 _FAR = 1e6
 """Shares of a side beyond which nothing can be meant by a box."""
@@ -49,17 +52,19 @@ class ReadObject(NamedTuple):
     def in_pixels(self, width: int, height: int) -> ObjectAnnotation:
         """Return what is known of it in an image of that size, its box clipped to it.
 
-        Its label is as recorded, `UNKNOWN` for none; what it is worth if it is not inside is open.
+        Coordinates have as few digits as give the same shares again, and so those that they were
+        made of, if these were not too many. Its label is as recorded, `UNKNOWN` for none.
         """
-        sides = [min(max(side, 0.0), 1.0) for side in self.box]
-        x0, y0, x1, y1 = (v * by for v, by in zip(sides, (width, height) * 2, strict=True))
+        x0, y0, x1, y1 = (
+            _pixels(min(max(share, 0.0), 1.0), side)
+            for share, side in zip(self.box, (width, height) * 2, strict=True)
+        )
         more = dict(self.more)
         if points := more.get("keypoints"):
-            scales = (width, height, 1) * (len(points) // 3)
-            more["keypoints"] = tuple(v * by for v, by in zip(points, scales, strict=True))
-        return ObjectAnnotation(
-            x0, y0, x1, y1, UNKNOWN if self.label is None else self.label, **more
-        )
+            sides = (width, height, 0) * (len(points) // 3)
+            more["keypoints"] = tuple(map(_pixels, points, sides))
+        label = UNKNOWN if self.label is None else self.label
+        return ObjectAnnotation(x0, y0, x1, y1, label, **more)
 
 
 class RecordObjects(NamedTuple):
@@ -67,7 +72,7 @@ class RecordObjects(NamedTuple):
 
     Attributes:
         objects: in order; as many as the longest list of sides of boxes has.
-        problems: what is wrong with the record's lists, or with boxes, a sentence each.
+        problems: what is wrong with the record's lists, a sentence each; boxes say it themselves.
         size: the width and height of the image, as the record says; None where it does not.
         masks: encoded images, one for each object where there are any.
     """
@@ -81,9 +86,6 @@ class RecordObjects(NamedTuple):
         """Return the objects that are inside of an image of that size."""
         inside = tuple(one.in_pixels(width, height) for one in self.objects if one.is_inside)
         return ImageAnnotation(width, height, inside)
-
-
-_NOTHING = RecordObjects()
 
 
 def read_objects(
@@ -133,12 +135,9 @@ class _Lists:
         for at, box in enumerate(boxes):
             number = labels[at] if labels else None
             text = _text(named[at]) if named else ""
-            problem = torn or box_problem(box)
-            if problem is not None and torn is None:
-                self._problems.append(f"object {at}: {problem}")
             more = {field: some[at] for field, some in columns.items() if some[at] is not None}
             text = text or self._names.get(number, "")  # type: ignore[arg-type]
-            made.append(ReadObject(box, number, text, more, problem))
+            made.append(ReadObject(box, number, text, more, torn or _box_problem(box)))
         masks = self._column(self._name("mask"), DType.STRING, 1, alone=True)
         return RecordObjects(tuple(made), tuple(self._problems), self._size(), tuple(masks))
 
@@ -229,7 +228,7 @@ class _Lists:
         return (sides[0], sides[1]) if len(sides) == 2 else None
 
 
-def box_problem(box: Sequence[float]) -> str | None:
+def _box_problem(box: Sequence[float]) -> str | None:
     """Return what is wrong with a box in shares of the sides of its image; None for nothing."""
     x0, y0, x1, y1 = box
     if not all(map(math.isfinite, box)):
@@ -243,6 +242,17 @@ def box_problem(box: Sequence[float]) -> str | None:
         outside = x0 >= 1 or y0 >= 1 or x1 <= 0 or y1 <= 0
         return f"its box {shown} {'lies' if outside else 'reaches'} outside of the image, 0 to 1"
     return None
+
+
+def _pixels(share: float, side: int) -> float:
+    """Return so many pixels of a side, with the fewest digits that are this share as a float32."""
+    if not side:
+        return share
+    for digits in range(10):
+        near = round(share * side, digits)
+        if _SINGLE.unpack(_SINGLE.pack(near / side))[0] == share:
+            return near
+    return share * side
 
 
 def _field(value: Any, kind: DType, missing: Any) -> Any:

@@ -23,16 +23,17 @@ from tfrtool.examples.objects.record_features import (
 )
 
 CLASSES = ("cat", "dog", "traffic light")
-_POINTS = st.tuples(st.floats(0, 63), st.floats(0, 47), st.integers(0, 2))
+_POINTS = st.tuples(st.integers(0, 6300), st.integers(0, 4700), st.integers(0, 2))
+"""Coordinates are in hundredths of a pixel, as COCO has them."""
 
 
 @st.composite
 def _objects(draw: st.DrawFn) -> ObjectAnnotation:
-    x0, x1 = sorted(draw(st.lists(st.integers(0, 64), min_size=2, max_size=2, unique=True)))
-    y0, y1 = sorted(draw(st.lists(st.integers(0, 48), min_size=2, max_size=2, unique=True)))
+    x0, x1 = sorted(draw(st.lists(st.integers(0, 6400), min_size=2, max_size=2, unique=True)))
+    y0, y1 = sorted(draw(st.lists(st.integers(0, 4800), min_size=2, max_size=2, unique=True)))
     points = [draw(_POINTS) for _ in range(2)]
     return ObjectAnnotation(
-        *(x0, y0, x1, y1, draw(st.integers(0, 2))),
+        *(x0 / 100, y0 / 100, x1 / 100, y1 / 100, draw(st.integers(0, 2))),
         id=draw(st.none() | st.integers(0, 2**40)),
         area=draw(st.none() | st.floats(0, 1e6, width=32)),
         crowd=draw(st.booleans()),
@@ -40,7 +41,7 @@ def _objects(draw: st.DrawFn) -> ObjectAnnotation:
         truncated=draw(st.booleans()),
         pose=draw(st.sampled_from(["", "Frontal"])),
         segmentation=draw(st.sampled_from(["", "[[1,2,3,4,5,6.5]]"])),
-        keypoints=tuple(float(v) for one in points for v in one),
+        keypoints=tuple(v for x, y, seen in points for v in (x / 100, y / 100, float(seen))),
     )
 
 
@@ -62,7 +63,7 @@ def _record(layout: Layout, *objects: ObjectAnnotation) -> dict[str, Feature]:
 @pytest.mark.parametrize("layout", Layout)
 @given(objects=st.lists(_objects(), max_size=4))
 def test_what_is_written_is_read(layout: Layout, objects: list[ObjectAnnotation]) -> None:
-    """Every field comes back, boxes and points to a thousandth of a pixel, of both layouts."""
+    """Every field comes back, of both layouts; coordinates with few digits are the same numbers."""
     found = read_objects(_record(layout, *objects), dict(enumerate(CLASSES)))
     assert found.problems == ()
     assert found.size == ((64, 48) if layout is Layout.TFOD else None)
@@ -71,8 +72,8 @@ def test_what_is_written_is_read(layout: Layout, objects: list[ObjectAnnotation]
         label = (1, 3, 90)[one.label] if layout is Layout.TFOD else one.label
         assert made.label == label
         assert made[5:12] == one[5:12]
-        assert made[:4] == pytest.approx(one[:4], abs=1e-3)
-        assert made.keypoints == pytest.approx(one.keypoints, abs=1e-3)
+        assert made[:4] == one[:4]
+        assert made.keypoints == one.keypoints
 
 
 def _floats(*values: float) -> Feature:
@@ -129,12 +130,11 @@ def test_wrong_boxes_are_told(box: tuple[float, ...], said: str | None, inside: 
     (one,) = found.objects
     assert one.is_inside is inside
     assert len(found.in_pixels(10, 10).objects) == inside
+    assert found.problems == ()
     if said is None:
         assert one.problem is None
-        assert found.problems == ()
     else:
         assert said in str(one.problem)
-        assert found.problems == (f"object 0: {one.problem}",)
     assert all(0 <= side <= 10 for made in found.in_pixels(10, 10).objects for side in made[:4])
 
 
