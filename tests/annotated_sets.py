@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.sax.saxutils import escape
 
 from PIL import Image, ImageDraw
 
-__all__ = ["BACKGROUND", "COLOURS", "SCENES", "Scene", "Thing", "scenes", "write_coco"]
+__all__ = [
+    "BACKGROUND",
+    "COLOURS",
+    "SCENES",
+    "Scene",
+    "Thing",
+    "scenes",
+    "write_box_csv",
+    "write_coco",
+    "write_voc",
+    "write_yolo",
+]
 
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "cat": (220, 30, 30),
@@ -20,6 +33,7 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
 
 BACKGROUND = (230, 230, 230)
 _ORIENTATION = 0x0112
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 class Thing(NamedTuple):
@@ -139,3 +153,64 @@ def write_coco(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(whole), "utf-8")
     return whole
+
+
+def write_voc(
+    folder: Path,
+    wanted: Sequence[Scene] = SCENES,
+    splits: Mapping[str, Sequence[str]] | None = None,
+) -> Path:
+    """Write VOC's XML files into ``Annotations`` of a folder, and return the folder.
+
+    ``splits`` are lists of what images are called there, without suffixes.
+    """
+    for scene in wanted:
+        objects = "".join(
+            f"<object><name>{escape(thing.category)}</name><pose>Left</pose><truncated>0</truncated>"
+            f"<difficult>{at % 2}</difficult><bndbox>"
+            + "".join(f"<{k}>{v}</{k}>" for k, v in zip(_SIDES, thing[1:], strict=True))
+            + "</bndbox></object>"
+            for at, thing in enumerate(scene.things)
+        )
+        path = (folder / "Annotations" / scene.name).with_suffix(".xml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f"<annotation><filename>{escape(scene.name)}</filename><size><width>{scene.width}"
+            f"</width><height>{scene.height}</height><depth>3</depth></size>{objects}</annotation>",
+            "utf-8",
+        )
+    for split, names in (splits or {}).items():
+        path = folder / "ImageSets" / "Main" / f"{split}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{name}\n" for name in names), "utf-8")
+    return folder
+
+
+def write_yolo(folder: Path, wanted: Sequence[Scene] = SCENES, *, polygons: bool = False) -> Path:
+    """Write ``data.yaml`` and YOLO's labels of images in ``images/train``; return the folder."""
+    classes = [*COLOURS]
+    for scene in wanted:
+        lines = []
+        for category, x0, y0, x1, y1 in scene.things:
+            shares = [(x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0]
+            if polygons:
+                shares = [x0, y0, x1, y0, x1, y1, x0, y1]
+            sides = (scene.width, scene.height) * 4
+            values = [share / side for share, side in zip(shares, sides, strict=False)]
+            lines.append(f"{classes.index(category)} {' '.join(f'{one:.6f}' for one in values)}\n")
+        path = (folder / "labels" / "train" / scene.name).with_suffix(".txt")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(lines))
+    (folder / "data.yaml").write_text(f"train: images/train\nval:\nnames: {json.dumps(classes)}\n")
+    return folder
+
+
+def write_box_csv(path: Path, wanted: Sequence[Scene] = SCENES) -> Path:
+    """Write the boxes of images as ``generate_tfrecord.py`` wants them, and return the file."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("filename", "width", "height", "class", *_SIDES))
+        for scene in wanted:
+            for thing in scene.things:
+                rows.writerow((scene.name, scene.width, scene.height, *thing))
+    return path

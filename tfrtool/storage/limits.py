@@ -65,6 +65,16 @@ MAX_CLASSES = 100_000
 MAX_CLASS_FILE_BYTES = 16 * 1024 * 1024
 """Of a file of class names, or of a label map: 160 bytes for each of that many classes."""
 
+MAX_ANNOTATION_BYTES = 4 * 1024 * 1024
+"""Of a file that tells of one image: ten thousand objects in XML. Python's tree of the smallest
+elements takes forty times as much."""
+
+MAX_IMAGE_OBJECTS = 100_000
+"""Objects in one image; those of OpenImages have up to 1,500."""
+
+MAX_YAML_BYTES = 1024 * 1024
+"""Of a data.yaml: the names of 20,000 classes take half of it. Parsing it takes fifteen seconds."""
+
 MAX_SCORES = 200_000_000
 """Images of an epoch times classes whose probabilities are kept to tell how well they order the
 images: 1 GB. The 118,287 images of COCO have 80 classes."""

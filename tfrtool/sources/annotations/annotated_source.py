@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
+from unicodedata import normalize
 
 from tfrtool.errors import SourceError, printable
 from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
@@ -14,12 +16,15 @@ from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem
 from tfrtool.sources.items import AnnotationAccount, Item, LeftOut, Source, label_problem
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.limits import MAX_LISTED, MAX_PATH_LENGTH, FirstOf
 from tfrtool.storage.scratch.external_sort import ExternalSort
 from tfrtool.storage.scratch.packed_rows import PackedRows
 
 _SLACK = 0.01
 """Pixels that a box may reach over its image by rounding: YOLO's shares have six digits."""
+
+_DEEPEST = 64
+"""Parts of a path by which an image is looked for."""
 
 _OPTIONAL = ("id", "area", "crowd", "difficult", "truncated", "pose", "segmentation", "keypoints")
 
@@ -48,11 +53,10 @@ class _Together:
         self._options, self._where, self._scratch = options, where, scratch
         self._reader = listing.reader
         self._files: dict[str, tuple[int, int]] = {}
-        self._names: dict[str, str | None] | None = None  # keys by the last part of the name
         self._rejected, self._ignored = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
         self._lost, self._clipped = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
         self._read = self._points = 0
-        self._optional: set[str] = set()
+        self._optional, self._splits, self._mentioned = set[str](), set[str](), set[str]()
         for key, size, place, problem in listing.entries:
             if problem is None and is_image_name(key):
                 problem = size_problem(size)
@@ -65,11 +69,15 @@ class _Together:
         rows = ExternalSort[_Row](self._scratch)
         for number, image in enumerate(reader.images()):
             self._read += len(image.objects)
+            key = image.name
             try:
-                rows.add(self._row(number, image))
+                key = self._find(image)
+                rows.add(self._row(number, key, image))
             except _RefusedError as error:
-                self._rejected.add(LeftOut(key=image.name, reason=f"{image.where}: {error}"))
-                self._lose(image.name, image, str(error))
+                reason = image.problem or str(error)
+                self._mentioned.add(key)
+                self._rejected.add(LeftOut(key=key, reason=f"{image.where}: {reason}"))
+                self._lose(key, image, reason)
         for name, stray in reader.stray():
             self._read += 1
             self._lost.add(LeftOut(key=name, reason=f"{stray.what}: {stray.problem}"))
@@ -83,7 +91,7 @@ class _Together:
         for item, packed in self._merged(rows, numbers):
             items.add(item)
             beside.add(packed)
-        for key in sorted(self._files):
+        for key in sorted(self._files.keys() - self._mentioned):
             self._ignored.add(LeftOut(key=key, reason="the annotations do not mention it"))
         for entry in reader.ignored():
             self._ignored.add(entry)
@@ -99,7 +107,7 @@ class _Together:
             items=items.close(),
             labels=labels,
             reader=self._reader,
-            splits=reader.splits(),
+            splits=tuple(split for split in reader.splits() if split in self._splits),
             rejected=tuple(self._rejected.kept),
             ignored=tuple(self._ignored.kept),
             more_rejected=self._rejected.more,
@@ -125,11 +133,10 @@ class _Together:
             ),
         )
 
-    def _row(self, number: int, image: FoundImage) -> _Row:
+    def _row(self, number: int, key: str, image: FoundImage) -> _Row:
         """Return an image with those of its objects that can be used, classes by their names."""
         if image.problem is not None:
             raise _RefusedError(image.problem)
-        key = self._find(image.name)
         size, place = self._files[key]
         width, height = image.width, image.height
         if width is None or height is None:
@@ -146,23 +153,33 @@ class _Together:
         packed = Beside(annotation=annotation._replace(objects=tuple(objects))).pack()
         return key, number, image.where, size, place, image.split or "", packed
 
-    def _find(self, name: str) -> str:
-        """Return the key of the file that annotations name, by its path or its last part."""
-        plain = name.replace("\\", "/").removeprefix("./")
-        for key in (name, plain):
-            if key in self._files:
-                return key
-        if self._names is None:
-            self._names = {}
-            for key in self._files:
-                last = key.rpartition("/")[2]
-                self._names[last] = None if last in self._names else key
-        last = plain.rpartition("/")[2]
-        if last not in self._names:
-            raise _RefusedError("no such image")
-        if (found := self._names[last]) is None:
-            raise _RefusedError(f"several images are called {printable(last)}")
-        return found
+    def _find(self, image: FoundImage) -> str:
+        """Return the key of the file that annotations name, by its path or the end of that."""
+        for name in filter(None, (image.name, image.other)):
+            if name in self._files:
+                return name
+            parts = name[-MAX_PATH_LENGTH:].replace("\\", "/").split("/")[-_DEEPEST:]
+            ends = ["/".join(parts[at:]) for at in range(len(parts))]
+            if found := next((end for end in ends if end in self._files), None):
+                return found
+            plain = [normalize("NFC", end) for end in ends]
+            if (called := next((end for end in plain if end in self._called), None)) is None:
+                continue
+            if (found := self._called[called]) is None:
+                raise _RefusedError(f"several images are called {printable(called)}")
+            return found
+        raise _RefusedError("no such image")
+
+    @cached_property
+    def _called(self) -> dict[str, str | None]:
+        """The keys of the images by what else they are called; None for what several are."""
+        called = dict[str, str | None]()
+        for key in self._files:
+            last = key.rpartition("/")[2]
+            names = key, last, key[: key.rfind(".")], last[: last.rfind(".")]
+            for name in {normalize("NFC", name) for name in names}:
+                called[name] = None if name in called else key
+        return called
 
     def _measured(self, key: str, size: int, place: int, *, upright: bool) -> tuple[int, int]:
         """Return the width and height of an image of which the annotations say none."""
@@ -230,6 +247,7 @@ class _Together:
                 else:
                     objects.append(self._padded(one)._replace(label=number))
             self._files.pop(key, None)
+            self._splits.add(split)
             made = beside._replace(annotation=annotation._replace(objects=tuple(objects)))
             yield Item(key=key, label="", bytes=size, place=place, split=split or None), made.pack()
 

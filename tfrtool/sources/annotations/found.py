@@ -27,6 +27,7 @@ class FoundImage:
 
     name: str  # its path, mostly below the folder of images
     where: str  # what tells of it, as messages call it: "labels/1.txt", "image 17"
+    other: str = ""  # what it may be called besides; in both names the suffix may lack
     width: int | None = None  # in pixels; None where the file says none
     height: int | None = None
     objects: Sequence[FoundObject] = ()

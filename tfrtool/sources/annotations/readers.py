@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from tfrtool.errors import UsageError
+from tfrtool.sources.annotations.annotation_folder import AnnotationFolder
 from tfrtool.sources.annotations.found import AnnotationReader
 from tfrtool.sources.source_options import SourceOptions
+from tfrtool.storage.locations import as_path
 
 
 def open_annotations(
@@ -18,6 +20,16 @@ def open_annotations(
         scratch: a folder for what is too much for memory.
     """
     kind, _, place = (options.annotations or "").partition(":")
-    path = Path(place)
-    del images, scratch  # which some of the kinds need
+    path = as_path(place)
+    if kind == "voc":
+        from tfrtool.sources.annotations.voc import VocReader
+
+        return VocReader(AnnotationFolder(path, images))
+    if kind == "yolo":
+        from tfrtool.sources.annotations.yolo import YoloReader
+
+        named = path.suffix.lower() in (".yaml", ".yml")
+        folder = AnnotationFolder(path.parent if named else path, images)
+        return YoloReader(folder, path.name if named else None)
+    del scratch
     raise UsageError(f"{kind} can't be read yet", path=path)

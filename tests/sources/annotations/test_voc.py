@@ -1,0 +1,244 @@
+"""Pascal VOC's folders are read, whatever their XML files say."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.annotated_sets import SCENES, Scene, Thing, scenes, write_voc
+from tests.sources.annotations.told import (
+    boxes,
+    listed,
+    lost,
+    objects_of,
+    open_annotated,
+    truth,
+)
+from tfrtool.errors import SourceError, TfrtoolError
+from tfrtool.sources.items import Source
+
+OBJECT = "<object><name>cat</name>{}<bndbox>{}</bndbox></object>"
+BOX = "<xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax>"
+GOOD = OBJECT.format("", BOX)
+
+
+@pytest.fixture
+def voc(tmp_path: Path) -> Path:
+    """Return a folder as VOC has it, of all scenes."""
+    scenes(tmp_path / "voc" / "JPEGImages")
+    return write_voc(tmp_path / "voc")
+
+
+def _with(folder: Path, inside: str, image: str = "a.jpg") -> Source:
+    """Return a folder of one image and one more, with this inside the annotation of the first."""
+    scenes(folder / "JPEGImages", [Scene(image, 160, 120), Scene("z.png", 40, 40)])
+    write_voc(folder, [Scene("z.png", 40, 40)])
+    path = folder / "Annotations" / image
+    path.with_suffix(".xml").write_text(f"<annotation>{inside}</annotation>", "utf-8")
+    return open_annotated(folder, f"voc:{folder}")
+
+
+def test_boxes_are_those_of_the_files(voc: Path) -> None:
+    """Each image has the very boxes that its file tells, with what else it says of objects."""
+    source = open_annotated(voc, f"voc:{voc}")
+    assert boxes(source) == truth(SCENES, "JPEGImages/")
+    assert source.labels == ("cat", "dog", "traffic light")
+    assert source.features.class_ids == (1, 2, 3)
+    assert source.features.optional == ("difficult", "truncated", "pose")
+    told = objects_of(source)["JPEGImages/b 50%.jpg"]
+    assert [one.difficult for one in told.objects] == [False, True, False]
+    assert {(one.pose, one.truncated) for one in told.objects} == {("Left", False)}
+    assert told.source_id == "b 50%.jpg"
+
+
+def test_images_may_lie_elsewhere(voc: Path) -> None:
+    """SOURCE may be the folder of the images alone."""
+    images = shutil.move(voc / "JPEGImages", voc.parent / "photos")
+    assert boxes(open_annotated(Path(images), f"voc:{voc}")) == truth(SCENES)
+
+
+def test_files_may_lie_beside_the_images(tmp_path: Path) -> None:
+    """Without a folder Annotations, XML lies beside the images; split folders are splits then."""
+    for split, scene in (("train", SCENES[0]), ("valid", SCENES[1])):
+        scenes(tmp_path / split, [scene])
+        write_voc(tmp_path / split, [scene])
+        for file in (tmp_path / split / "Annotations").iterdir():
+            file.rename(tmp_path / split / file.name)
+    source = open_annotated(tmp_path, f"voc:{tmp_path}")
+    assert boxes(source) == truth([SCENES[0]], "train/") | truth([SCENES[1]], "valid/")
+    assert [(item.key, item.split) for item in source.items] == [
+        ("train/a.jpg", "train"),
+        ("valid/b 50%.jpg", "validation"),
+    ]
+
+
+def test_lists_are_splits(voc: Path) -> None:
+    """Images are in the splits that ImageSets tells; what is in two of them or none is listed."""
+    names = ["a", "b 50%", "deep/c.png", "deep/nothing"]
+    write_voc(voc, (), {"train": names[:2], "val": names[1:3], "test": ["gone", names[3]]})
+    write_voc(voc, (), {"trainval": names[:3]})
+    source = open_annotated(voc, f"voc:{voc}")
+    assert {item.key.removeprefix("JPEGImages/"): item.split for item in source.items} == {
+        "a.jpg": "train",
+        "b 50%.jpg": "train",
+        "deep/c.png": "validation",
+        "deep/nothing.jpg": "test",
+    }
+    assert source.splits == ("train", "validation", "test")
+    assert listed(source) == {
+        "JPEGImages/b 50%.jpg": "ImageSets/Main/val.txt, line 1: it is in train, and so not in "
+        "validation, too",
+        **{
+            f"JPEGImages/{name}": f"Annotations/{name[:-4]}.xml: no list in ImageSets/Main has it"
+            for name in ("nothing.png", "z.jpg")
+        },
+    }
+    assert [entry.key for entry in source.ignored if "list" not in entry.reason][-1] == "gone"
+
+
+def test_trainval_alone_is_for_training(voc: Path) -> None:
+    """The list of both is the training split where train and val are no lists of their own."""
+    write_voc(voc, (), {"trainval": ["a"], "test": ["z"]})
+    source = open_annotated(voc, f"voc:{voc}")
+    assert [item.split for item in source.items] == ["train", "test"]
+
+
+@pytest.mark.parametrize(
+    "name", ["<filename></filename>", "", "<filename>a</filename>", "<filename>old.jpg</filename>"]
+)
+@pytest.mark.parametrize("image", ["a.jpg", "кот 100%25 é.png"])
+def test_the_name_of_the_file_is_the_images(tmp_path: Path, name: str, image: str) -> None:
+    """Where it says no image that is there, the image is the one that is called like the file."""
+    source = _with(tmp_path, name + GOOD, image)
+    assert boxes(source)[f"JPEGImages/{image}"] == [("cat", 1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("size", ["", "<size/>", "<size><width>0</width><height>0</height></size>"])
+def test_a_missing_size_is_the_images(tmp_path: Path, size: str) -> None:
+    """Annotation tools write none, or 0; the image says it then."""
+    told = objects_of(_with(tmp_path, size + GOOD))["JPEGImages/a.jpg"]
+    assert (told.width, told.height) == (160, 120)
+
+
+@pytest.mark.parametrize("side", ["NaN", "1e400", "-5", "wide", "9" * 5000])
+def test_an_impossible_size_is_listed(tmp_path: Path, side: str) -> None:
+    """Its image is left out, and what it tells with it."""
+    size = f"<size><width>{side}</width><height>120</height></size>"
+    source = _with(tmp_path, size + GOOD)
+    assert "size" in listed(source)["JPEGImages/a.jpg"]
+    assert len(lost(source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ("<object/>", "it has no name"),
+        ("<object><name>a\nb</name></object>", "name can't stand on a line"),
+        ("<object><name>cat</name></object>", "it has no bndbox"),
+        (OBJECT.format("", BOX.replace("3", "three")), "not four numbers"),
+        (OBJECT.format("", BOX.replace("3", "1_0")), "not four numbers"),
+        (OBJECT.format("", BOX.replace("3", "nan")), "not four numbers"),
+        (OBJECT.format("", BOX.replace("3", "9" * 400)), "not four numbers"),
+        (OBJECT.format("", BOX.replace("<xmax>3</xmax>", "")), "not four numbers"),
+        (OBJECT.format("", BOX.replace("3", "0")), "inverted"),
+        (OBJECT.format("", BOX.replace("3", "1")), "empty"),
+    ],
+)
+def test_an_impossible_object_is_listed(tmp_path: Path, wrong: str, reason: str) -> None:
+    """It is listed with its file and its number, and costs no other."""
+    source = _with(tmp_path, GOOD + wrong)
+    assert boxes(source)["JPEGImages/a.jpg"] == [("cat", 1, 2, 3, 4)]
+    ((key, why),) = lost(source)
+    assert key == "JPEGImages/a.jpg"
+    assert why.startswith("Annotations/a.xml, object 2: ")
+    assert reason in why
+
+
+def test_what_is_not_written_is_said(tmp_path: Path) -> None:
+    """Parts of objects are no objects; they are counted, and so is what has no feature."""
+    part = f"<part><name>head</name><bndbox>{BOX}</bndbox></part>"
+    more = f"{part}{part}<occluded>1</occluded><difficult>maybe</difficult>"
+    source = _with(tmp_path, OBJECT.format(more, BOX))
+    assert source.labels == ("cat",)
+    (notice,) = source.notices
+    assert "part (2)" in notice
+    assert "occluded (1)" in notice
+    assert "difficult: maybe (1)" in notice
+
+
+@pytest.mark.parametrize("text", ["<annotation><object>", "", "\xff\xfe<", "<a" * 10, "&lt;"])
+def test_damaged_xml_costs_its_image_alone(voc: Path, text: str) -> None:
+    """A file that is cut or no XML is listed, and the others are written."""
+    (voc / "Annotations" / "a.xml").write_text(text, "latin-1")
+    source = open_annotated(voc, f"voc:{voc}")
+    assert listed(source)["JPEGImages/a.jpg"].startswith("Annotations/a.xml: no XML")
+    assert len(source.items) == len(SCENES) - 1
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        '<!DOCTYPE a [<!ENTITY b "xx"><!ENTITY c "&b;&b;">]><annotation>&c;</annotation>',
+        '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><annotation>&b;</annotation>',
+        '<!DOCTYPE a [<!ENTITY % b SYSTEM "http://127.0.0.1/x"> %b;]><annotation/>',
+    ],
+)
+def test_entities_are_an_error(voc: Path, bomb: str) -> None:
+    """Nothing is unpacked or fetched, and the error names the file."""
+    path = voc / "Annotations" / "a.xml"
+    path.write_text(bomb)
+    with pytest.raises(SourceError, match="entities") as caught:
+        open_annotated(voc, f"voc:{voc}")
+    assert caught.value.path == str(path)
+
+
+def test_deep_and_large_files(voc: Path) -> None:
+    """Depth is no problem, and what is larger than any annotation is listed."""
+    deep = f"<annotation>{'<a>' * 200_000}{'</a>' * 200_000}{GOOD}</annotation>"
+    (voc / "Annotations" / "a.xml").write_text(deep)
+    (voc / "Annotations" / "z.xml").write_text(" " * 5_000_000)
+    source = open_annotated(voc, f"voc:{voc}")
+    assert boxes(source)["JPEGImages/a.jpg"] == [("cat", 1, 2, 3, 4)]
+    assert "4,194,304 bytes" in listed(source)["JPEGImages/z.jpg"]
+
+
+def test_other_files(voc: Path, tmp_path: Path) -> None:
+    """XML of another kind is listed; a folder without any is an error."""
+    (voc / "pom.xml").write_text("<project/>")
+    source = open_annotated(voc, f"voc:{voc}")
+    assert "pom.xml" in {entry.key for entry in source.ignored}
+    with pytest.raises(SourceError, match="no XML files"):
+        open_annotated(voc, f"voc:{voc / 'JPEGImages'}")
+    with pytest.raises(SourceError, match="not a directory"):
+        open_annotated(voc, f"voc:{voc / 'pom.xml'}")
+    with pytest.raises(SourceError, match="no such file"):
+        open_annotated(voc, f"voc:{tmp_path / 'gone'}")
+
+
+def test_whatever_is_changed_is_an_error_of_ours(voc: Path) -> None:
+    """No file of random bytes and tags leads to anything but a listing or an error of ours."""
+    path, rng = voc / "Annotations" / "a.xml", random.Random(5)
+    good = path.read_bytes()
+    tags = [b"<object>", b"</object>", b"<bndbox/>", b"<name>", b"-1e999", b"&amp;", b"\0", b"\xff"]
+    for _ in range(30):
+        data = bytearray(good)
+        for _ in range(rng.randrange(1, 6)):
+            at = rng.randrange(len(data))
+            data[at : at + rng.randrange(12)] = rng.choice([*tags, rng.randbytes(3), b""])
+        path.write_bytes(data)
+        with contextlib.suppress(TfrtoolError):
+            open_annotated(voc, f"voc:{voc}")
+
+
+def test_the_same_place_in_two_years(tmp_path: Path) -> None:
+    """VOCdevkit has the same name in folders of several years: each gets its own boxes."""
+    for year, side in (("VOC2007", 8), ("VOC2012", 16)):
+        scene = Scene("1.jpg", 64, 64, (Thing("cat", side, side, 32, 32),))
+        scenes(tmp_path / year / "JPEGImages", [scene])
+        write_voc(tmp_path / year, [scene], {"train": ["1"]})
+    source = open_annotated(tmp_path, f"voc:{tmp_path}")
+    assert [found[0][1] for found in boxes(source).values()] == [8, 16]

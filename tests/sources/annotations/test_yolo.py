@@ -1,0 +1,329 @@
+"""YOLO's folders are read, whatever data.yaml and the files of labels say."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.annotated_sets import SCENES, Scene, Thing, scenes, write_yolo
+from tests.sources.annotations.told import (
+    boxes,
+    listed,
+    lost,
+    objects_of,
+    open_annotated,
+    truth,
+)
+from tfrtool.errors import SourceError, TfrtoolError
+from tfrtool.sources.items import Source
+
+ALL = truth(SCENES, "images/train/")
+
+
+@pytest.fixture
+def yolo(tmp_path: Path) -> Path:
+    """Return a folder as YOLO has it, of all scenes."""
+    scenes(tmp_path / "set" / "images" / "train")
+    return write_yolo(tmp_path / "set")
+
+
+def _yaml(folder: Path, text: str) -> Path:
+    (folder / "data.yaml").write_text(f"{text}\nnames: [cat, dog, traffic light]\n", "utf-8")
+    return folder
+
+
+def _with(folder: Path, labels: str | bytes, yaml: str = "") -> Source:
+    """Return the source of an image of 200 x 100 pixels with these labels, and of another one."""
+    scenes(folder / "images" / "train", [Scene("a.jpg", 200, 100), Scene("b.jpg", 40, 40)])
+    _yaml(folder, f"train: images/train\n{yaml}")
+    (folder / "labels" / "train").mkdir(parents=True)
+    data = labels.encode() if isinstance(labels, str) else labels
+    (folder / "labels" / "train" / "a.txt").write_bytes(data)
+    return open_annotated(folder, f"yolo:{folder}")
+
+
+def test_boxes_are_those_of_the_files(yolo: Path) -> None:
+    """Each image has the boxes of its labels, in pixels; the classes are all of data.yaml."""
+    source = open_annotated(yolo, f"yolo:{yolo}")
+    assert boxes(source) == ALL
+    assert source.labels == ("cat", "dog", "traffic light")
+    assert source.features.class_ids == (1, 2, 3)
+    assert source.splits == ("train",)
+    assert boxes(open_annotated(yolo, f"yolo:{yolo}/data.yaml")) == ALL
+
+
+def test_source_may_be_the_folder_of_images(yolo: Path) -> None:
+    """Images are found from SOURCE, be it the folder of all, that of images, or an archive."""
+    assert boxes(open_annotated(yolo / "images", f"yolo:{yolo}")) == truth(SCENES, "train/")
+    shutil.make_archive(str(yolo.parent / "set"), "zip", yolo)
+    assert boxes(open_annotated(yolo.parent / "set.zip", f"yolo:{yolo}")) == ALL
+
+
+def test_polygons_have_boxes_around_them(tmp_path: Path) -> None:
+    """The outline of segmentation stays, and is of oriented boxes their four corners."""
+    scenes(tmp_path / "images" / "train")
+    write_yolo(tmp_path, polygons=True)
+    source = open_annotated(tmp_path, f"yolo:{tmp_path}")
+    assert boxes(source) == ALL
+    (told,) = objects_of(source)["images/train/a.jpg"].objects
+    (line,) = json.loads(told.segmentation)
+    assert line == pytest.approx(SCENES[0].things[0].polygon, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("shape", "line", "points"),
+    [
+        ("[2, 3]", "0.1 0.2 2 0 0 0", (20, 20, 2, 0, 0, 0)),
+        ("[2, 2]", "0.1 0.2 0 0", (20, 20, 2, 0, 0, 0)),
+        ("[4, 2]", "0.5 0.5 0.1 0.2 0 0 1 1", (100, 50, 2, 20, 20, 2, 0, 0, 0, 200, 100, 2)),
+    ],
+)
+def test_key_points(tmp_path: Path, shape: str, line: str, points: tuple[float, ...]) -> None:
+    """Poses are boxes and points, as many as kpt_shape says."""
+    source = _with(tmp_path, f"1 0.5 0.5 0.2 0.4 {line}\n", f"kpt_shape: {shape}")
+    assert boxes(source)["images/train/a.jpg"] == [("dog", 80, 30, 120, 70)]
+    (told,) = objects_of(source)["images/train/a.jpg"].objects
+    assert told.keypoints == pytest.approx(points)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("3 0.5 0.5 0.1 0.1", "no class 3"),
+        ("-1 0.5 0.5 0.1 0.1", "no class -1"),
+        ("9" * 5000 + " 0.5 0.5 0.1 0.1", "no class 9999"),
+        ("0.5 0.5 0.5 0.1 0.1", "no class 0.5"),
+        ("cat 0.5 0.5 0.1 0.1", "no class cat"),
+        ("\x1b[31m 0.5", r"no class \x1b[31m"),
+        ("0 0.5 0.5 0.1", "4 columns"),
+        ("0 0.5 0.5 0.1 0.1 0.9", "6 columns"),
+        ("0", "1 columns"),
+        ("0 nan 0.5 0.1 0.1", "a coordinate is no number"),
+        ("0 0.5 0.5 1e400 0.1", "a coordinate is no number"),
+        ("0 0.5 0.5 x 0.1", "a coordinate is no number"),
+        ("0 0.5 0.5 -0.1 0.1", "inverted"),
+        ("0 0.5 0.5 0 0.1", "empty"),
+        ("0 3 3 0.1 0.1", "outside"),
+        ("0 .1 .1 inf .1 .2 .2", "a coordinate is no number"),
+    ],
+)
+def test_impossible_lines_are_listed(tmp_path: Path, line: str, reason: str) -> None:
+    """A line that is no object is listed with its file and number, and costs no other."""
+    source = _with(tmp_path, f"\n{line}\r\n0.0 0.5 0.5 0.1 0.1")
+    assert boxes(source)["images/train/a.jpg"] == [("cat", 90, 45, 110, 55)]
+    ((key, why),) = lost(source)
+    assert key == "images/train/a.jpg"
+    assert why.startswith("labels/train/a.txt, line 2: ")
+    assert reason in why
+
+
+def test_visibility_is_checked(tmp_path: Path) -> None:
+    """A key point is hidden, covered or seen, and nothing else."""
+    source = _with(tmp_path, "0 .5 .5 .1 .1 .5 .5 7\n", "kpt_shape: [1, 3]")
+    assert "key point" in lost(source)[0][1]
+
+
+def test_background_is_kept(tmp_path: Path) -> None:
+    """Images with an empty file of labels, and without any, are written; the latter are counted."""
+    source = _with(tmp_path, "\n")
+    assert boxes(source) == {"images/train/a.jpg": [], "images/train/b.jpg": []}
+    assert source.notices == ("background, for they have no file of labels: 1 image",)
+
+
+def test_labels_without_an_image_are_listed(yolo: Path) -> None:
+    """So is each of their lines; other texts aren't taken for labels."""
+    (yolo / "labels" / "train" / "gone.txt").write_text("0 .5 .5 .1 .1\n1 .5 .5 .1 .1\n")
+    (yolo / "labels" / "train" / "classes.txt").write_text("cat\n")
+    (yolo / "README.txt").write_text("0 .5 .5 .1 .1\n")
+    source = open_annotated(yolo, f"yolo:{yolo}")
+    assert [why for _, why in lost(source)] == [
+        f"labels/train/gone.txt, line {line}: no image belongs to its file" for line in (1, 2)
+    ]
+    assert "labels/train/gone.txt" in {entry.key for entry in source.ignored}
+
+
+def test_roboflows_paths_are_understood(tmp_path: Path) -> None:
+    """Roboflow's ../train/images means the folder beside data.yaml; a missing split is listed."""
+    for split, scene in (("train", SCENES[0]), ("valid", SCENES[1])):
+        scenes(tmp_path / split / "images", [scene])
+        write_yolo(tmp_path / split, [scene])
+        shutil.move(tmp_path / split / "labels" / "train", tmp_path / split / "found")
+        shutil.rmtree(tmp_path / split / "labels")
+        shutil.move(tmp_path / split / "found", tmp_path / split / "labels")
+        (tmp_path / split / "data.yaml").unlink()
+    _yaml(tmp_path, "train: ../train/images\nval: ../valid/images\ntest: ../test/images\nnc: 3")
+    source = open_annotated(tmp_path, f"yolo:{tmp_path}")
+    assert boxes(source) == truth(SCENES[:1], "train/images/") | truth(SCENES[1:2], "valid/images/")
+    assert source.splits == ("train", "validation")
+    assert [item.split for item in source.items] == ["train", "validation"]
+    assert {entry.key: entry.reason for entry in source.ignored}["../test/images"] == (
+        "data.yaml names it for test, and it is not there"
+    )
+
+
+@pytest.mark.parametrize(
+    "yaml",
+    [
+        "train: ./images/train/",
+        "path: .\ntrain: images/train",
+        "path: set\ntrain: images/train",
+        "path: images\ntrain: train",
+        "train: [images/train/deep, images/train]",
+        "train: 'images\\train'",
+        "train: .",
+        "train: lists/train.txt",
+        "train: ../images/train",
+        "path: {here}\ntrain: images/train",
+        "train: {here}/images/train",
+    ],
+)
+def test_paths_of_all_forms(yolo: Path, yaml: str) -> None:
+    """Paths are relative to data.yaml or to path, or absolute below it; lists are of images."""
+    (yolo / "lists").mkdir()
+    lines = [f"./../images/train/{scene.name}" for scene in SCENES[:3]]
+    lines += [f"images/train/{scene.name}" for scene in SCENES[3:]]
+    (yolo / "lists" / "train.txt").write_text("\n".join([*lines, "gone.jpg", "/etc/passwd"]))
+    _yaml(yolo, yaml.replace("{here}", str(yolo)))
+    source = open_annotated(yolo, f"yolo:{yolo}")
+    assert boxes(source) == ALL
+    if "lists" in yaml:
+        left = {entry.key: entry.reason for entry in source.ignored}
+        assert left["gone.jpg"] == "lists/train.txt, line 7: no such image in the folder"
+        assert "/etc/passwd" in left
+
+
+@pytest.mark.parametrize(
+    "yaml",
+    [
+        "train: ../../elsewhere",
+        "train: /etc",
+        "train: images/train\nval: ../other/images",
+        "train: images/train\ntest: ../../images",
+        "train: 'C:\\data\\images'",
+        "train: images/../../../x",
+        "path: ../datasets/set\ntrain: images/train",
+        "path: /datasets\ntrain: images/train",
+        "train: https://example.com/coco.zip",
+        "train: link",
+    ],
+)
+def test_paths_that_lead_out_are_an_error(yolo: Path, yaml: str) -> None:
+    """Nothing outside of the folder is read, and the error names the path."""
+    scenes(yolo.parent / "other" / "images", SCENES[:1])
+    (yolo / "link").symlink_to(yolo.parent / "other")
+    _yaml(yolo, yaml)
+    with pytest.raises(SourceError, match="outside of its folder") as caught:
+        open_annotated(yolo, f"yolo:{yolo}")
+    assert caught.value.path == str(yolo / "data.yaml")
+    assert str(caught.value.found).rpartition("/")[2] in yaml.replace("\\", "/")
+
+
+def test_an_image_in_two_splits_is_listed(yolo: Path) -> None:
+    """It stays in the first, as in coco128.yaml, whose images are all of both."""
+    _yaml(yolo, "train: images/train\nval: images/train/deep")
+    source = open_annotated(yolo, f"yolo:{yolo}")
+    assert boxes(source) == ALL
+    assert source.splits == ("train",)
+    reason = "data.yaml, val: it is in train, and so not in val, too"
+    assert listed(source) == {
+        f"images/train/deep/{name}": reason for name in ("c.png", "nothing.jpg")
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "classes"),
+    [
+        ("[no, 1, 2.50]", ("no", "1", "2.50")),
+        ("{0: кот, 1: 'a: b', 5: dog}", ("кот", "a: b", "dog")),
+        ("[a]\nnc: 1", ("a",)),
+        (None, ("class0", "class1")),
+    ],
+)
+def test_names_are_texts(yolo: Path, names: str | None, classes: tuple[str, ...]) -> None:
+    """A class may be called as YAML calls a truth value or a number."""
+    told = "nc: 2" if names is None else f"names: {names}"
+    (yolo / "data.yaml").write_text(f"train: images/train\n{told}\n", "utf-8")
+    assert open_annotated(yolo, f"yolo:{yolo}").labels == classes
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "names no classes"),
+        ("[1, 2]", "names no classes"),
+        ("names: []", "names no classes"),
+        ("names: [[a]]", "no list of names"),
+        ("names: {a: b}", "no list of names"),
+        ("names: [a, b]\nnc: 3", "nc is not 2"),
+        ("names: [a, a]", "the same"),
+        ("nc: 999999999", "more than 100,000 classes"),
+        ("names: [a", "no YAML"),
+        ("names: !!python/object/apply:os.system [ls]", "names no images"),
+        ("names: &a [*a]", "no YAML"),
+        ("- " * 1500, "no YAML"),
+        ("\x00", "no YAML"),
+        ("names: [a]\nkpt_shape: [x, 3]", "kpt_shape"),
+        ("names: [a]\nkpt_shape: [999999, 3]", "kpt_shape"),
+        ("names: [a]\nkpt_shape: 3", "kpt_shape"),
+        ("names: [a]", "names no images"),
+        ("names: [a]\ntrain: {a: b}", "names no images"),
+        ("names: [a]\ntrain: images/none", "names no images"),
+        ("#" * 1_100_000, "1,048,576 bytes"),
+        ("names: [\xff]", "UTF-8"),
+        ('names: ["a\\nb"]\ntrain: images/train', "stand on a line"),
+    ],
+)
+def test_what_is_wrong_with_data_yaml_is_said(yolo: Path, text: str, what: str) -> None:
+    """The error names the file, and nothing in it is carried out."""
+    (yolo / "data.yaml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(SourceError, match=what):
+        open_annotated(yolo, f"yolo:{yolo}")
+
+
+def test_aliases_blow_nothing_up(yolo: Path) -> None:
+    """Lists of aliases of lists, and merged maps, cost no more than what is written."""
+    lists = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 40))
+    maps = "\n".join(f"b{n}: &b{n} {{<<: [{', '.join([f'*b{n - 1}'] * 9)}]}}" for n in range(1, 40))
+    _yaml(yolo, f"a0: &a0 [x]\n{lists}\nb0: &b0 {{k: v}}\n{maps}\ntrain: images/train")
+    assert boxes(open_annotated(yolo, f"yolo:{yolo}")) == ALL
+
+
+def test_the_yaml_may_have_another_name(yolo: Path) -> None:
+    """It is the only one of the folder; of several none is guessed."""
+    (yolo / "data.yaml").rename(yolo / "coco8.yaml")
+    assert boxes(open_annotated(yolo, f"yolo:{yolo}")) == ALL
+    shutil.copy(yolo / "coco8.yaml", yolo / "other.yaml")
+    with pytest.raises(SourceError, match=r"no data\.yaml"):
+        open_annotated(yolo, f"yolo:{yolo}")
+    assert boxes(open_annotated(yolo, f"yolo:{yolo}/other.yaml")) == ALL
+
+
+def test_labels_are_for_the_upright_image(tmp_path: Path) -> None:
+    """Trainers of YOLO turn photographs as their EXIF says before they look at labels."""
+    scenes(tmp_path / "images" / "train", [Scene("a.jpg", 160, 80)], orientation=6)
+    write_yolo(tmp_path, [Scene("a.jpg", 80, 160, (Thing("cat", 8, 16, 24, 32),))])
+    (told,) = objects_of(open_annotated(tmp_path, f"yolo:{tmp_path}")).values()
+    assert (told.width, told.height, told.upright) == (80, 160, True)
+    assert told.objects[0][:4] == pytest.approx((8, 16, 24, 32), abs=0.01)
+
+
+def test_whatever_is_changed_is_an_error_of_ours(yolo: Path) -> None:
+    """No random data.yaml or labels lead to anything but a listing or an error of ours."""
+    rng = random.Random(3)
+    bits = [b"\n", b" ", b"nan", b"-", b"1e999", b"[", b"{", b"&a ", b"*a", b"../", b"\xff", b": "]
+    for file in (yolo / "data.yaml", yolo / "labels" / "train" / "b 50%.txt"):
+        good = file.read_bytes()
+        for _ in range(30):
+            data = bytearray(good)
+            for _ in range(rng.randrange(1, 6)):
+                at = rng.randrange(len(data))
+                data[at : at + rng.randrange(12)] = rng.choice([*bits, rng.randbytes(3), b""])
+            file.write_bytes(data)
+            with contextlib.suppress(TfrtoolError):
+                open_annotated(yolo, f"yolo:{yolo}")
+        file.write_bytes(good)

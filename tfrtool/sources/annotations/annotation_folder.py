@@ -1,0 +1,94 @@
+"""A folder of annotation files, here or in a store: what is in it, and what its files hold."""
+
+import importlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+
+from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
+from tfrtool.sources.folders.listing import SPLIT_ORDER, list_directory
+from tfrtool.sources.folders.store_listing import list_store
+from tfrtool.storage.limits import MAX_CLASSES
+from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.remote_path import RemotePath
+
+
+def import_extra(module: str) -> ModuleType:
+    """Import what reads annotations; a UsageError names the extra where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        what, hint = f"{module.partition('.')[0]} is not installed", "tfrtool[annotations]"
+        raise UsageError(what, hint=f'pip install "{hint}"') from None
+
+
+def number_of(text: str) -> float | str:
+    """Return the number that a text is, and the text itself where it is none."""
+    try:
+        return float(text) if "_" not in text else text
+    except ValueError:
+        return text
+
+
+def number_classes(names: Iterable[str], where: Path) -> Mapping[str, int]:
+    """Return classes with numbers from 1, in their order; SourceError if they are too many."""
+    numbers = {name: number for number, name in enumerate(islice(names, MAX_CLASSES + 1), start=1)}
+    if len(numbers) > MAX_CLASSES:
+        raise SourceError(f"more than {MAX_CLASSES:,} classes", path=where)
+    return numbers
+
+
+def in_order(splits: Iterable[str]) -> tuple[str, ...]:
+    """Return splits, each once: train, validation, test, and any others by name."""
+    usual = {name: rank for rank, name in enumerate(SPLIT_ORDER)}
+    return tuple(sorted(set(splits), key=lambda name: (usual.get(name, len(usual)), name)))
+
+
+class AnnotationFolder:
+    """Annotation files, and images perhaps; a file's key is its path, with "/" on all systems."""
+
+    def __init__(self, place: Path, images: Path | None) -> None:
+        """Say where it is, and in which folder images are looked for."""
+        self.place = place
+        self._images = None if isinstance(place, RemotePath) else images
+
+    def keys(self) -> list[str]:
+        """Return the keys of its files, sorted."""
+        if isinstance(self.place, RemotePath):
+            found = list_store(str(self.place))
+        else:
+            with os_errors_as(SourceError, self.place):
+                os.listdir(self.place)  # noqa: PTH208 - says what is wrong of a file, too
+            found = list_directory(str(self.place))
+        return sorted(entry.key for entry in found.entries if not entry.problem) if found else []
+
+    def read(self, keys: Iterable[str], limit: int) -> Iterator[bytes | str]:
+        """Yield what files hold; a text says why one can't be read, or has more bytes."""
+
+        def read_one(key: str) -> bytes | str:
+            try:
+                return read_bounded(self.place / key, limit)
+            except OSError as error:
+                return os_reason(error)
+
+        ahead = isinstance(self.place, RemotePath) and self.place.store.ahead
+        return ahead(read_one, keys) if ahead else map(read_one, keys)
+
+    def text(self, key: str, limit: int) -> str:
+        """Return the text of a file without which nothing can be understood."""
+        (found,) = self.read([key], limit)
+        try:
+            if isinstance(found, bytes):
+                return found.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            found = "no text in UTF-8"
+        raise SourceError(found, path=self.place / key)
+
+    def name(self, key: str) -> str:
+        """Return an image's path below the folder of images, if it is in there."""
+        if self._images is None:
+            return key
+        name = os.path.relpath(self.place / key, self._images)
+        return key if name.startswith("..") else name.replace(os.sep, "/")

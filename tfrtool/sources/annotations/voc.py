@@ -1,0 +1,168 @@
+"""Pascal VOC: an XML file an image, and lists of the images of each split."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tfrtool.errors import SourceError, printable, some_of
+from tfrtool.sources.annotations.annotation_folder import (
+    AnnotationFolder,
+    import_extra,
+    in_order,
+    number_classes,
+    number_of,
+)
+from tfrtool.sources.annotations.found import FoundImage, FoundObject
+from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
+from tfrtool.sources.items import LeftOut, label_problem
+from tfrtool.storage.limits import MAX_ANNOTATION_BYTES, MAX_LISTED, MAX_METADATA_BYTES, FirstOf
+
+_SET = re.compile(r"((?:.*/)?)ImageSets/Main/(train|val|trainval|test)\.txt")
+_FOLDER = re.compile(r"(?<![^/])Annotations(?=/)")
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_READ = {"name", "bndbox", "pose", "difficult", "truncated"}
+_FLAGS = {**dict.fromkeys(("1", "true", "yes"), True), **dict.fromkeys(("0", "false", "no"), False)}
+_UNTOLD = ("", "unspecified", "unknown")
+_SHOWN = 8
+
+
+class VocReader:
+    """Reads the XML files of a folder, wherever in it they lie; see `AnnotationReader`."""
+
+    def __init__(self, folder: AnnotationFolder) -> None:
+        """Say where the files are."""
+        self._folder = folder
+        self._classes, self._found = set[str](), set[str]()
+        self._unread = Counter[str]()  # elements of objects
+        self._ignored = FirstOf[LeftOut](MAX_LISTED)
+
+    def images(self) -> Iterator[FoundImage]:
+        """Yield the image of each file."""
+        keys = self._folder.keys()
+        files = [key for key in keys if key.lower().endswith(".xml")]
+        if not files:
+            expected = "Annotations/*.xml, or XML files beside the images"
+            raise SourceError("holds no XML files", path=self._folder.place, expected=expected)
+        splits = self._splits(keys, {key[:-4] for key in files})
+        for key, data in zip(files, self._folder.read(files, MAX_ANNOTATION_BYTES), strict=True):
+            if (image := self._image(key, data)) is None:
+                continue
+            told = {} if splits is None else splits.get(key[:-4], {})
+            first, *others = (*told,) or (None,)
+            problem = image.problem
+            if splits is not None and first is None:
+                problem = problem or "no list in ImageSets/Main has it"
+            yield replace(image, split=first, problem=problem)
+            for split in others:
+                problem = f"it is in {first}, and so not in {split}, too"
+                yield FoundImage(name=image.name, where=told[split], problem=problem)
+        self._found.update(split for told in (splits or {}).values() for split in told)
+
+    def stray(self) -> Iterator[tuple[str, FoundObject]]:
+        """Yield nothing: every object is in the file of an image."""
+        return iter(())
+
+    def classes(self) -> Mapping[str, int]:
+        """Return the classes, sorted by name."""
+        return number_classes(sorted(self._classes), self._folder.place)
+
+    def splits(self) -> tuple[str, ...]:
+        """Return those that the lists, or else the folders, are of."""
+        return in_order(self._found)
+
+    def notices(self) -> Sequence[str]:
+        """Say what of objects is not written."""
+        some = [f"{printable(tag[:40])} ({count:,})" for tag, count in self._unread.most_common()]
+        return [f"not written of objects: {some_of(some, _SHOWN)}"] if some else []
+
+    def ignored(self) -> Sequence[LeftOut]:
+        """Return other XML files, and names in lists that have none."""
+        return self._ignored.kept
+
+    def _splits(self, keys: Sequence[str], stems: set[str]) -> dict[str, dict[str, str]] | None:
+        """Return the splits of each file, without its suffix, and what says so; None without any.
+
+        ``trainval`` is all of ``train`` and ``val``, where these are there.
+        """
+        lists = {match[0]: (match[1], match[2]) for key in keys if (match := _SET.fullmatch(key))}
+        splits: dict[str, dict[str, str]] = {}
+        for split in ("train", "trainval", "val", "test"):
+            for key, (root, name) in lists.items():
+                both = f"{root}ImageSets/Main/train.txt", f"{root}ImageSets/Main/val.txt"
+                if name != split or (name == "trainval" and not lists.keys().isdisjoint(both)):
+                    continue
+                lines = self._folder.text(key, MAX_METADATA_BYTES).split("\n")
+                for number, line in enumerate(map(str.strip, lines), start=1):
+                    stem = f"{root}Annotations/{line}"
+                    if stem not in stems and is_image_name(stem):
+                        stem = stem[: stem.rfind(".")]
+                    if stem in stems:
+                        told = splits.setdefault(stem, {})
+                        told.setdefault(SPLIT_NAMES.get(name, "train"), f"{key}, line {number}")
+                    elif line:
+                        reason = f"{key}, line {number}: has no XML file"
+                        self._ignored.add(LeftOut(key=line[:255], reason=reason))
+        if lists:
+            return splits
+        folders = {stem: stem.partition("/")[0] for stem in stems}
+        if not all(name.lower() in SPLIT_NAMES for name in folders.values()):
+            return None
+        return {stem: {SPLIT_NAMES[name.lower()]: name} for stem, name in folders.items()}
+
+    def _image(self, key: str, data: bytes | str) -> FoundImage | None:
+        """Return the image of a file; None where the file is of another kind."""
+        folder, slash, own = _FOLDER.sub("JPEGImages", key)[:-4].rpartition("/")
+        other = self._folder.name(folder + slash + own)
+        unusable = FoundImage(name=other, where=key)
+        if isinstance(data, str):
+            return replace(unusable, problem=data)
+        trees, bombs = import_extra("defusedxml.ElementTree"), import_extra("defusedxml.common")
+        try:
+            root = trees.fromstring(data)
+        except bombs.DefusedXmlException as error:
+            what = "declares entities, which may unpack to any size or name other files"
+            raise SourceError(what, path=self._folder.place / key) from error
+        except (SyntaxError, ValueError, LookupError) as error:
+            return replace(unusable, problem=f"no XML: {printable(str(error))[:200]}")
+        if root.tag != "annotation":
+            self._ignored.add(LeftOut(key=key, reason="no annotation of Pascal VOC"))
+            return None
+        objects = [
+            self._object(f"{key}, object {number}", one)
+            for number, one in enumerate(root.findall("object"), start=1)
+        ]
+        said = _text(root, "filename")
+        last = said.replace("\\", "/").rpartition("/")[2]
+        name = self._folder.name(folder + slash + last) if last else other
+        image = FoundImage(name=name, other=other, where=key, objects=objects, source_id=said)
+        sides = [number_of(_text(root, f"size/{side}") or "0") for side in ("width", "height")]
+        if 0 in sides:
+            return image
+        width, height = (int(s) if isinstance(s, float) and 0 < s < 2**31 else None for s in sides)
+        problem = None if width and height else "its size is not two numbers of pixels"
+        return replace(image, width=width, height=height, problem=problem)
+
+    def _object(self, what: str, one: Any) -> FoundObject:
+        """Return an object; what it says of its parts is not looked at."""
+        name, box, problem = _text(one, "name"), one.find("bndbox"), None
+        if unfit := label_problem(name):
+            problem = f"its name {unfit}" if name else "it has no name"
+        elif box is None:
+            problem = "it has no bndbox"
+        else:
+            self._classes.add(name)
+        more: dict[str, object] = {"pose": _text(one, "pose") or None}
+        for flag in ("difficult", "truncated"):
+            text = _text(one, flag).lower()
+            more[flag] = _FLAGS.get(text)
+            if text not in _FLAGS and text not in _UNTOLD:
+                self._unread[f"{flag}: {text}"[:40]] += 1
+        self._unread.update(child.tag[:40] for child in one if child.tag not in _READ)
+        sides = () if box is None else [number_of(_text(box, side)) for side in _SIDES]
+        return FoundObject(what=what, box=sides, category=name, more=more, problem=problem)
+
+
+def _text(element: Any, path: str) -> str:
+    return (element.findtext(path) or "").strip()

@@ -1,0 +1,285 @@
+"""YOLO: ``data.yaml``, folders of images, and a text file of labels for each image."""
+
+import json
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import SourceError, human_count, printable
+from tfrtool.sources.annotations.annotation_folder import (
+    AnnotationFolder,
+    import_extra,
+    in_order,
+    number_classes,
+    number_of,
+)
+from tfrtool.sources.annotations.found import FoundImage, FoundObject
+from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
+from tfrtool.sources.items import LeftOut
+from tfrtool.storage.limits import (
+    MAX_ANNOTATION_BYTES,
+    MAX_CLASSES,
+    MAX_IMAGE_OBJECTS,
+    MAX_LISTED,
+    MAX_METADATA_BYTES,
+    MAX_YAML_BYTES,
+    FirstOf,
+)
+from tfrtool.storage.remote_path import RemotePath
+
+_USUAL = ("data.yaml", "data.yml", "dataset.yaml")
+_OUTSIDE = re.compile(r"/|[a-z][a-z0-9+.-]*:/|\.\.(?:/|$)", re.IGNORECASE)
+_CLASS = re.compile(r"([0-9]{1,9})(?:\.0*)?")
+_POINTS = re.compile(r"[1-9][0-9]{0,2}")
+_NO_LABELS = re.compile(r"classes\.txt|readme.*", re.IGNORECASE)
+_SPLITS = ("train", "val", "test")
+_MOST = 1e9
+_MOST_ENTRIES = 1000
+_NO_IMAGE = "no image belongs to its file"
+
+
+class YoloReader:
+    """Reads the folders of images that a ``data.yaml`` names; see `AnnotationReader`."""
+
+    def __init__(self, folder: AnnotationFolder, name: str | None) -> None:
+        """Say where everything is, and how the file is called if not as usual."""
+        self._folder, self._yaml, self._path = folder, name, folder.place
+        self._names: dict[int, str] = {}
+        self._points = 0, 0  # of an object, and numbers of each
+        self._known = {"."}  # what may be named
+        self._found, self._without = set[str](), 0
+        self._unused: list[str] = []
+        self._ignored = FirstOf[LeftOut](MAX_LISTED)
+
+    def images(self) -> Iterator[FoundImage]:
+        """Yield the images of each split, those without labels included."""
+        keys = self._folder.keys()
+        config = self._config(keys)
+        labels = {key for key in keys if key.endswith(".txt")}
+        images, used, told = [*filter(is_image_name, keys)], set[str](), dict[str, str]()
+        self._known.update(keys)
+        for folder in {key.rpartition("/")[0] for key in keys}:
+            self._known.update(map("/".join, accumulate([part] for part in folder.split("/"))))
+        base = next(iter(_several(config.get("path"))), "")
+        entries = [(one, split) for split in _SPLITS for one in _several(config.get(split))]
+        for entry, split in entries:
+            for key in self._images_of(entry, split, base, images):
+                if key in told:
+                    where = f"{self._yaml}, {split}"
+                    problem = f"it is in {told[key]}, and so not in {split}, too"
+                    yield FoundImage(name=self._folder.name(key), where=where, problem=problem)
+                told.setdefault(key, split)
+        if not told:
+            expected = "train, val or test with images"
+            raise SourceError("names no images", path=self._path, expected=expected)
+        texts = [(key, split, _labels_of(key)) for key, split in told.items()]
+        there = (text for _, _, text in texts if text in labels)
+        contents = self._folder.read(there, MAX_ANNOTATION_BYTES)
+        for key, split, text in texts:
+            self._found.add(SPLIT_NAMES[split])
+            image = FoundImage(
+                name=self._folder.name(key), where=text, upright=True, split=SPLIT_NAMES[split]
+            )
+            if text not in labels:
+                self._without += 1
+                yield image
+                continue
+            used.add(text)
+            content = next(contents)
+            objects = [self._object(what, cells) for what, cells in _lines(text, content)]
+            yield replace(image, objects=objects, problem=_problem(content))
+        folders = {text.rpartition("/")[0] for text in used}
+        for key in sorted(labels - used):
+            folder, _, name = key.rpartition("/")
+            if (folder in folders or "labels" in folder.split("/")) and not _NO_LABELS.match(name):
+                self._unused.append(key)
+
+    def stray(self) -> Iterator[tuple[str, FoundObject]]:
+        """Yield the objects of files without an image."""
+        contents = self._folder.read(self._unused, MAX_ANNOTATION_BYTES)
+        for key, content in zip(self._unused, contents, strict=True):
+            self._ignored.add(LeftOut(key=key, reason=_problem(content) or _NO_IMAGE))
+            for what, _ in _lines(key, content):
+                yield key, FoundObject(what=what, box=(), category="", problem=_NO_IMAGE)
+
+    def classes(self) -> Mapping[str, int]:
+        """Return the classes: numbers from 1, where YOLO counts from 0."""
+        return {name: number + 1 for number, name in sorted(self._names.items())}
+
+    def splits(self) -> tuple[str, ...]:
+        """Return the splits that have images."""
+        return in_order(self._found)
+
+    def notices(self) -> Sequence[str]:
+        """Say how many images have no file of labels."""
+        count = human_count(self._without, "image")
+        return [f"background, for they have no file of labels: {count}"] if self._without else []
+
+    def ignored(self) -> Sequence[LeftOut]:
+        """Return files of labels without an image, and images that are named but not there."""
+        return self._ignored.kept
+
+    def _config(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        """Return what ``data.yaml`` holds, all of it texts, and take the classes from it."""
+        top = [key for key in keys if "/" not in key and key.endswith((".yaml", ".yml"))]
+        usual = next((name for name in _USUAL if name in top), top[0] if len(top) == 1 else None)
+        self._yaml = self._yaml or usual
+        if self._yaml is None:
+            expected = "data.yaml, which names the classes and the folders of images"
+            raise SourceError("has no data.yaml", path=self._folder.place, expected=expected)
+        self._path = self._folder.place / self._yaml
+        yaml = import_extra("yaml")
+        text = self._folder.text(self._yaml, MAX_YAML_BYTES)
+        try:
+            # Texts alone, so that a class may be called `no`; and no copies of what has an alias.
+            found = yaml.load(text, Loader=yaml.BaseLoader)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            said = printable(" ".join(str(error).split()))[:200]
+            raise SourceError("no YAML that can be read", path=self._path, found=said) from error
+        config = found if isinstance(found, dict) else {}
+        names, count = config.get("names"), config.get("nc")
+        if isinstance(names, list):
+            names = dict(enumerate(names))
+        if names is None and isinstance(count, str) and _CLASS.fullmatch(count):
+            names = {number: f"class{number}" for number in range(min(int(count), MAX_CLASSES + 1))}
+        if not isinstance(names, dict) or not names:
+            raise SourceError("names no classes", path=self._path, expected="a list, as names")
+        for number, name in names.items():
+            if not (isinstance(name, str) and _CLASS.fullmatch(str(number))):
+                raise SourceError("its names are no list of names", path=self._path)
+            self._names[int(number)] = name.strip()
+        if len(number_classes(self._names.values(), self._path)) < len(names):
+            raise SourceError("two of its names are the same", path=self._path)
+        if count is not None and count != str(len(names)):
+            raise SourceError(f"nc is not {len(names)}, the count of names", path=self._path)
+        if shape := config.get("kpt_shape"):
+            if [bool(_POINTS.fullmatch(str(one))) for one in shape] != [True, True]:
+                raise SourceError("kpt_shape is not [points, 2 or 3]", path=self._path)
+            self._points = int(shape[0]), int(shape[1])
+        return config
+
+    def _images_of(self, entry: str, split: str, base: str, images: Sequence[str]) -> Iterable[str]:
+        """Return the keys of the images that an entry of a split means."""
+        place = self._inside(entry, base)
+        if place is None:
+            reason = f"{self._yaml} names it for {split}, and it is not there"
+            self._ignored.add(LeftOut(key=entry, reason=reason))
+            return ()
+        if not place.endswith(".txt"):
+            return [key for key in images if place == "." or key.startswith(f"{place}/")]
+        found, known = list[str](), set(images)
+        lines = self._folder.text(place, MAX_METADATA_BYTES).split("\n")
+        for number, line in enumerate(map(str.strip, lines), start=1):
+            beside = posixpath.normpath(posixpath.join(posixpath.dirname(place), line))
+            key = next((one for one in (beside, posixpath.normpath(line)) if one in known), None)
+            if key is not None:
+                found.append(key)
+            elif line:
+                reason = f"{place}, line {number}: no such image in the folder"
+                self._ignored.add(LeftOut(key=line[:255], reason=reason))
+        return found
+
+    def _inside(self, entry: str, base: str) -> str | None:
+        """Return the key of what a path names; None if it is not there.
+
+        It is a SourceError if it leads out of the folder, but for Roboflow's ``../train/images``
+        beside ``train/images``, and so it is if a link there does.
+        """
+        here = None if isinstance(self._folder.place, RemotePath) else self._folder.place
+        base, entry = _below(base, here), _below(entry, here)
+        beside = posixpath.normpath(posixpath.join(base, entry.removeprefix("../")))
+        joined = posixpath.normpath(posixpath.join(base, entry))
+        known = (place for place in (joined, beside, entry) if place in self._known)
+        place = None if _OUTSIDE.match(base) else next(known, None)
+        if place is not None:
+            outside = here is not None and bool(_OUTSIDE.match(_real(place, here)))
+        else:  # Roboflow names the folder of a split, too, when it exports none
+            there = here is None or os.path.lexists(here / joined)
+            outside = any(map(_OUTSIDE.match, (base, beside, joined if there else "")))
+        if outside:
+            raise SourceError(
+                "names what lies outside of its folder",
+                path=self._path,
+                found=printable((base if _OUTSIDE.match(base) else entry)[:255]),
+                hint=f"let its paths be relative to {self._folder.place}, without path:",
+            )
+        return place
+
+    def _object(self, what: str, cells: Sequence[str]) -> FoundObject:
+        """Return the object of a line: a box, perhaps with key points, or a polygon."""
+        number = _CLASS.fullmatch(cells[0])
+        category = self._names.get(int(number[1]), "") if number else ""
+        values = [*map(number_of, cells[1:])]
+        sides = [one for one in values if isinstance(one, float) and abs(one) < _MOST]
+        count, each = self._points
+        box, more, problem = list[float](), dict[str, object](), None
+        if not category:
+            problem = f"no class {printable(cells[0][:20])}"
+        elif len(sides) < len(values):
+            problem = "a coordinate is no number"
+        elif len(sides) == 4 or (count and len(sides) == 4 + count * each):
+            x, y, width, height, *points = sides
+            box = [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
+            if each == 2:
+                pairs = zip(points[::2], points[1::2], strict=True)
+                points = [one for x, y in pairs for one in (x, y, 2.0 if x > 0 or y > 0 else 0.0)]
+            if not {*points[2::3]} <= {0, 1, 2}:
+                problem = "a key point is neither hidden, 0 or 1, nor visible, 2"
+            more["keypoints"] = tuple(points)
+        elif not count and len(sides) >= 6 and not len(sides) % 2:
+            ends = sides[::2], sides[1::2]
+            box, more["segmentation"] = [*map(min, ends), *map(max, ends)], json.dumps([sides])
+        else:
+            problem = f"{len(cells)} columns, which are neither a box nor a polygon"
+        return FoundObject(
+            what=what, box=box, category=category, relative=True, more=more, problem=problem
+        )
+
+
+def _problem(content: bytes | str) -> str | None:
+    """Return why a file of labels is not read."""
+    if isinstance(content, str):
+        return content
+    lines = content.count(b"\n")
+    return f"it has {lines:,} lines" if lines > MAX_IMAGE_OBJECTS else None
+
+
+def _lines(key: str, content: bytes | str) -> Iterator[tuple[str, list[str]]]:
+    if isinstance(content, str) or _problem(content):
+        return
+    for number, line in enumerate(content.decode("utf-8-sig", "replace").split("\n"), start=1):
+        if cells := line.split():
+            yield f"{key}, line {number}", cells
+
+
+def _labels_of(key: str) -> str:
+    """Return the key of an image's labels: the last folder ``images`` is then ``labels``."""
+    head, images, tail = f"/{key}".rpartition("/images/")
+    stem = f"{head}/labels/{tail}" if images else f"/{key}"
+    return f"{stem[1:].rpartition('.')[0]}.txt"
+
+
+def _several(entry: object) -> list[str]:
+    """Return the paths of a split, of which there may be one, some or none."""
+    some = entry if isinstance(entry, list) else [entry]
+    texts = [one for one in some if isinstance(one, str) and one not in ("", "null", "~")]
+    return [*dict.fromkeys(texts[:_MOST_ENTRIES])]
+
+
+def _below(path: str, folder: Path | None) -> str:
+    """Return a path in its simplest form, relative to a folder if it is below that."""
+    path = path.replace("\\", "/")
+    if folder is not None and posixpath.isabs(path):
+        real = _real(path, folder)
+        return path if _OUTSIDE.match(real) else real
+    return posixpath.normpath(path) if not path.startswith("../") else path
+
+
+def _real(place: str, folder: Path) -> str:
+    """Return where a path really leads, relative to where a folder really is."""
+    return os.path.relpath(os.path.realpath(folder / place), os.path.realpath(folder))
