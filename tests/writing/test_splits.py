@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.cli import main
-from tfrtool.writing.write_plan import splitter
+from tfrtool.writing.split_draws import splitter
 
 TENTH = ["--split", "train=0.9", "--split", "test=0.1"]
 NAMES = {

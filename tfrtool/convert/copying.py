@@ -74,7 +74,10 @@ def copy_records(
     check_numbers(None, None, shuffle)
     found = find_sources(sources, settings.folder)
     carried = CarriedMetadata(found.folders)
-    written = carried.written | {key: rules[key] for key in ("splits", "seed") if "splits" in rules}
+    written = carried.written
+    if "splits" in rules:
+        written = {key: said for key, said in written.items() if key not in rules}
+        written |= {key: rules[key] for key in ("splits", "seed")}
 
     def plan(scratch: Path) -> JobPlan:
         pool, faults = scan_shards(found, scratch, settings)

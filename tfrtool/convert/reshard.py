@@ -68,18 +68,13 @@ def reshard(
     check_numbers(None, None, seed)
     if stratify is not None and group_by is not None:
         raise UsageError("stratify and group_by exclude each other")
+    check_splits(splits or {}, "records", stratify or group_by)
     if splits:
-        check_splits(splits, "records")
         shares = [f"{split}={share!r}" for split, share in splits.items()]
         rules = {"splits": shares, "stratify": stratify, "group_by": group_by, "seed": seed}
         from tfrtool.convert.drawn_splits import draw_splits  # Arrow takes 35 MB
 
         select = partial(
             draw_splits, splits=splits, stratify=stratify, group_by=group_by, seed=seed
-        )
-    elif stratify is not None or group_by is not None:
-        raise UsageError(
-            "stratify and group_by say how records are split",
-            hint="--split says which there are to be",
         )
     return copy_records("reshard", sources, dataset, rules, select, shuffle, **options)

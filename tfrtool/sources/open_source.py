@@ -4,6 +4,7 @@ import os
 import stat
 import zipfile
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
@@ -58,10 +59,27 @@ def open_source(
     ``spread`` lists the folders of a tree elsewhere. What can't be used is a SourceError; a name
     that TFDS can't have, or a root without a table, a UsageError.
     """
+    source = _understood(argument, label_from, scratch, root, starting, spread, options)
+    if options.group_by is None or source.groups:
+        return source
+    from tfrtool.sources.grouping import group_by_name
+
+    return group_by_name(source, options.group_by, scratch)
+
+
+def _understood(
+    argument: str,
+    label_from: LabelFrom,
+    scratch: Path,
+    root: Path | None,
+    starting: Starting,
+    spread: Spread | None,
+    options: SourceOptions,
+) -> Source:
     if options.annotations is not None:
         return _annotated(argument, scratch, options, spread)
-    if options != _DEFAULT:
-        raise UsageError("columns, labels, layouts and groups can't be written yet", path=argument)
+    if replace(options, group_by=None) != _DEFAULT:
+        raise UsageError("columns, labels and layouts can't be written yet", path=argument)
     tfds = argument.startswith(_TFDS)
     if is_url(argument):
         argument = str(remote_path(argument))  # without what is secret in it
@@ -71,7 +89,7 @@ def open_source(
     if listing is None and not tfds:
         from tfrtool.sources.tables.tables import read_table
 
-        return read_table(as_path(argument), root, scratch)
+        return read_table(as_path(argument), root, scratch, options.group_by)
     if root is not None:
         raise UsageError("is no table, and only a table's paths can need a root", path=argument)
     if listing is None:

@@ -138,7 +138,7 @@ class Audit:
         items = tuple(self.source.items[position] for position in positions)
         beside = self.source.beside and tuple(map(self.source.beside.__getitem__, positions))
         source = replace(self.source, items=items, beside=beside, rejected=(), ignored=())
-        part = Audit(replace(source, annotations=None), self.recipe)
+        part = Audit(replace(source, annotations=None, groups=()), self.recipe)
         part.digests = array("Q", map(self.digests.__getitem__, positions))
         part.unknown = bytearray(map(self.unknown.__getitem__, positions))
         for at, position in enumerate(positions):

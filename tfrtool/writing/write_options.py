@@ -75,7 +75,7 @@ class WriteOptions:
         check_goal(self.dataset)
         check_dataset_name(self.name)
         check_version(self.version)
-        check_splits(self.splits, "images")
+        check_splits(self.splits, "images", self.stratify or self.meaning.group_by)
         check_numbers(self.shards, self.workers, self.seed)
 
     def to_json(self) -> dict[str, Any]:
@@ -97,8 +97,16 @@ def check_goal(folder: Path) -> None:
         raise UsageError(ONLY_READ, path=folder, expected=expected)
 
 
-def check_splits(splits: Mapping[str, float], items: str) -> None:
-    """Raise a `UsageError` if splits have impossible names, or fractions that don't add up to 1."""
+def check_splits(splits: Mapping[str, float], items: str, rule: object = None) -> None:
+    """Raise a `UsageError` if splits have impossible names, or fractions that don't add up to 1.
+
+    There must be some where there is a rule for them.
+    """
+    if rule and not splits:
+        raise UsageError(
+            f"stratify and group_by say how {items} are split",
+            hint="--split says which there are to be",
+        )
     for name, fraction in splits.items():
         check_split_name(name)
         if not 0 < fraction <= 1:

@@ -10,8 +10,7 @@ interruptions.
 
 import hashlib
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, islice, pairwise
@@ -23,6 +22,7 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.scratch.external_sort import ExternalSort, column, forgetting, pieces, rising
 from tfrtool.writing.image_audit import Audit
+from tfrtool.writing.split_draws import draw_splits, hasher
 from tfrtool.writing.write_options import WriteOptions, check_shard_count
 
 _FORMAT = 1
@@ -100,7 +100,8 @@ def plan_shards(
     """Distribute the images that are good, or yet unknown, over splits and shards.
 
     The plan depends on the keys, sizes and contents of the items, the options and the seed, and on
-    nothing else. Exact copies go where the one of them with the smallest key goes; but where the
+    nothing else. Exact copies go where the one of them with the smallest key goes, or together with
+    their groups; but where the
     source itself has splits, it is not contradicted. Sizes are those of records by their positions;
     without any, shards are cut by number.
     """
@@ -153,10 +154,12 @@ def _members(
     With them comes where each split starts, and the end.
     """
     items, own = audit.source.items, audit.source.splits
-    draw = splitter(options.splits, options.seed) if len(splits) > 1 and not own else None
-    order = _hasher("order", options.seed) if options.shuffle else None
+    draw, columns = None, tuple[object, ...]()
+    if len(splits) > 1 and not own:
+        draw, columns = draw_splits(audit, options)
+    order = hasher("order", options.seed) if options.shuffle else None
     numbers = {split: number for number, split in enumerate(splits)}
-    counts, leaders = [0] * len(splits), audit.leaders if draw else range(0)
+    counts = [0] * len(splits)
 
     def placed() -> Iterator[tuple[int, bytes, int]]:
         for position, (item, code) in enumerate(zip(items, audit.notable.codes, strict=True)):
@@ -164,43 +167,16 @@ def _members(
                 continue
             split = item.split if own else None
             if draw is not None:
-                leader = leaders[position]
-                split = draw(items[leader - 1].key if leader else item.key)
+                split = draw(position, item)
             number = numbers[split or splits[0]]
             counts[number] += 1
             yield number, order(item.key) if order else b"", position
 
-    rows = ExternalSort(audit.scratch, forgetting(placed(), leaders, audit.notable.codes))
+    rows = ExternalSort(audit.scratch, forgetting(placed(), *columns, audit.notable.codes))
     members = column("Q", len(rows), audit.scratch)
     for at, (_, _, position) in enumerate(forgetting(rows, members)):
         members[at] = position
     return members, [*accumulate(counts, initial=0)]
-
-
-def splitter(splits: Mapping[str, float], seed: int) -> Callable[[str], str]:
-    """Return what tells the name of the split that a key belongs to.
-
-    The key and the seed alone decide, so that an image that is added moves no other into another
-    split. Each key is a draw of its own, even over the fractions for names of any kind: n images
-    give a split n * fraction, with a standard deviation of sqrt(n * fraction * (1 - fraction)).
-    """
-    digest, names = _hasher("splits", seed), list(splits)
-    ends = list(accumulate(list(splits.values())[:-1]))
-    return lambda key: names[bisect_right(ends, int.from_bytes(digest(key), "big") / 2**64)]
-
-
-def _hasher(purpose: str, seed: int) -> Callable[[str], bytes]:
-    """Return what makes 8 bytes of a key that look random, and are the same on every machine."""
-    start = hashlib.blake2b(
-        digest_size=8, key=seed.to_bytes(8, "little", signed=True), person=purpose.encode()
-    )
-
-    def digest(key: str) -> bytes:
-        state = start.copy()
-        state.update(key.encode("utf-8", "surrogateescape"))
-        return state.digest()
-
-    return digest
 
 
 def cut_by_size(sizes: Sequence[int], shard_bytes: int) -> list[int]:

@@ -40,9 +40,10 @@ from tfrtool.storage.words import as_size
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.record_sizes import record_sizes
 from tfrtool.writing.shard_writer import payloads_of
+from tfrtool.writing.split_draws import splitter
 from tfrtool.writing.write import check_images
 from tfrtool.writing.write_options import Existing, WriteOptions
-from tfrtool.writing.write_plan import PlannedShard, plan_shards, splitter
+from tfrtool.writing.write_plan import PlannedShard, plan_shards
 
 _SHOWN = 10
 _COMPARED = 2**20
@@ -144,14 +145,16 @@ def plan_new_images(
         with reading_metadata(root / FEATURES, "TFDS"):
             described = carried.features["featuresDict"]["features"]["label"]
             described["classLabel"]["numClasses"] = str(len(labels))
-    if not (split or opened.splits or len(options.splits) > 1 or len(before.splits) == 1):
+    # What was written knows neither its groups nor how many of a label a split wants.
+    draws = len(options.splits) > 1 and not any(map(carried.written.get, ("stratify", "group_by")))
+    if not (split or opened.splits or draws or len(before.splits) == 1):
         raise unclear_split(source, before.splits)
     audit = Audit(replace(opened, labels=labels), options.recipe, scratch)
     if dedupe:
         audit.look_at_all(options.workers, settings.on_progress)
         _leave_out_known(audit, before.paths, options)
     check_images(audit, options, settings.on_progress)
-    fractions = options.splits if len(options.splits) > 1 else {next(iter(before.splits)): 1.0}
+    fractions = options.splits if draws else {next(iter(before.splits)): 1.0}
     draw, items, leaders = splitter(fractions, options.seed), opened.items, audit.leaders
     placed, splits = ManifestWriter(scratch), set()
     for item, leader in zip(items, leaders, strict=True):

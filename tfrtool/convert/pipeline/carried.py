@@ -13,7 +13,7 @@ from tfrtool.writing.write_report import json_text
 
 _WRITTEN = (
     "check", "encode", "resize", "quality", "orient", "label_from", "splits", "seed", "shuffle",
-    "shard_bytes", "image",
+    "shard_bytes", "image", "stratify", "group_by",
 )  # fmt: skip
 """Options of `write` that those need who add images; ``image`` is one that `edit` encoded anew."""
 

@@ -135,23 +135,22 @@ class Beside(NamedTuple):
 
     values: Mapping[str, tuple[Value, ...]] = {}  # of further features, by their names
     annotation: ImageAnnotation | None = None
-    group: str | None = None  # what the image belongs to: its group goes into one split
 
     def pack(self) -> bytes:
         """Return bytes of it, for a scratch file."""
         values = {name: tuple(some) for name, some in self.values.items()}
         annotation = self.annotation and _plain(self.annotation)
-        return marshal.dumps((values, annotation, self.group))
+        return marshal.dumps((values, annotation))
 
     @classmethod
     def unpack(cls, packed: bytes) -> "Beside":
         """Return what `pack` made bytes of, in this very process or one that it trusts."""
-        values, annotation, group = marshal.loads(packed)
+        values, annotation = marshal.loads(packed)
         if annotation is not None:
             width, height, objects, *rest = annotation
             made = tuple(ObjectAnnotation(*one) for one in objects)
             annotation = ImageAnnotation(width, height, made, *rest)
-        return cls(values, annotation, group)
+        return cls(values, annotation)
 
 
 def _plain(annotation: ImageAnnotation) -> tuple[Any, ...]:

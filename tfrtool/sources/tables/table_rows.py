@@ -7,7 +7,8 @@ bad line.
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -45,10 +46,11 @@ class Row(NamedTuple):
     split: str = ""  # likewise, and in lower case
     problem: str | None = None  # why it is no row of this table
     others: Sequence[str] = ()  # the names of its other columns
+    group: str | None = None  # what a further column says; None where the table has none
 
 
-def read_rows(table: Path) -> Iterator[Row]:
-    """Read a table, row by row.
+def read_rows(table: Path, group_by: str | None = None) -> Iterator[Row]:
+    """Read a table, row by row, with the cells of a further column, if there is one of that name.
 
     Parquet is told by its first bytes. The rest is text, whose name tells: JSON Lines for .jsonl,
     .ndjson and .json, CSV for .csv and .tsv; of another name, whether its first line starts with a
@@ -58,9 +60,9 @@ def read_rows(table: Path) -> Iterator[Row]:
         head, suffix = file.read(_HEAD), table.suffix.lower()
         file.seek(0)
         braced = head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-        read = _read_csv
+        read: Callable[..., Iterator[tuple[int, _Cells]]] = _read_csv
         if head.startswith(PARQUET):
-            read = _read_parquet
+            read = partial(_read_parquet, group_by=group_by)
         elif suffix in _JSON_SUFFIXES or (braced and suffix not in _CSV_SUFFIXES):
             read = _read_json_lines
         names: list[str] = []
@@ -71,7 +73,7 @@ def read_rows(table: Path) -> Iterator[Row]:
             if names != list(cells):
                 names = list(cells)
                 columns = find_columns(names)
-                others = [name for name in names if name not in columns]
+                others = [name for name in names if name not in (*columns, group_by)]
             path, label, split = (None if name is None else cells.get(name) for name in columns)
             if isinstance(label, list):
                 label = json.dumps(label) if label else None  # refused when all labels are known
@@ -82,9 +84,12 @@ def read_rows(table: Path) -> Iterator[Row]:
             elif not isinstance(path, str | None) or not isinstance(split, str | None):
                 role = "split" if isinstance(path, str | None) else "path"
                 yield Row(number, problem=f"its {role} is not a string")
+            elif isinstance(group := cells.get(group_by) if group_by else None, list | dict):
+                yield Row(number, problem="its group is neither a string nor a number")
             else:
                 label, split = (label or "").strip(), (split or "").strip().lower()
-                yield Row(number, path or "", label, split, None, others)
+                grouped = None if group is None else str(group).strip()
+                yield Row(number, path or "", label, split, None, others, grouped)
 
 
 def text_lines(
@@ -216,7 +221,9 @@ def _read_json_lines(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]
         raise SourceError("is empty", path=table, expected=expected)
 
 
-def _read_parquet(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
+def _read_parquet(
+    file: BinaryIO, table: Path, group_by: str | None = None
+) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of a table, of which only the columns that count are read."""
     import pyarrow
     import pyarrow.parquet
@@ -226,7 +233,8 @@ def _read_parquet(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
         metadata = pyarrow.parquet.read_metadata(file)
         schema = metadata.schema.to_arrow_schema()
         columns = check_columns(schema.names, table)
-        wanted = [name for name in columns if name is not None]
+        found = [name for name in columns if name is not None]
+        wanted = [*found, *(name for name in schema.names if name == group_by not in found)]
         for name in wanted:  # others may hold images
             kind = schema.field(name).type
             kind = kind.value_type if types.is_dictionary(kind) else kind

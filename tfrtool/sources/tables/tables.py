@@ -7,6 +7,7 @@ import posixpath
 import re
 import stat
 import unicodedata
+from array import array
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
@@ -17,6 +18,7 @@ from tfrtool.errors import SourceError, UsageError, os_reason, printable
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER, FolderReader, size_problem
 from tfrtool.sources.folders.store_listing import StoreFiles
+from tfrtool.sources.grouping import alone_notice, group_number
 from tfrtool.sources.items import Item, LeftOut, Source, label_problem
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.tables.table_columns import (
@@ -40,15 +42,18 @@ _MOST_FOLDERS = 32
 """Leading folders that are tried without; tables are moved with their images, not deep trees."""
 
 
-_Usable = tuple[str, int, str, int, str]
-"""A row with an image: its key, its number, its label, the bytes of the file, and its split."""
+_Usable = tuple[str, int, str, int, str, int]
+"""A row with an image: its key, its number, its label, the bytes of the file, its split and what
+stands for its group."""
 
 
 class _RefusedRowError(Exception):
     """A row can't be an item; says why."""
 
 
-def read_table(table: Path, root: Path | None = None, scratch: Path | None = None) -> Source:
+def read_table(
+    table: Path, root: Path | None = None, scratch: Path | None = None, group_by: str | None = None
+) -> Source:
     """List the images of a table in CSV, JSON Lines or Parquet; SourceError if none can be used.
 
     The columns are found by their names. CSV of two or three columns needs no header if the first
@@ -59,7 +64,7 @@ def read_table(table: Path, root: Path | None = None, scratch: Path | None = Non
     without the folders that all paths start with, so that a table which was moved along with its
     images is read. Keys are the paths as they are written. All files lie below the table's folder
     or below ``root``, wherever links lead. Either every row has a split or none. Many rows are kept
-    in a scratch folder.
+    in a scratch folder. If there is a column ``group_by``, it says what belongs together.
     """
     if isinstance(table, RemotePath):
         if root is not None:
@@ -73,7 +78,9 @@ def read_table(table: Path, root: Path | None = None, scratch: Path | None = Non
     refused = ExternalSort[tuple[str, int, int, str]](scratch)
     firsts, splits, why = dict[str, int](), set[str](), ""
     columns: dict[str, None] = {}
-    for row in read_rows(table):
+    groups, grouped = array("Q"), False
+    for row in read_rows(table, group_by):
+        grouped = grouped or row.group is not None
         if len(columns) < _MOST_COLUMNS:
             columns.update(dict.fromkeys(row.others))
         name = row.path[:MAX_PATH_LENGTH] or f"row {row.number}"
@@ -92,11 +99,12 @@ def read_table(table: Path, root: Path | None = None, scratch: Path | None = Non
         else:
             firsts.setdefault(row.label, row.number)
             splits.add(split)
-            rows.add((key, row.number, row.label, size, split))
+            rows.add((key, row.number, row.label, size, split, group_number(row.group or "")))
     _check_labels(firsts, table)
     items, used = ManifestWriter(scratch), set[str]()
-    for item in _without_repeated(rows, refused, has_splits=any(splits)):
+    for item, group in _without_repeated(rows, refused, has_splits=any(splits)):
         items.add(item)
+        groups.append(group)
         used.add(item.label)
     if not items.count:
         raise SourceError(
@@ -113,6 +121,7 @@ def read_table(table: Path, root: Path | None = None, scratch: Path | None = Non
     notices = (
         number_notice(labels),
         f"columns that are not written: {quoted(unused)}" if unused else None,
+        alone_notice(groups.count(0), len(groups), group_by or "") if grouped else None,
     )
     return Source(
         items=items.close(),
@@ -122,6 +131,7 @@ def read_table(table: Path, root: Path | None = None, scratch: Path | None = Non
         rejected=tuple(rejected.kept),
         more_rejected=rejected.more,
         notices=tuple(filter(None, notices)),
+        groups=groups if grouped else (),
     )
 
 
@@ -274,12 +284,12 @@ def _without_repeated(
     refused: ExternalSort[tuple[str, int, int, str]],
     *,
     has_splits: bool,
-) -> Iterator[Item]:
-    """Yield items by key; those that repeat or contradict others are refused, and why."""
+) -> Iterator[tuple[Item, int]]:
+    """Yield items by key, with groups; those that repeat or contradict others are refused."""
     names = dict[str, str]()  # one text for each label and split
     for key, group in groupby(rows, key=itemgetter(0)):
         first, *more = group
-        _, place, label, size, split = first
+        _, place, label, size, split, number = first
         other = next((one[1] for one in more if one[2] != label), None)
         if other is not None:
             reasons = [
@@ -291,6 +301,7 @@ def _without_repeated(
         else:
             reasons = [(one[1], f"listed before, in row {place}") for one in more]
             label, split = names.setdefault(label, label), names.setdefault(split, split)
-            yield Item(key=key, label=label, bytes=size, place=place, split=split or None)
-        for number, reason in reasons:
-            refused.add((key, 1, number, f"row {number}: {reason}"))
+            item = Item(key=key, label=label, bytes=size, place=place, split=split or None)
+            yield item, number
+        for row, reason in reasons:
+            refused.add((key, 1, row, f"row {row}: {reason}"))
