@@ -214,8 +214,8 @@ def test_what_is_unclear_is_refused(root: Path, tmp_path: Path) -> None:
     (old / "write_report.json").unlink()
     with pytest.raises(tfrtool.UsageError, match="--split NAME"):
         tfrtool.append(old, new)
-    rule = {"splits": {"train": 0.5, "test": 0.5}, "group_by": r"(\d)\."}
-    tfrtool.write(root / "photos", root / "grouped", **rule)
+    halves = {"train": 0.5, "test": 0.5}
+    tfrtool.write(root / "photos", root / "grouped", splits=halves, group_by=r"(\d)\.")
     with pytest.raises(tfrtool.UsageError, match="--split NAME"):
         tfrtool.append(root / "grouped", new, out=root / "out")
     other = write_foreign(tmp_path / "other", [[tfrtool.encode_example({"image": b"", "x": 1})]])

@@ -237,15 +237,15 @@ def test_a_column_groups_a_table(table: str, tmp_path: Path) -> None:
     assert {split.labels["cat"] for split in report.splits.values()} == {6}
     assert any("3 of 24 images say no group by 'patient'" in notice for notice in report.notices)
     assert not any("not written" in notice for notice in report.notices)
-    where = defaultdict(set)
+    where: dict[int, set[str]] = defaultdict(set)
     for split in halves:
         for record in tfrtool.read(next((tmp_path / "d").glob(f"d-{split}.*"))):
             assert isinstance(record, tfrtool.Record)
             example = tfrtool.parse_example(record.payload)
             assert sorted(example) == ["image", "image/filename", "label"]
-            name = example["image/filename"]
-            assert isinstance(name, bytes)
-            where[int(name.split(b".")[0]) // 3].add(split)
+            file = example["image/filename"]
+            assert isinstance(file, bytes)
+            where[int(file.split(b".")[0]) // 3].add(split)
     assert [len(where[patient]) for patient in range(7)] == [1] * 7
     assert report.options["group_by"] == "patient"
 
