@@ -73,3 +73,27 @@ def test_label_names(tmp_path: Path) -> None:
     ]
     assert names.text(()) is None
     assert LabelNames.beside(tmp_path / "none", "label").text((1,)) == "1"
+
+
+def test_label_maps_name_classes(tmp_path: Path) -> None:
+    """A label map names the numbers of TF-OD's features, with holes; TFDS' files come first."""
+    items = ("item { id: 1 name: 'cat' }", "item { id: 3 name: 'dog' }")
+    (tmp_path / "label_map.pbtxt").write_text("\n".join(items))
+    for feature in ("image/object/class/label", "image/class/label"):
+        names = LabelNames.beside(tmp_path, feature)
+        assert [names.text([n]) for n in (0, 1, 2, 3, 4)] == ["0", "cat", "2", "dog", "4"]
+    assert LabelNames.beside(tmp_path, "label").names == ()
+    (tmp_path / "label_map.pbtxt").write_text("item { id: 4000000000 name: 'far' }")
+    assert LabelNames.beside(tmp_path, "image/class/label").names == ()
+    (tmp_path / "objects-label.labels.txt").write_text("emu\nyak\n")
+    assert LabelNames.beside(tmp_path, "objects/label").text([1]) == "yak"
+
+
+def test_features_of_objects_are_no_role() -> None:
+    """A record with one object has still no label, and its mask is not its image."""
+    found = _features(
+        **{"image/encoded": JPEG, "image/object/mask": JPEG, "image/object/class/label": 2}
+    )
+    roles = find_roles(found)
+    assert (roles.image, roles.label) == ("image/encoded", None)
+    assert find_roles(_features(**{"image": JPEG, "objects/label": 2})).label is None

@@ -10,7 +10,14 @@ from typing import NamedTuple
 from tfrtool.errors import DatasetError
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Feature, Value
-from tfrtool.examples.tfds_metadata import DatasetInfo, read_class_names, read_dataset_info
+from tfrtool.examples.objects.label_map import read_label_map
+from tfrtool.examples.tfds_metadata import (
+    LABEL_MAP,
+    DatasetInfo,
+    read_class_names,
+    read_dataset_info,
+)
+from tfrtool.storage.limits import MAX_CLASSES
 
 # TFDS; TensorFlow's object detection and slim; tensorflow-recorder; the Keras and TFRecord guides.
 IMAGES = ("image", "image/encoded", "image_raw", "image/data", "jpeg", "png", "img")
@@ -23,6 +30,12 @@ _NO_CLASS = re.compile(
     r"(^|[/_.-])(id|index|height|width|depth|channels|rows|cols)$", re.IGNORECASE
 )
 """Numbers that count or measure something, and are no class."""
+
+_MAPPED = ("image/object/class/label", "image/class/label")
+"""Features whose numbers are those of ``label_map.pbtxt``."""
+
+_OBJECTS = ("image/object/", "objects/")
+"""What the names of features start with that are of objects in an image, and not of the image."""
 
 HEIGHTS, WIDTHS = ("height", "rows"), ("width", "cols", "columns")
 CHANNELS = ("channels", "depth")
@@ -43,7 +56,11 @@ def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None)
     What the metadata beside the shards (``info``) says comes first, then the names in common use,
     then a feature that is the only one of its sort. Where that leaves a doubt, the role is None.
     """
-    single = {name: item.values[0] for name, item in features.items() if len(item.values) == 1}
+    single = {
+        name: item.values[0]
+        for name, item in features.items()
+        if len(item.values) == 1 and not name.startswith(_OBJECTS)
+    }
     encoded = [name for name, value in single.items() if is_image(value)]
     strings = [name for name, value in single.items() if isinstance(value, bytes)]
     image = _choose(info.image_feature if info else None, IMAGES, encoded)
@@ -106,14 +123,22 @@ def said_size(
 class LabelNames(NamedTuple):
     """The class names of a label feature, by class number; empty where none are known."""
 
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # "" for numbers that a label map leaves out
 
     @classmethod
     def beside(cls, directory: Path | None, label: str | None) -> "LabelNames":
-        """Read the names that TFDS keeps beside the shards; unreadable files count as none."""
+        """Read the names that TFDS keeps beside the shards, or else those of the label map.
+
+        The label map is for the TF Object Detection API's features; unreadable files count as none.
+        """
         if directory is not None and label is not None:
-            with contextlib.suppress(DatasetError):
-                return cls(read_class_names(directory, label) or ())
+            with contextlib.suppress(DatasetError, FileNotFoundError):
+                names = read_class_names(directory, label)
+                if names is None and label in _MAPPED:
+                    mapped = read_label_map(directory / LABEL_MAP)
+                    if max(mapped, default=0) <= MAX_CLASSES:
+                        names = tuple(mapped.get(n, "") for n in range(max(mapped, default=-1) + 1))
+                return cls(names or ())
         return cls()
 
     def text(self, values: Sequence[Value]) -> str | None:
@@ -122,7 +147,7 @@ class LabelNames(NamedTuple):
         if isinstance(value, bytes):
             return decode_text(value)
         if isinstance(value, int) and 0 <= value < len(self.names):
-            return self.names[value]
+            return self.names[value] or str(value)
         return None if value is None else str(value)
 
 

@@ -172,14 +172,16 @@ def read_class_names(directory: Path, label_feature: str) -> tuple[str, ...] | N
 
     It is a `DatasetError` if it can't be read, is no UTF-8, or has too many lines.
     """
-    path = directory / f"{label_feature.replace('/', '_')}.labels.txt"
-    with contextlib.suppress(FileNotFoundError), reading_metadata(path, "TFDS"):
-        text = read_bounded(path).decode("utf-8")
-        count = text.count("\n")
-        if count > MAX_CLASSES:
-            raise ValueError(f"it has {count:,} lines, and at most {MAX_CLASSES:,} are read")
-        # TFDS ends a name at LF alone.
-        return tuple(line.strip() for line in text.split("\n") if line.strip())
+    # TFDS has a dot for a slash in a feature's name, and a hyphen before that of a part of one.
+    for sign in "_.-" if "/" in label_feature else "_":
+        path = directory / f"{label_feature.replace('/', sign)}.labels.txt"
+        with contextlib.suppress(FileNotFoundError), reading_metadata(path, "TFDS"):
+            text = read_bounded(path).decode("utf-8")
+            count = text.count("\n")
+            if count > MAX_CLASSES:
+                raise ValueError(f"it has {count:,} lines, and at most {MAX_CLASSES:,} are read")
+            # TFDS ends a name at LF alone.
+            return tuple(line.strip() for line in text.split("\n") if line.strip())
     return None
 
 

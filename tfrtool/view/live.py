@@ -246,8 +246,7 @@ class Live:
             return {**told, "damaged": fault, "commands": [f"tfrtool verify {quoted}"]}
         features = _features(record.payload)
         roles = self.found.roles(path)
-        names = dict(enumerate(roles.label_names.names))
-        objects = read_objects(features, names, MAX_OBJECTS)
+        objects = read_objects(features, roles.object_names, MAX_OBJECTS)
         pictures = list(pictures_of(record.payload, roles, 1)) if roles.image else []
         part = record.payload[max(start, 0) : max(start, 0) + _HEX]
         return {

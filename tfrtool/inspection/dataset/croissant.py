@@ -113,7 +113,7 @@ def _file(shard: Shard, name: str) -> Json:
 def _record_sets(summary: DatasetSummary, inferred: InferredSchema) -> list[Json]:
     splits = [name for name in summary.splits if name != UNSPLIT]
     sets = [_names("splits", "cr:Split", splits)] if splits else []
-    classes = LabelNames.beside(summary.dataset, summary.label).names
+    classes = [*filter(None, LabelNames.beside(summary.dataset, summary.label).names)]
     sets += [_names("labels", "sc:Enumeration", classes)] if classes else []
     fields = [_field(feature, inferred.records) for feature in inferred.features]
     return [*sets, _named("cr:RecordSet", "records", "records") | {"field": fields}]

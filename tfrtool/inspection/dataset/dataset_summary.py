@@ -191,7 +191,7 @@ def _texts(codes: Mapping[Label, int], names: LabelNames) -> dict[str, int]:
     for label in sorted(codes, key=lambda label: (isinstance(label, bytes), label)):
         text = names.text([label]) or repr(label)
         texts[f"{text} ({label!r})" if text in texts else text] = codes[label]
-    for name in names.names if codes else ():
+    for name in filter(None, names.names if codes else ()):
         texts.setdefault(name, -1)
     return texts
 

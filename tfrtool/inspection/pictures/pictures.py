@@ -8,6 +8,8 @@ from typing import cast
 
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
+from tfrtool.examples.objects.label_map import object_names
+from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.roles import HEIGHTS, WIDTHS, LabelNames, find_roles, info_beside, said_size
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.images.pixels import (
@@ -40,6 +42,7 @@ class ImageRoles:
     name: str | None = None  # the feature that says which file it came from
     others: tuple[str, ...] = ()  # further features that hold encoded images
     label_names: LabelNames = field(default_factory=LabelNames)
+    object_names: Mapping[int, str] = field(default_factory=dict)  # of the objects' classes
     features: tuple[str, ...] = ()  # all names that were seen
     faults: tuple[Fault, ...] = ()  # damage that was met before an image was found
 
@@ -70,6 +73,7 @@ def image_roles(path: Path, image: str | None = None, label: str | None = None) 
             name=roles.name,
             others=tuple(name for name in encoded if name != found),
             label_names=LabelNames.beside(path.parent, label),
+            object_names=object_names(path.parent) if has_boxes(features) else {},
             features=tuple(names),
             faults=tuple(faults),
         )

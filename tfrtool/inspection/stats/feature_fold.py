@@ -144,7 +144,7 @@ class FeatureFold:
             for value in order[:COMMONEST]:
                 found = value if isinstance(value, int) else string_json(value)
                 common.append({"value": found, "count": counts[value]})
-                if isinstance(value, int) and 0 <= value < len(labels):
+                if isinstance(value, int) and 0 <= value < len(labels) and labels[value]:
                     common[-1]["name"] = labels[value]
         if self.formats:
             data["images"] = {

@@ -12,7 +12,7 @@ from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import ShardError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.inference import MAX_NAMES
 from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.rows.batches import Batch, decode_records, in_batches
@@ -154,7 +154,8 @@ def stats(
 
     def labels(key: FeatureKey) -> tuple[str, ...]:
         """Return the class names of a feature that stand beside the shards."""
-        found = (LabelNames.beside(folder, key.name).names for folder in folders)
+        where = folders if key.dtype is DType.INT64 else ()
+        found = (LabelNames.beside(folder, key.name).names for folder in where)
         return next(filter(None, found), ())
 
     features = [here.features[key].to_json(key, here.records, labels(key)) for key in here.known()]
