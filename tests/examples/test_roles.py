@@ -91,9 +91,7 @@ def test_label_maps_name_classes(tmp_path: Path) -> None:
 
 def test_features_of_objects_are_no_role() -> None:
     """A record with one object has still no label, and its mask is not its image."""
-    found = _features(
-        **{"image/encoded": JPEG, "image/object/mask": JPEG, "image/object/class/label": 2}
-    )
-    roles = find_roles(found)
+    held: dict[str, bytes | int] = {"image/encoded": JPEG, "image/object/class/label": 2}
+    roles = find_roles(_features(**held, **{"image/object/mask": JPEG}))
     assert (roles.image, roles.label) == ("image/encoded", None)
-    assert find_roles(_features(**{"image": JPEG, "objects/label": 2})).label is None
+    assert find_roles(_features(image=JPEG, **{"objects/label": 2})).label is None
