@@ -4,6 +4,7 @@ Protobuf parses a batch of them and writes it again, without an object of Python
 long value is not copied for that: a short one stands in its place.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -25,7 +26,8 @@ _MOST = 16 * 1024
 _VALUES, _ENTRIES = 4, 32
 """Values that are left out of one payload, and features that are looked at for each."""
 
-_MOST_LAYOUTS, _MOST_SAME = 256, 1024
+_BRIEF, _MOST_LAYOUTS = 0x7F, 256
+"""Entries of up to so many bytes are skipped at a glance; so many ways to begin one are kept."""
 
 _FIRST, _SECOND = 0x0A, 0x12
 """The tags of fields 1 and 2 where they have a length; of strings and floats in a feature, too."""
@@ -46,7 +48,7 @@ _MESSAGES = {
 """The messages of example.proto in which each feature has a key and a value, and many of them: what
 is not so can't be serialized. The types of their fields, where "" is bytes, by number from 1 on."""
 
-_UNSET, _UNSET_INSIDE = b"\x12\x00", b"\x12\x00\n"
+_UNSET = re.compile(rb"\x12\x00(?:\n|\Z)").search
 """The value of a map entry whose feature has no kind; of a key that comes twice, it hides one."""
 
 
@@ -80,21 +82,23 @@ _prefixes = _Prefixes()
 _Examples, _Sequences = _batches()
 
 
-def all_whole(payloads: Collection[bytes], *, sequences: bool) -> bool:
-    """Return whether TensorFlow's parser surely reads the same of payloads as protobuf does.
+def whole_ones(payloads: Collection[bytes], *, sequences: bool) -> Collection[bytes]:
+    """Return those of which TensorFlow's parser surely reads the same as protobuf does.
 
     So it is of what protobuf would write to the byte, if each feature has a key and a value, and
-    no key comes twice without a kind: payloads are `shortened`. Of others this says nothing. Those
-    with feature lists are among the others, unless ``sequences`` are expected.
+    no key comes twice without a kind. Of others this says nothing; of none at all, where one is not
+    so written. Those with feature lists are among the others, unless ``sequences`` are expected.
     """
+    if _UNSET(b"\n".join(payloads)):
+        payloads = {one for one in payloads if not _UNSET(one)}
     prefixes = map(_prefixes.__getitem__, map(len, payloads))
     joined = b"".join(chain.from_iterable(zip(prefixes, payloads, strict=True)))
     try:
         batch = (_Sequences if sequences else _Examples).FromString(joined)
         batch.DiscardUnknownFields()
-        return bool(batch.SerializeToString() == joined)
+        return payloads if batch.SerializeToString() == joined else ()
     except (DecodeError, EncodeError):  # or a required field is missing
-        return False
+        return ()
 
 
 def shortened(payload: bytes) -> bytes | None:
@@ -102,19 +106,14 @@ def shortened(payload: bytes) -> bytes | None:
 
     Long values of an Example are left out: strings alone in their list, and lists of floats.
     """
-    left = _VALUES
-    while (size := len(payload)) > SHORT and left:
-        left -= 1
-        same = _same.get(size)
-        if same is not None and payload.startswith(same[0]):
-            payload = same[1] + payload[same[2] :]
-            continue
+    for _ in range(_VALUES):
+        if len(payload) <= SHORT:
+            return payload
         try:
             payload = _shortened(payload)
         except (IndexError, ValueError):
             break
-    unset = _UNSET in payload and (_UNSET_INSIDE in payload or payload.endswith(_UNSET))
-    return None if unset or len(payload) > _MOST else payload
+    return payload if len(payload) <= _MOST else None
 
 
 def _shortened(data: bytes) -> bytes:
@@ -122,28 +121,28 @@ def _shortened(data: bytes) -> bytes:
     start, end = _field(data, 0, _FIRST)
     at = start
     for _ in range(_ENTRIES):
+        size = data[at + 1]
+        if size <= _BRIEF and data[at] == _FIRST:
+            at += 2 + size
+            continue
         layout = _layouts.get(data[at + 3 : at + 7])
         if layout is not None and (stop := layout.end(data, at)):
-            held, value = layout.held, at + layout.size
+            held = layout.held
             break
         entry, stop = _field(data, at, _FIRST)
         if stop - entry > SHORT:
-            held, value = _held(data, at, entry, stop)
+            held = _held(data, at, entry, stop)
             break
         at = stop
     else:
         raise ValueError("no long value")
     if not len(data) == end >= stop:
         raise ValueError("not as long as it says")
-    tag = _prefixes[end - start + len(held) - (stop - at)]
-    held = tag + data[start:at] + held
-    if len(_same) < _MOST_SAME:
-        _same[end] = data[:value], held, stop
-    return held + data[stop:]
+    return _prefixes[end - start + len(held) - (stop - at)] + data[start:at] + held + data[stop:]
 
 
-def _held(data: bytes, at: int, entry: int, stop: int) -> tuple[bytes, int]:
-    """Return what is held of an entry, and where its value is; know its layout from now on."""
+def _held(data: bytes, at: int, entry: int, stop: int) -> bytes:
+    """Return what is held of an entry; know its layout from now on."""
     _, of_key = _field(data, entry, _FIRST)
     feature, of_feature = _field(data, of_key, _SECOND)
     values, of_values = _field(data, feature, data[feature])
@@ -164,7 +163,7 @@ def _held(data: bytes, at: int, entry: int, stop: int) -> tuple[bytes, int]:
         _layouts[hint] = _Layout.of(
             data[at:value], [one - at for one in starts], stop - value, held
         )
-    return held, value
+    return held
 
 
 class _Layout(NamedTuple):
@@ -215,10 +214,6 @@ class _Layout(NamedTuple):
 
 _layouts: dict[bytes, _Layout] = {}
 """Those met, by some bytes that the entries of a feature mostly share: of its key and before."""
-
-
-_same: dict[int, tuple[bytes, bytes, int]] = {}
-"""How payloads of a length begin, up to a long value; what is held of that; where they go on."""
 
 
 def _written(length: int) -> int:

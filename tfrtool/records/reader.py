@@ -152,7 +152,9 @@ class RecordReader:
             length, length_crc = HEADER.unpack_from(data, position)
             while True:
                 if known.get(length) != length_crc:
-                    if length > limit or masked_crc32c(LENGTH.pack(length)) != length_crc:
+                    crc = crc32c(data[position : position + 8])  # a call would cost as much again
+                    crc = (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF
+                    if length > limit or crc != length_crc:
                         break
                     if len(known) == _LENGTHS_KNOWN:
                         known.clear()

@@ -1,7 +1,7 @@
 """Whether each payload of a shard is what its shard holds: parsed, but not looked into further."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from google.protobuf.message import DecodeError
 
@@ -13,7 +13,7 @@ from tfrtool.examples.example import (
 from tfrtool.examples.long_values import LARGE, hollowed
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tf_parser import parser_problem
-from tfrtool.examples.whole_records import SHORT, all_whole, shortened
+from tfrtool.examples.whole_records import SHORT, shortened, whole_ones
 from tfrtool.records.framing import Fault, FaultKind, Record
 
 _PROBATION = 64  # records after which a shard's payload kind is settled
@@ -118,21 +118,19 @@ class PayloadCheck(PayloadVote):
         if self.others:
             return
         short: Sequence[bytes | None] = [None] * len(records)
+        whole: Collection[bytes | None] = ()
         if self._odd > 0:
             self._odd -= len(records)
         else:
-            found = [one if len(one) <= SHORT else shortened(one) for _, _, one, _ in records]
-            known = {one: one and shortened(one) for one in {*found}}
-            whole = [one for one in known.values() if one is not None]
-            if all_whole(whole, sequences=self.sequences):
-                short = [known[one] for one in found]
-            else:
+            short = [one if len(one) <= SHORT else shortened(one) for _, _, one, _ in records]
+            whole = whole_ones({one for one in short if one is not None}, sequences=self.sequences)
+            if not whole:
                 self._odd = _DOUBTED * len(records)
         for record, held in zip(records[: self._left], short, strict=False):
-            self.vote(record.payload, is_example=held is not None and not self.sequences)
-        if self.others or None not in short:
+            self.vote(record.payload, is_example=held in whole and not self.sequences)
+        if self.others or len(whole) == len({*short}):
             return
-        for record in (one for one, held in zip(records, short, strict=True) if held is None):
+        for record in (one for one, held in zip(records, short, strict=True) if held not in whole):
             problem = self.problem(record.payload)
             if problem is not None:
                 yield record, problem
