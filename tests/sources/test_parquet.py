@@ -86,7 +86,7 @@ def test_rows_that_are_no_items(folder: Path) -> None:
         ({"path": ["a.jpg"], "label": ["1.5"]}, "fractions"),
         ({"path": ["a.jpg"], "label": ["cat|dog"]}, "several labels .* in row 1"),
         (
-            {"image": [{"bytes": b"x", "path": "a.jpg"}], "label": ["x"]},
+            {"image": [{"data": b"x", "path": "a.jpg"}], "label": ["x"]},
             "'image' can't be used.*found struct",
         ),
         ({"path": ["../x.jpg"], "label": ["x"]}, "row 1 names a file outside"),

@@ -83,6 +83,11 @@ def _understood(
     tfds = argument.startswith(_TFDS)
     if is_url(argument):
         argument = str(remote_path(argument))  # without what is secret in it
+    if not tfds and root is None and label_from is LabelFrom.FOLDER:
+        from tfrtool.sources.samples.sample_kinds import read_samples
+
+        if (samples := read_samples(argument, scratch)) is not None:
+            return samples
     listing = None if tfds else _list(argument, scratch, spread)
     if listing is None and label_from is not LabelFrom.FOLDER:
         raise UsageError("says labels itself, and they can't be taken from names", path=argument)

@@ -1,0 +1,146 @@
+"""Parquet with the images themselves in a column, as Hugging Face's ``datasets`` writes it.
+
+A row group is read from its start, and records are written in no order: images are unpacked once.
+"""
+
+import json
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfrtool.errors import SourceError
+from tfrtool.sources.items import Source
+from tfrtool.sources.samples.sample_source import FoundSample, Spool, source_of
+from tfrtool.sources.tables.table_columns import find_columns, quoted
+from tfrtool.storage.limits import MAX_CLASSES
+from tfrtool.storage.opening import open_regular, size_of_file
+
+_IMAGES = ("image", "img", "jpg", "png", "image_bytes", "bytes", "content")
+_BATCH_BYTES = 16 * 1024 * 1024
+_BUFFER_BYTES = 1024 * 1024
+"""Of a column that are read at a time, and not all of a row group."""
+
+_LONGEST_NAME = 200
+
+
+class _ImageColumns(NamedTuple):
+    image: str
+    label: str | None
+    names: list[str] | None  # of the classes, where labels are their numbers
+    others: list[str]
+
+
+def image_columns(file: Any) -> _ImageColumns | None:
+    """Return the columns of a table of images; None if none has bytes, or it is no Parquet."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        schema = pyarrow.parquet.read_schema(file)
+    except (pyarrow.ArrowException, ValueError):
+        return None
+    features: dict[str, Any] = {}
+    with suppress(
+        ValueError, RecursionError, AttributeError, TypeError, LookupError
+    ):  # what makes no sense
+        told = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        features = dict(told.items())
+    images = [name for name in schema.names if _holds_bytes(schema.field(name).type)]
+    rank = {name: at for at, name in enumerate(reversed(_IMAGES), 1)}
+    images.sort(key=lambda name: -rank.get(name.lower(), 0))
+    if not images:
+        return None
+    image = next((name for name in images if _type(features, name) == "Image"), "")
+    classes = [name for name in schema.names if _type(features, name) == "ClassLabel"]
+    label = find_columns(schema.names).label
+    label = label if label in classes or not classes else classes[0]
+    names = features[label or ""].get("names") if label in classes else None
+    if not isinstance(names, list) or not 0 < len({*map(str, names)}) == len(names) <= MAX_CLASSES:
+        names = None
+    others = [name for name in schema.names if name not in (image or images[0], label)]
+    return _ImageColumns(image or images[0], label, names and [*map(str, names)], others)
+
+
+def _type(features: Mapping[str, Any], name: str) -> object:
+    one = features.get(name)
+    return one.get("_type") if isinstance(one, dict) else None
+
+
+def _holds_bytes(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field("bytes").type
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def read_parquet_images(files: Sequence[str], where: str, scratch: Path) -> Source | None:
+    """List the images in files of Parquet; None if they hold none themselves."""
+    with open_regular(files[0]) as file:
+        columns = image_columns(file)
+    if columns is None:
+        return None
+    if columns.label is None:
+        what, expected = "no column of labels beside its images", "a column such as 'label'"
+        raise SourceError(what, path=where, expected=expected, found=quoted(columns.others))
+    unused = f"columns that are not written: {quoted(columns.others)}" if columns.others else None
+    with Spool(scratch, where) as spool:
+        samples = ((file, one) for file in files for one in _samples(file, columns, spool))
+        return source_of(
+            files,
+            samples,
+            spool.reader,
+            where,
+            scratch,
+            columns.names,
+            (unused,) if unused else (),
+        )
+
+
+def _samples(path: str, columns: _ImageColumns, spool: Spool) -> Iterator[FoundSample]:
+    import pyarrow
+    import pyarrow.parquet
+
+    number, names = 0, columns.names
+    try:
+        with open_regular(path) as file:
+            spool.packed += size_of_file(file)
+            parquet = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
+            largest = max(
+                (one.total_byte_size // max(1, one.num_rows) for one in groups), default=0
+            )
+            rows = max(1, min(1000, _BATCH_BYTES // max(1, largest)))
+            wanted = [columns.image, columns.label]
+            for batch in parquet.iter_batches(rows, columns=wanted, use_threads=False):
+                batch.validate(full=True)
+                for image, label in zip(*map(batch.column, wanted), strict=True):
+                    number += 1
+                    yield _sample(path, number, image.as_py(), label.as_py(), names, spool)
+    except (pyarrow.ArrowException, ValueError, LookupError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        what = "the Parquet table is cut or damaged"
+        raise SourceError(what, path=path, found=reason[:200]) from error
+
+
+def _sample(
+    path: str, number: int, image: Any, label: Any, names: list[str] | None, spool: Spool
+) -> FoundSample:
+    name = ""
+    if isinstance(image, dict):
+        name, image = image.get("path") or "", image.get("bytes")
+    name = posixpath.basename(str(name).replace("\\", "/"))[:_LONGEST_NAME]
+    key = f"{Path(path).stem}/{number:08d}" + (f"/{name}" if name.isprintable() and name else "")
+    if not isinstance(image, bytes) or not image:
+        why = f"row {number}: its bytes are not in the table"
+        return FoundSample(key, problem=why)
+    if isinstance(label, int) and names is not None:
+        label = names[label] if 0 <= label < len(names) else ""
+    if isinstance(label, float | bool | list | dict):
+        return FoundSample(key, problem=f"row {number}: its label is not a string or an integer")
+    text = "" if label is None else str(label).strip()
+    return FoundSample(key, text, len(image), spool.add(image))
