@@ -26,6 +26,16 @@ def extract_page(report: ExtractReport) -> Page:
     ]
     if report.unlabelled:
         about.append(("no class", f"{human_count(report.unlabelled, 'file')}, in no class folder"))
+    objects = report.annotations
+    if objects is not None:
+        of = human_count(objects.objects, "object")
+        about.append(("objects", f"{objects.written:,} of {of} in {objects.format.value} files"))
+        about.append(("in files", ", ".join(map(printable, objects.files))))
+    if objects is not None and objects.lost:
+        lost = ", ".join(f"{what} ({some:,})" for what, some in objects.lost.items())
+        about.append(("no place for", lost))
+    if objects is not None and objects.renumbered:
+        about.append(("renumbered", f"{objects.renumbered:,} ids that were there already"))
     rows = [
         ("(DIR itself)" if name == "." else printable(f"{name}/"), f"{count:,}")
         for name, count in report.classes.items()
@@ -49,6 +59,12 @@ def extract_page(report: ExtractReport) -> Page:
         for reason, count in Counter(one.reason for one in report.left_out).most_common(_LISTED):
             where = f"record {first[reason].record} of {printable(first[reason].shard.name)}"
             page.append(f"{reason}: {where}" + (f", the first of {count:,}" * (count > 1)))
+    if objects is not None and objects.listed:
+        page.append(Heading(Bad(f"not written: {human_count(objects.listed_count, 'object')}")))
+        page += shortened([*map(printable, objects.listed)], _LISTED, objects.listed_count)
+    if objects is not None and objects.problems:
+        page.append(Heading(Bad(f"annotations: {human_count(objects.problem_count, 'problem')}")))
+        page += shortened([*map(printable, objects.problems)], _LISTED, objects.problem_count)
     if report.faults:
         page.append(Heading(Bad(f"damaged: {human_count(report.fault_count, 'fault')}")))
         page += shortened(list(map(str, report.faults)), _LISTED, report.fault_count)

@@ -151,27 +151,21 @@ class _Lists:
         if self._tfod:
             lists = [self._values(f"{OBJECTS}bbox/{side}", DType.FLOAT32) for side in SIDES]
             counts = [len(some) for some in lists]
-            self._count = max(counts)
+            self._count, whole = max(counts), min(counts) == max(counts)
             torn = f"its boxes have {', '.join(map(str, counts))} values of {', '.join(SIDES)}"
-            whole = min(counts) == self._count
-            parts = [self._cut(some, 1) for some in lists]
-            shown = min(self._count, self._most or self._count)
-            sides = [[*part, *[math.nan] * (shown - len(part))] for part in parts]
-            boxes = list(zip(*sides, strict=True))
+            boxes = [*zip(*(self._cut(some, 1) for some in lists), strict=False)]
         else:
             name = next((name for name in _BOXES if name in self._features), _BOXES[0])
             flat = self._values(name, DType.FLOAT32)
-            self._count, rest = -(-len(flat) // 4), len(flat) % 4
-            torn, whole = (
-                f"its {name!r} has {len(flat)} values, which is no number of fours",
-                not rest,
-            )
-            part = [*self._cut(flat, 4), *[math.nan] * (4 - rest if rest else 0)]
-            fours = (part[at : at + 4] for at in range(0, len(part) - 3, 4))
-            boxes = [(x0, y0, x1, y1) for y0, x0, y1, x1 in fours]
-        if not whole:
-            self._problems.append(torn)
-        return boxes, None if whole else torn
+            self._count, whole = -(-len(flat) // 4), not len(flat) % 4
+            torn = f"its {name!r} has {len(flat)} values, which is no number of fours"
+            y0, x0, y1, x1 = (self._cut(flat, 4)[at::4] for at in range(4))
+            boxes = [*zip(x0, y0, x1, y1, strict=False)]
+        if whole:
+            return boxes, None
+        self._problems.append(torn)
+        count = self._count if self._most is None else min(self._count, self._most)
+        return [(math.nan,) * 4] * count, torn
 
     def _points(self) -> list[tuple[float, ...]] | None:
         """Return the key points of each object."""

@@ -13,6 +13,12 @@ from tfrtool.errors import ShardError, UsageError, printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
 from tfrtool.examples.roles import LabelNames
+from tfrtool.inspection.extract.annotated_images import (
+    AnnotatedImages,
+    AnnotationFormat,
+    ExtractedObjects,
+)
+from tfrtool.inspection.extract.annotation_formats import FORMATS
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
 from tfrtool.inspection.extract.extract_plan import ExtractPlan, find_feature, plan_extract
 from tfrtool.inspection.extract.safe_names import (
@@ -32,6 +38,7 @@ from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.locations import Paths, as_local_path
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.words import as_member
 
 # How many faults, records and names a report lists; the metadata has a line about each record.
 _LISTED = 1000
@@ -75,15 +82,20 @@ class ExtractReport:
     renamed_count: int
     faults: tuple[LocatedFault, ...]
     fault_count: int
+    annotations: ExtractedObjects | None = None  # where annotation files were asked for
 
     @property
     def complete(self) -> bool:
-        """Whether every record is whole and gave its files."""
-        return not self.fault_count and not self.left_out_count
+        """Whether every record is whole and gave its files, and every object is in one."""
+        whole = self.annotations is None or self.annotations.complete
+        return whole and not self.fault_count and not self.left_out_count
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``extract --json`` prints."""
-        data = plain(self)
+        data = plain(replace(self, annotations=None))
+        del data["annotations"]
+        if self.annotations is not None:
+            data["annotations"] = plain(self.annotations)
         data["classes"] = dict(self.classes)  # the very names of the folders
         data["renamed"] = [{"file": one.file, "from": one.recorded} for one in self.renamed]
         return {"dir": data.pop("directory"), **data}
@@ -98,6 +110,7 @@ def extract(
     name: str | None = None,
     flat: bool = False,
     limit: int | None = None,
+    annotations: AnnotationFormat | str | None = None,
     overwrite: bool = False,
     on_progress: OnProgress = silent,
 ) -> ExtractReport:
@@ -117,6 +130,8 @@ def extract(
         name: the feature that names the files; None takes what is in common use.
         flat: no folders at all: each file lies in the directory under its base name.
         limit: how many whole records to take at most; None for all.
+        annotations: "coco", "voc" or "yolo": the objects in the images go to files of that format,
+            and the images where these have them; None for none.
         overwrite: whether what an earlier extract made there is replaced.
         on_progress: told after each record how many bytes of shards are read.
 
@@ -132,9 +147,14 @@ def extract(
         raise UsageError("by (folders by a feature) and flat (no folders) exclude each other")
     if limit is not None and limit < 1:
         raise UsageError(f"limit is at least 1, not {limit}")
+    kind = None if annotations is None else as_member(AnnotationFormat, annotations, "annotations")
+    if kind is not None and by is not None:
+        raise UsageError("by (folders by a feature) and annotations exclude each other")
     with new_files(directory, overwrite=overwrite) as files:
         plan = plan_extract(shards, feature, by, name)
-        extraction = _Extraction(replace(plan, by=None) if flat else plan, flat, files)
+        objects = None if kind is None else FORMATS[kind](files, shards)
+        plan = replace(plan, by=None) if flat or objects else plan
+        extraction = _Extraction(plan, flat, files, objects)
         total = sum(path.stat().st_size for path in shards if path.exists())
         for path, item, read in _items(shards):
             on_progress(Progress(what="extract", done=read, total=total, unit="B"))
@@ -164,8 +184,10 @@ def _items(shards: Sequence[Path]) -> Iterator[tuple[Path, Record | Fault, int]]
 class _Extraction:
     """A fold over the records and faults of shards."""
 
-    def __init__(self, plan: ExtractPlan, flat: bool, files: NewFiles) -> None:
-        self._plan = plan
+    def __init__(
+        self, plan: ExtractPlan, flat: bool, files: NewFiles, objects: AnnotatedImages | None
+    ) -> None:
+        self._plan, self._objects = plan, objects
         self._flat = flat
         self._files = files
         self._shard, self._stem, self._label_names = Path(), "", LabelNames()
@@ -199,6 +221,8 @@ class _Extraction:
             reason = f"its feature {name!r} is {feature.dtype.value}, not string"
         elif not feature.values:
             reason = f"its feature {name!r} has no value"
+        elif self._objects is not None and len(feature.values) > 1:
+            reason = f"its feature {name!r} has several images, and its objects are in one"
         else:
             taken_out = self._plan.feature
             values = [value for value in feature.values if isinstance(value, bytes)]
@@ -206,6 +230,8 @@ class _Extraction:
             line["file"] = files[0] if len(files) == 1 else files
         if reason is not None:
             self._left_out.add(LeftOutRecord(shard=shard, record=item.index, reason=reason))
+            if self._objects is not None:
+                self._objects.leave_out(shard, item.index, example.features, reason)
             line["left_out"] = reason
         line["features"] = _features_json(example, without=taken_out)
         self._files.add_line(json.dumps(line, allow_nan=False))
@@ -227,22 +253,36 @@ class _Extraction:
             folder = safe_part(class_name)
             if folder.casefold() not in ("", *(part.casefold() for part in folders)):
                 folders = [folder, *folders]
-        files = []
+        files: list[str] = []
+        # VOC and YOLO have images in folders of their own.
+        at = -1 if self._objects and self._objects.form is not AnnotationFormat.COCO else 0
         for number, value in enumerate(values, 1):
             name = base if len(values) == 1 else numbered(base, number, "-")
             parts = (*folders, with_suffix(name, describe_bytes(value)))
-            file = self._files.add(parts, value)
-            files.append(file)
+            if self._objects is None:
+                made = [self._files.add(parts, value)]
+            else:
+                made = self._objects.add(self._shard, record, example.features, parts, value)
+            file, files = made[0], files + made
             self._bytes += len(value)
             self._classes[file.rpartition("/")[0] or "."] += 1
             self._unlabelled += class_name is None and self._plan.by is not None
             changed = recorded is not None and "/".join(path).encode() != recorded
-            if changed or file != "/".join(parts):
+            if changed or not f"/{file}".endswith(f"/{'/'.join(parts[at:])}"):
                 shown = (recorded or parts[-1].encode()).decode("utf-8", "backslashreplace")
                 self._renamed.add(RenamedFile(file=file, recorded=printable(shown)))
         return files
 
     def report(self, directory: Path) -> ExtractReport:
+        objects = None if self._objects is None else self._objects.report()
+        if objects is not None:
+            line: dict[str, Any] = {
+                "file": objects.files,
+                "shard": None,
+                "record": None,
+                "features": {},
+            }
+            self._files.add_line(json.dumps(line))
         return ExtractReport(
             directory=directory,
             metadata=metadata_beside(directory),
@@ -259,6 +299,7 @@ class _Extraction:
             renamed_count=self._renamed.count,
             faults=tuple(self._faults.kept),
             fault_count=self._faults.count,
+            annotations=objects,
         )
 
 

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -62,6 +63,14 @@ class NewFiles:
         except OSError as error:
             raise _write_error(error, self._directory.joinpath(*parts)) from error
 
+    def append(self, file: str, data: bytes) -> None:
+        """Write more at the end of a file that was added."""
+        try:
+            with open(f"{self._root}/{file}", "ab", buffering=0) as opened:  # noqa: PTH123
+                _write_all(opened, data)
+        except OSError as error:
+            raise _write_error(error, self._directory / file) from error
+
     def add_line(self, line: str) -> None:
         """Add a line, in ASCII, to the metadata."""
         try:
@@ -107,8 +116,12 @@ class NewFiles:
 def _write(data: bytes, path: str) -> None:
     # "x" never follows a link, and never opens what is there.
     with open(path, "xb", buffering=0) as file:  # noqa: PTH123 - a text, for speed
-        while data:
-            data = data[file.write(data) :]
+        _write_all(file, data)
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    while data:
+        data = data[file.write(data) :]
 
 
 @contextmanager

@@ -114,6 +114,12 @@ def _cut(name: str, limit: int) -> str:
     return (stem if suffix else stem.rstrip(". ") or "_") + suffix
 
 
+def stem_and_suffix(name: str) -> tuple[str, str]:
+    """Return a safe name in two; after its stem there is room for any suffix and a number."""
+    stem, suffix = _split(name)
+    return _cut(stem, NAME_BYTES - _SUFFIX_BYTES - _NUMBER_BYTES), suffix
+
+
 def numbering_key(name: str) -> str:
     """Return what all names have in common that `numbered` could make the same name of."""
     return _cut(name, NAME_BYTES - _NUMBER_BYTES)
