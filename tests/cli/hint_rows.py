@@ -144,13 +144,13 @@ write names.csv new | 1
   > sed 's/wo,was/path,label/' names.csv > renamed.csv
   > tfrtool write renamed.csv new
 write float.csv new | 1
-  ? a label is a name or an integer; 1.0 is written as 1
+  ? a label is a name or an integer; --column NAME:float32 writes numbers
   > sed 's/\\.0$//' float.csv > whole.csv
   > tfrtool write whole.csv new
+  > tfrtool write float.csv newer --column label:float32
 write several.csv new | 1
-  ? several labels an image can't be written yet; give each image one
-  > sed 's/|fur//' several.csv > one.csv
-  > tfrtool write one.csv new
+  ? --multi-label ';' writes several labels an image
+  > tfrtool write several.csv new --multi-label ';'
 write sub/up.csv new | 1
   ? --root DIR lets it name the files below DIR
   > tfrtool write sub/up.csv new --root .
@@ -313,6 +313,7 @@ ELSEWHERE = {
     'pip install "tfrtool[view]"': "tests/view/test_report.py does without it",
     'pip install "tfrtool[stats]"': "tests/cli/test_inspect_stats.py does without it",
     "pip install array_record": "tests/convert/formats/test_array_records.py does without it",
+    "--column NAME:int64 writes a table's numbers": "tests/sources/test_value_columns.py",
     "pipe a shard into it": "test_standard_input.py runs it",
     "--engine ray runs on one": "tests/engines/test_ray_cluster.py runs it",
     'pip install "tfrtool[ray]': "tests/engines/test_ray_cluster.py does without it",

@@ -158,3 +158,20 @@ def test_without_any_image_it_is_an_error(folder: Path) -> None:
     """Annotations of which no image is there say which was looked for."""
     with pytest.raises(SourceError, match=r"gone\.jpg: image 1: no such image"):
         _source(folder, FoundImage(name="gone.jpg", where="image 1", objects=[]))
+
+
+def test_a_file_says_which_classes_there_are(folder: Path) -> None:
+    """Objects of other classes are listed; numbers are those of the file."""
+    (folder.parent / "names.txt").write_text("mouse\ndog\n")
+    options = SourceOptions(annotations="coco:x", labels=str(folder.parent / "names.txt"))
+    objects = [_object(1, 2, 3, 4, category="dog"), _object(1, 2, 3, 4)]
+    image = FoundImage(name="a.jpg", where="image 1", width=100, height=50, objects=objects)
+    listing = list_directory(str(folder))
+    source = bring_together(listing, _Reader(image), options, "here", folder.parent)
+    assert (source.labels, source.features.class_ids) == (("mouse", "dog"), (1, 2))
+    (annotation,) = _annotations(source)
+    assert annotation is not None
+    assert [one.label for one in annotation.objects] == [1]
+    assert source.annotations is not None
+    reasons = [entry.reason for entry in source.annotations.rejected]
+    assert "its category 'cat' is not known" in reasons

@@ -3,7 +3,8 @@
 import os
 import stat
 import zipfile
-from contextlib import nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tfrtool.sources.archives.tar_archive import is_tar, list_tar
 from tfrtool.sources.archives.zip_archive import list_zip
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import (
+    SPLIT_NAMES,
     Listing,
     Spread,
     is_pattern,
@@ -21,6 +23,7 @@ from tfrtool.sources.folders.listing import (
 )
 from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.items import Source, Starting
+from tfrtool.sources.label_choice import with_labels
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
@@ -33,6 +36,8 @@ _TFDS = "tfds:"
 _PARQUET = b"PAR1"
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 """Names of tables, in lower case; other texts are looked at as tables too."""
+
+_METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 
 _EXPECTED = (
     "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON Lines, Parquet), a quoted "
@@ -59,7 +64,12 @@ def open_source(
     ``spread`` lists the folders of a tree elsewhere. What can't be used is a SourceError; a name
     that TFDS can't have, or a root without a table, a UsageError.
     """
-    source = _understood(argument, label_from, scratch, root, starting, spread, options)
+    if options.annotations is not None:
+        source = _annotated(argument, scratch, options, spread)
+    else:
+        source = _open(argument, label_from, scratch, root, starting, spread, options)
+        if options != _DEFAULT:
+            source = with_labels(source, options, argument, scratch)
     if options.group_by is None or source.groups:
         return source
     from tfrtool.sources.grouping import group_by_name
@@ -67,7 +77,7 @@ def open_source(
     return group_by_name(source, options.group_by, scratch)
 
 
-def _understood(
+def _open(
     argument: str,
     label_from: LabelFrom,
     scratch: Path,
@@ -76,11 +86,8 @@ def _understood(
     spread: Spread | None,
     options: SourceOptions,
 ) -> Source:
-    if options.annotations is not None:
-        return _annotated(argument, scratch, options, spread)
-    if replace(options, group_by=None) != _DEFAULT:
-        raise UsageError("columns, labels and layouts can't be written yet", path=argument)
     tfds = argument.startswith(_TFDS)
+    tables = {} if tfds or is_url(argument) else metadata_tables(Path(argument))
     if is_url(argument):
         argument = str(remote_path(argument))  # without what is secret in it
     if not tfds and root is None and label_from is LabelFrom.FOLDER:
@@ -94,7 +101,11 @@ def _understood(
     if listing is None and not tfds:
         from tfrtool.sources.tables.tables import read_table
 
-        return read_table(as_path(argument), root, scratch, options.group_by)
+        return read_table(as_path(argument), root, scratch, options)
+    if tables and label_from is LabelFrom.FOLDER and listing is not None:
+        return _told(listing, tables, argument, scratch, options)
+    if options.columns:
+        raise UsageError("is no table, and only a table has columns", path=argument)
     if root is not None:
         raise UsageError("is no table, and only a table's paths can need a root", path=argument)
     if listing is None:
@@ -102,6 +113,45 @@ def _understood(
 
         return read_tfds(argument.removeprefix(_TFDS), starting, scratch)
     return arrange(listing, label_from, argument, scratch)
+
+
+def metadata_tables(folder: Path) -> dict[str, Path]:
+    """Return the tables of a folder of images that Hugging Face's datasets are told by.
+
+    It is one, by the name "", or one in each folder of a split, by its name.
+    """
+    for name in _METADATA:
+        if (folder / name).is_file():
+            return {"": folder / name}
+    found: dict[str, Path] = {}
+    with suppress(OSError):
+        for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+            some = [entry / name for name in _METADATA if (entry / name).is_file()]
+            if some and entry.name.lower() in SPLIT_NAMES:
+                found[entry.name] = some[0]
+    return found
+
+
+def _told(
+    listing: Listing,
+    tables: Mapping[str, Path],
+    argument: str,
+    scratch: Path,
+    options: SourceOptions,
+) -> Source:
+    """Read a folder through the tables in it, unless its class folders say what images are."""
+    from tfrtool.sources.tables.tables import read_table
+
+    classes = None
+    if not options.columns:
+        with suppress(SourceError):
+            classes = arrange(listing, LabelFrom.FOLDER, argument, scratch)
+    if classes is not None and len(classes.labels) > 1:
+        return classes
+    first = next(iter(tables.values())).name
+    source = read_table(Path(argument) / first, None, scratch, options, tables)
+    notice = f"images and what is told of them are read from {first}"
+    return replace(source, notices=(notice, *source.notices))
 
 
 def _annotated(

@@ -34,6 +34,8 @@ class SourceOptions:
                     "annotations say their labels themselves, and have no columns",
                     expected="--annotations, or --column, --multi-label and --labels keep",
                 )
+        if self.multi_label is not None and self.labels == "keep":
+            raise UsageError("one integer an image can be kept, and not several")
         if self.multi_label == "":
             raise UsageError("nothing separates labels", expected="--multi-label ';'")
 

@@ -42,6 +42,21 @@ class Layout(enum.Enum):
     """The TF Object Detection API's: ``image/encoded``, ``image/object/bbox/xmin``, ..."""
 
 
+OWN_NAMES: Mapping[Layout, frozenset[str]] = {
+    Layout.TFDS: frozenset(
+        {"image", "image/filename", "label", "image/height", "image/width", "image/channels"}
+    ),
+    Layout.TFOD: frozenset(
+        f"image/{name}"
+        for name in (
+            *("encoded", "filename", "format", "source_id", "height", "width"),
+            *("class/label", "class/text"),
+        )
+    ),
+}
+"""Names of features that columns can't have."""
+
+
 class LabelKind(enum.Enum):
     """What labels are."""
 
@@ -278,10 +293,11 @@ class RecordFeatures:
         else:
             features |= {"image/encoded": image, "image/height": number, "image/width": number}
             features |= {f"image/{name}": text for name in ("filename", "format", "source_id")}
+            several = self.label is LabelKind.CLASSES
             if self.label is not LabelKind.NONE:
-                features["image/class/label"] = sequence(number)
+                features["image/class/label"] = sequence(number) if several else number
             if self.label in (LabelKind.CLASS, LabelKind.CLASSES):
-                features["image/class/text"] = sequence(text)
+                features["image/class/text"] = sequence(text) if several else text
         for name, dtype, is_list in self.columns:
             one = text if dtype is DType.STRING else connector("Tensor", dtype.value)
             features[name] = sequence(one) if is_list else one

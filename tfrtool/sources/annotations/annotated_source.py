@@ -14,9 +14,11 @@ from tfrtool.images.frame import read_frame
 from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
 from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem
 from tfrtool.sources.items import AnnotationAccount, Item, LeftOut, Source, label_problem
+from tfrtool.sources.label_choice import read_class_list
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.limits import MAX_LISTED, MAX_PATH_LENGTH, FirstOf
+from tfrtool.storage.locations import as_path
 from tfrtool.storage.scratch.external_sort import ExternalSort
 from tfrtool.storage.scratch.packed_rows import PackedRows
 
@@ -81,7 +83,8 @@ class _Together:
         for name, stray in reader.stray():
             self._read += 1
             self._lost.add(LeftOut(key=name, reason=f"{stray.what}: {stray.problem}"))
-        classes = reader.classes()
+        named = self._options.labels
+        classes = reader.classes() if named is None else read_class_list(as_path(named))
         for name in classes:
             if unfit := label_problem(name):
                 raise SourceError(f"a class's name {unfit}", path=self._where, found=repr(name))

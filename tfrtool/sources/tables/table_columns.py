@@ -27,7 +27,7 @@ _BOXES = (
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _DIGITS = re.compile(r"[+-]?[0-9]+")
-_NUMBER = re.compile(
+NUMBER = re.compile(
     r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf", re.IGNORECASE
 )
 
@@ -53,16 +53,24 @@ def find_columns(names: Sequence[str]) -> TableColumns:
     )
 
 
-def check_columns(names: Sequence[str], table: Path) -> TableColumns:
-    """Find columns; a SourceError if paths or labels lack, are there twice, or are of boxes."""
+def check_columns(
+    names: Sequence[str], table: Path, *, labels: bool = True, wanted: Collection[str] = ()
+) -> TableColumns:
+    """Find columns; a SourceError if paths or labels lack, are there twice, or are of boxes.
+
+    Some tables need no ``labels``, and boxes that are ``wanted`` as they are don't count.
+    """
     columns = find_columns(names)
-    if columns.path is None or columns.label is None:
+    if columns.path is None or (labels and columns.label is None):
+        hint = f"paths: {', '.join(_PATHS)}; labels: {', '.join(_LABELS)}"
+        if columns.path is not None:
+            hint += "; --column NAME writes a caption or a number, and then none is needed"
         raise SourceError(
-            "no columns of paths and labels",
+            "no columns of paths and labels" if labels else "no column of paths",
             path=table,
-            expected="columns such as 'path' and 'label'",
+            expected="columns such as 'path' and 'label'" if labels else "one such as 'path'",
             found=quoted(names),
-            hint=f"paths: {', '.join(_PATHS)}; labels: {', '.join(_LABELS)}",
+            hint=hint,
         )
     known = [name.strip().lower() for name in names]
     for name in (column.strip().lower() for column in columns if column is not None):
@@ -70,7 +78,8 @@ def check_columns(names: Sequence[str], table: Path) -> TableColumns:
             raise SourceError(f"its column '{name}' is there twice", path=table)
     plain = {_PREFIX.sub("", re.sub("[^a-z0-9]", "", name.lower())): name for name in names}
     boxes = (box.split() for box in _BOXES)
-    if found := next((box for box in boxes if plain.keys() >= set(box)), None):
+    found = next((box for box in boxes if plain.keys() >= set(box)), ())
+    if not {plain[part] for part in found} <= {*wanted}:
         raise SourceError(
             "has boxes or masks, and not one label an image",
             path=table,
@@ -104,22 +113,26 @@ def number_notice(labels: Sequence[str]) -> str | None:
 def refused_label(labels: Collection[str]) -> tuple[str, str, str] | None:
     """Return a label that shows that labels are no classes, what they are, and what to do."""
     fraction = next((label for label in labels if not _DIGITS.fullmatch(label)), None)
-    if fraction and all(map(_NUMBER.fullmatch, labels)):
+    if fraction and all(map(NUMBER.fullmatch, labels)):
         what = "its labels are numbers with fractions, not classes"
-        return fraction, what, "a label is a name or an integer; 1.0 is written as 1"
-    several = next((label for label in labels if _is_list(label)), None)
-    several = several or _made_of_others(labels, ";") or _made_of_others(labels, ",")
-    if several is None:
-        return None
-    what = "an image has several labels in one cell"
-    return several, what, "several labels an image can't be written yet; give each image one"
+        hint = "a label is a name or an integer; --column NAME:float32 writes numbers"
+        return fraction, what, hint
+    for mark, find in (("|", _first_list), (";", _made_of_others), (",", _made_of_others)):
+        if several := find(labels, mark):
+            hint = f"--multi-label '{mark}' writes several labels an image"
+            return several, "an image has several labels in one cell", hint
+    return None
 
 
-def _is_list(label: str) -> bool:
-    """Return whether a label can't be a name: it is ``cat|dog``, or a list of JSON or Python."""
-    if label.startswith("[") and label.endswith("]"):
-        return any(mark in label for mark in "\"',")
-    return "|" in label and all(label.split("|"))
+def _first_list(labels: Collection[str], separator: str) -> str | None:
+    """Return a label that can't be a name: it is ``cat|dog``, or a list of JSON or Python."""
+    for label in labels:
+        if label.startswith("[") and label.endswith("]"):
+            if any(mark in label for mark in "\"',"):
+                return label
+        elif separator in label and all(label.split(separator)):
+            return label
+    return None
 
 
 def _made_of_others(labels: Collection[str], separator: str) -> str | None:

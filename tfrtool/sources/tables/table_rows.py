@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from tfrtool.errors import SourceError, os_errors_as
+from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.sources.folders.listing import is_image_name
-from tfrtool.sources.tables.table_columns import check_columns, find_columns
+from tfrtool.sources.tables.table_columns import TableColumns, check_columns, find_columns
+from tfrtool.sources.tables.table_values import ValueColumns
 from tfrtool.storage.limits import MAX_ROW_BYTES
 from tfrtool.storage.opening import open_regular, size_of_file
 
@@ -46,11 +47,18 @@ class Row(NamedTuple):
     split: str = ""  # likewise, and in lower case
     problem: str | None = None  # why it is no row of this table
     others: Sequence[str] = ()  # the names of its other columns
+    cells: Mapping[str, object] = {}  # by the names of all columns
+    typed: bool = False  # whether cells are numbers and texts, and not all texts
+    columns: Sequence[str] = ()  # those that become features
     group: str | None = None  # what a further column says; None where the table has none
 
 
-def read_rows(table: Path, group_by: str | None = None) -> Iterator[Row]:
+def read_rows(
+    table: Path, group_by: str | None = None, columns: ValueColumns | None = None
+) -> Iterator[Row]:
     """Read a table, row by row, with the cells of a further column, if there is one of that name.
+
+    With columns that become features, it needs no labels.
 
     Parquet is told by its first bytes. The rest is text, whose name tells: JSON Lines for .jsonl,
     .ndjson and .json, CSV for .csv and .tsv; of another name, whether its first line starts with a
@@ -66,17 +74,20 @@ def read_rows(table: Path, group_by: str | None = None) -> Iterator[Row]:
         elif suffix in _JSON_SUFFIXES or (braced and suffix not in _CSV_SUFFIXES):
             read = _read_json_lines
         names: list[str] = []
-        for number, cells in read(file, table):
+        mine: Sequence[str] = ()
+        for number, cells in read(file, table, columns):
             if isinstance(cells, str):
                 yield Row(number, problem=cells)
                 continue
             if names != list(cells):
                 names = list(cells)
-                columns = find_columns(names)
-                others = [name for name in names if name not in (*columns, group_by)]
-            path, label, split = (None if name is None else cells.get(name) for name in columns)
+                roles = find_columns(names)
+                if columns is not None:
+                    roles, mine = columns.of(names, roles)
+                others = [name for name in names if name not in (*roles, *mine, group_by)]
+            path, label, split = (None if name is None else cells.get(name) for name in roles)
             if isinstance(label, list):
-                label = json.dumps(label) if label else None  # refused when all labels are known
+                label = json.dumps(label) if label else None
             if isinstance(label, int) and not isinstance(label, bool):
                 label = str(label)
             if not isinstance(label, str | None):
@@ -88,8 +99,12 @@ def read_rows(table: Path, group_by: str | None = None) -> Iterator[Row]:
                 yield Row(number, problem="its group is neither a string nor a number")
             else:
                 label, split = (label or "").strip(), (split or "").strip().lower()
-                grouped = None if group is None else str(group).strip()
-                yield Row(number, path or "", label, split, None, others, grouped)
+                row = Row(number, path or "", label, split, None, others)
+                if group is not None:
+                    row = row._replace(group=str(group).strip())
+                if columns is not None:
+                    row = row._replace(cells=cells, typed=read is not _read_csv, columns=mine)
+                yield row
 
 
 def text_lines(
@@ -113,9 +128,19 @@ def text_lines(
         yield text
 
 
-def _read_csv(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
+def _check(names: Sequence[str], table: Path, columns: ValueColumns | None) -> TableColumns:
+    wanted = () if columns is None else columns.asked
+    for name in names if columns is not None and columns.all else wanted:
+        if name.strip() and names.count(name) > 1:
+            raise SourceError(f"its column '{printable(name)}' is there twice", path=table)
+    return check_columns(names, table, labels=columns is None, wanted=wanted)
+
+
+def _read_csv(
+    file: BinaryIO, table: Path, columns: ValueColumns | None
+) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of a table, separated by commas, semicolons or tabs."""
-    delimiter, names, header = _layout(file, table)
+    delimiter, names, header = _layout(file, table, columns)
     for number, cells in enumerate(csv_rows(file, table, delimiter), start=1):
         if not any(cells):
             continue
@@ -159,7 +184,9 @@ def csv_rows(
         ) from error
 
 
-def _layout(file: BinaryIO, table: Path) -> tuple[str, Sequence[str], bool]:
+def _layout(
+    file: BinaryIO, table: Path, wanted: ValueColumns | None
+) -> tuple[str, Sequence[str], bool]:
     """Return a table's separator, the names of its columns, and whether its first row has them.
 
     The separator is the one that makes known columns of the first row, so that commas in the name
@@ -176,8 +203,8 @@ def _layout(file: BinaryIO, table: Path) -> tuple[str, Sequence[str], bool]:
         if first is None:
             raise SourceError("is empty", path=table, expected="a table of paths and labels")
         columns = find_columns(first)
-        if columns.path is not None and columns.label is not None:
-            check_columns(first, table)
+        if columns.path is not None and (columns.label is not None or wanted is not None):
+            _check(first, table, wanted)
             return delimiter, first, True
         # Two or three columns need no names if the first row names an image; AutoML has the split
         # in front.
@@ -189,23 +216,25 @@ def _layout(file: BinaryIO, table: Path) -> tuple[str, Sequence[str], bool]:
     if failure is not None and not firsts:
         raise failure
     widest = max(firsts, key=len)
-    check_columns(widest, table)
+    _check(widest, table, wanted)
     return _DELIMITERS[0], widest, True
 
 
-def _read_json_lines(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]]:
+def _read_json_lines(
+    file: BinaryIO, table: Path, columns: ValueColumns | None
+) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of a table, an object on each line; one that isn't costs no other.
 
     The first must be one, for else the file is something other than JSON Lines.
     """
     expected = "JSON Lines, an object on each line"
-    first = True
+    first, integer = True, str if columns is None else _integer
     for number, line in enumerate(text_lines(file, table), start=1):
         if not line.strip():
             continue
         try:
             # As text, integers stay as they are written, and ten thousand digits cost nothing.
-            value = json.loads(line, parse_int=str)
+            value = json.loads(line, parse_int=integer)
             cells = value if isinstance(value, dict) else "no JSON object"
         except ValueError:
             cells = "no JSON"
@@ -214,15 +243,19 @@ def _read_json_lines(file: BinaryIO, table: Path) -> Iterator[tuple[int, _Cells]
         if first:
             if isinstance(cells, str):
                 raise SourceError(f"line {number}: {cells}", path=table, expected=expected)
-            check_columns(tuple(cells), table)
+            _check(tuple(cells), table, columns)
             first = False
         yield number, cells
     if first:
         raise SourceError("is empty", path=table, expected=expected)
 
 
+def _integer(text: str) -> int | str:
+    return int(text) if len(text) < 20 else text  # more than 64 bits have that
+
+
 def _read_parquet(
-    file: BinaryIO, table: Path, group_by: str | None = None
+    file: BinaryIO, table: Path, columns: ValueColumns | None, group_by: str | None = None
 ) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of a table, of which only the columns that count are read."""
     import pyarrow
@@ -232,12 +265,19 @@ def _read_parquet(
     try:
         metadata = pyarrow.parquet.read_metadata(file)
         schema = metadata.schema.to_arrow_schema()
-        columns = check_columns(schema.names, table)
-        found = [name for name in columns if name is not None]
+        roles = _check(schema.names, table, columns)
+        mine: Sequence[str] = ()
+        if columns is not None:
+            roles, mine = columns.of(schema.names, roles)
+        found = [name for name in roles if name is not None]
         wanted = [*found, *(name for name in schema.names if name == group_by not in found)]
+        texts = []
         for name in wanted:  # others may hold images
             kind = schema.field(name).type
-            kind = kind.value_type if types.is_dictionary(kind) else kind
+            if not types.is_list(kind):
+                texts.append(name)
+            if types.is_dictionary(kind) or (types.is_list(kind) and name == roles.label):
+                kind = kind.value_type  # several labels an image
             if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
                 what, expected = (
                     f"its column '{name}' can't be used",
@@ -248,14 +288,15 @@ def _read_parquet(
         if metadata.num_rows > max(_FREE_ROWS, size):
             raise SourceError(f"{metadata.num_rows:,} rows in {size:,} bytes", path=table)
         # As dictionaries, texts that come again and again are in memory once.
-        parquet = pyarrow.parquet.ParquetFile(file, metadata=metadata, read_dictionary=wanted)
+        parquet = pyarrow.parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts)
         number, others = 0, dict[str, object].fromkeys(schema.names)
+        wanted = [*dict.fromkeys((*wanted, *mine))]
         for batch in parquet.iter_batches(_BATCH, columns=wanted, use_threads=False):
             batch.validate(full=True)
             for values in zip(*(batch.column(name) for name in wanted), strict=True):
                 number += 1
                 cells = [value.as_py() for value in values]
-                if any(isinstance(cell, str) and len(cell) > MAX_ROW_BYTES for cell in cells):
+                if any(isinstance(c, (str, bytes)) and len(c) > MAX_ROW_BYTES for c in cells):
                     yield number, f"longer than {MAX_ROW_BYTES:,} bytes"
                 else:
                     yield number, {**others, **dict(zip(wanted, cells, strict=True))}

@@ -8,19 +8,24 @@ import re
 import stat
 import unicodedata
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from urllib.parse import unquote
 
 from tfrtool.errors import SourceError, UsageError, os_reason, printable
+from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER, FolderReader, size_problem
 from tfrtool.sources.folders.store_listing import StoreFiles
 from tfrtool.sources.grouping import alone_notice, group_number
 from tfrtool.sources.items import Item, LeftOut, Source, label_problem
+from tfrtool.sources.label_choice import SEVERAL, UnfitLabelError, several_labels
 from tfrtool.sources.manifest import ManifestWriter
+from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
     number_notice,
@@ -28,23 +33,33 @@ from tfrtool.sources.tables.table_columns import (
     refused_label,
     sort_labels,
 )
-from tfrtool.sources.tables.table_rows import read_rows
+from tfrtool.sources.tables.table_rows import Row, read_rows
+from tfrtool.sources.tables.table_values import UnfitCellError, ValueColumns
 from tfrtool.storage.limits import MAX_LISTED, MAX_PATH_LENGTH, FirstOf
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.scratch.external_sort import ExternalSort
+from tfrtool.storage.scratch.packed_rows import PackedRows
 
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
 """What the system says of a path that may be wrong; anything else means that a disk fails."""
 
 _MOST_COLUMNS = 1000
+_OBJECTS = "objects"
+"""Hugging Face's column of boxes."""
+
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _MOST_FOLDERS = 32
 """Leading folders that are tried without; tables are moved with their images, not deep trees."""
 
 
-_Usable = tuple[str, int, str, int, str, int]
-"""A row with an image: its key, its number, its label, the bytes of the file, its split and what
-stands for its group."""
+_Usable = tuple[str, int, str, int, str, int, int]
+"""A row with an image: its key, its number, its label, the bytes of the file, its split, what
+stands for its group, and the number of its cells that become features."""
+
+_USUAL = SourceOptions()
+_ALONE: Mapping[str, Path] = {}
+
+_ReadRows = Callable[[], Iterator[Row]]
 
 
 class _RefusedRowError(Exception):
@@ -52,7 +67,11 @@ class _RefusedRowError(Exception):
 
 
 def read_table(
-    table: Path, root: Path | None = None, scratch: Path | None = None, group_by: str | None = None
+    table: Path,
+    root: Path | None = None,
+    scratch: Path | None = None,
+    options: SourceOptions = _USUAL,
+    tables: Mapping[str, Path] = _ALONE,
 ) -> Source:
     """List the images of a table in CSV, JSON Lines or Parquet; SourceError if none can be used.
 
@@ -64,8 +83,18 @@ def read_table(
     without the folders that all paths start with, so that a table which was moved along with its
     images is read. Keys are the paths as they are written. All files lie below the table's folder
     or below ``root``, wherever links lead. Either every row has a split or none. Many rows are kept
-    in a scratch folder. If there is a column ``group_by``, it says what belongs together.
+    in a scratch folder. With columns that become features it needs no labels, and a column that
+    says groups says what belongs together.
+
+    Where a table's folder has further folders with ``tables`` of their own, these are read instead,
+    given by the folders' names, which are those of splits.
     """
+    multi, columns, features = options.multi_label, None, RecordFeatures()
+    if multi is not None:
+        features = RecordFeatures(label=LabelKind.CLASSES, separator=SEVERAL)
+    if options.columns:
+        columns = ValueColumns(options.columns, options.names, table, scratch)
+    read = partial(_read, tables or {"": table}, options.group_by, columns)
     if isinstance(table, RemotePath):
         if root is not None:
             raise UsageError("the files of a table in a store lie below its folder", path=table)
@@ -73,39 +102,58 @@ def read_table(
     else:
         folder = os.path.abspath(table.parent)  # noqa: PTH100 - links stay
         other = None if root is None else os.path.abspath(root)  # noqa: PTH100
-        files = _Files(table, folder, other)
+        files = _Files(table, folder, other, read)
     rows = ExternalSort[_Usable](scratch)
     refused = ExternalSort[tuple[str, int, int, str]](scratch)
     firsts, splits, why = dict[str, int](), set[str](), ""
-    columns: dict[str, None] = {}
+    others: dict[str, None] = {}
     groups, grouped = array("Q"), False
-    for row in read_rows(table, group_by):
+    for row in read():
         grouped = grouped or row.group is not None
-        if len(columns) < _MOST_COLUMNS:
-            columns.update(dict.fromkeys(row.others))
+        if len(others) < _MOST_COLUMNS:
+            others.update(dict.fromkeys(row.others))
         name = row.path[:MAX_PATH_LENGTH] or f"row {row.number}"
         try:
             if row.problem is not None:
                 raise _RefusedRowError(row.problem)
             name = _plain_path(row.path)
             key, size = files.find(name, row.number)
-            if problem := label_problem(row.label):
-                raise _RefusedRowError(f"its label {problem}" if row.label else "no label")
-            split = _split_name(row.split)
-        except (_RefusedRowError, LookupError) as error:
+            label = row.label
+            if multi is not None:
+                label = several_labels(label, multi)
+            elif columns is None and not label:
+                raise _RefusedRowError("no label")
+            for one in features.names(label):
+                if problem := label_problem(one):
+                    raise _RefusedRowError(f"its label {problem}")
+            split, cells = _split_name(row.split), 0
+            if columns is not None:
+                cells = columns.add(row.cells, row.columns, typed=row.typed)
+        except (_RefusedRowError, UnfitCellError, UnfitLabelError, LookupError) as error:
             reason = f"row {row.number}: {error}"
             refused.add((name, 0, row.number, reason))
             why = why or f"{printable(name)}: {reason}"
         else:
-            firsts.setdefault(row.label, row.number)
+            firsts.setdefault(label, row.number)
             splits.add(split)
-            rows.add((key, row.number, row.label, size, split, group_number(row.group or "")))
-    _check_labels(firsts, table)
-    items, used = ManifestWriter(scratch), set[str]()
-    for item, group in _without_repeated(rows, refused, has_splits=any(splits)):
+            group = group_number(row.group) if row.group else 0
+            rows.add((key, row.number, label, size, split, group, cells))
+    if columns is not None:
+        columns.check()
+        kind = features.label if multi or any(firsts) else LabelKind.NONE
+        features = replace(features, label=kind, columns=columns.kinds())
+    if multi is None:
+        _check_labels(firsts, table)
+    items, used, beside = ManifestWriter(scratch), set[str](), PackedRows(scratch)
+    needed = {"no split, while others have one": 4} if any(splits) else {}
+    if features.label is LabelKind.CLASS:
+        needed["no label"] = 2
+    for item, group, cells in _without_repeated(rows, refused, needed):
         items.add(item)
         groups.append(group)
         used.add(item.label)
+        if columns is not None:
+            beside.add(columns.packed(cells, features.columns))
     if not items.count:
         raise SourceError(
             "no row can be used",
@@ -116,13 +164,16 @@ def read_table(
     rejected = FirstOf[LeftOut](MAX_LISTED)
     for key, _, _, reason in refused:
         rejected.add(LeftOut(key=key, reason=reason))
-    labels = sort_labels(used)
-    unused = [name for name in columns if name.strip()]
-    notices = (
-        number_notice(labels),
+    labels = sort_labels({name for label in used for name in features.names(label)})
+    unfit = columns.unfit if columns is not None else {}
+    unused = [name for name in others if name.strip() and name not in unfit]
+    boxes = _OBJECTS in (*unused, *unfit)
+    notices = [
+        number_notice(labels) if options.labels is None else None,
         f"columns that are not written: {quoted(unused)}" if unused else None,
-        alone_notice(groups.count(0), len(groups), group_by or "") if grouped else None,
-    )
+        alone_notice(groups.count(0), len(groups), options.group_by or "") if grouped else None,
+        f"boxes are read by --annotations, and not from a column '{_OBJECTS}'" if boxes else None,
+    ]
     return Source(
         items=items.close(),
         labels=labels,
@@ -130,8 +181,10 @@ def read_table(
         splits=tuple(sorted(filter(None, splits), key=_split_rank)),
         rejected=tuple(rejected.kept),
         more_rejected=rejected.more,
-        notices=tuple(filter(None, notices)),
+        notices=(*filter(None, notices), *(columns.notices() if columns else ())),
         groups=groups if grouped else (),
+        features=features,
+        beside=beside if columns is not None else (),
     )
 
 
@@ -141,10 +194,10 @@ class _Files:
     A table comes with its images, and whoever wrote it may not know whose machine it is read on.
     """
 
-    def __init__(self, table: Path, folder: str, root: str | None) -> None:
+    def __init__(self, table: Path, folder: str, root: str | None, read: _ReadRows) -> None:
         """Allow the table's own folder, and another one that the user gave; both are absolute."""
         self._table = table
-        self.reader = _find_reader(table, folder, root)
+        self.reader = _find_reader(read, folder, root)
         self._bounds = tuple(_real_folder(place) for place in (folder, root) if place is not None)
         self._outside: dict[str, bool] = {}  # by folder: there are fewer than files
 
@@ -191,7 +244,20 @@ def _real_folder(folder: str) -> str:
     return os.path.join(os.path.realpath(folder), "")  # noqa: PTH118 - with a slash at its end
 
 
-def _find_reader(table: Path, folder: str, root: str | None) -> FolderReader:
+def _read(
+    tables: Mapping[str, Path], group_by: str | None, columns: ValueColumns | None
+) -> Iterator[Row]:
+    """Read the rows of tables; paths are below the folders that these are in."""
+    for folder, table in tables.items():
+        rows = read_rows(table, group_by, columns)
+        if not folder:
+            yield from rows
+        for row in rows:
+            split = row.split or folder.lower()
+            yield row._replace(path=row.path and posixpath.join(folder, row.path), split=split)
+
+
+def _find_reader(read: _ReadRows, folder: str, root: str | None) -> FolderReader:
     """Find out what the relative paths of a table are relative to: its folder, or else ``root``.
 
     If neither, it is the folder without the folders that all paths start with. The table is read
@@ -200,7 +266,7 @@ def _find_reader(table: Path, folder: str, root: str | None) -> FolderReader:
     beside, other = FolderReader(folder), FolderReader(root or folder)
     from_root = False
     common: str | None = None
-    for name in _relative_paths(table):
+    for name in _relative_paths(read):
         if _is_there(name, beside):
             return beside
         from_root = from_root or _is_there(name, other)
@@ -211,13 +277,13 @@ def _find_reader(table: Path, folder: str, root: str | None) -> FolderReader:
     ends = [end for end, character in enumerate(common, start=1) if character == "/"]
     moved = [FolderReader(folder, common[:end]) for end in ends[:_MOST_FOLDERS]]
     found = (
-        reader for name in _relative_paths(table) for reader in moved if _is_there(name, reader)
+        reader for name in _relative_paths(read) for reader in moved if _is_there(name, reader)
     )
     return next(found, beside)
 
 
-def _relative_paths(table: Path) -> Iterator[str]:
-    for row in read_rows(table):
+def _relative_paths(read: _ReadRows) -> Iterator[str]:
+    for row in read():
         with contextlib.suppress(_RefusedRowError):
             if not posixpath.isabs(name := _plain_path(row.path)):
                 yield name
@@ -282,26 +348,30 @@ def _check_labels(firsts: Mapping[str, int], table: Path) -> None:
 def _without_repeated(
     rows: ExternalSort[_Usable],
     refused: ExternalSort[tuple[str, int, int, str]],
-    *,
-    has_splits: bool,
-) -> Iterator[tuple[Item, int]]:
-    """Yield items by key, with groups; those that repeat or contradict others are refused."""
+    needed: Mapping[str, int],
+) -> Iterator[tuple[Item, int, int]]:
+    """Yield items by key, with groups and the numbers of their cells.
+
+    Those that repeat or contradict others are refused, and those without what is ``needed``: for
+    what is said of them then, where it is in a row.
+    """
     names = dict[str, str]()  # one text for each label and split
     for key, group in groupby(rows, key=itemgetter(0)):
         first, *more = group
-        _, place, label, size, split, number = first
+        _, place, label, size, split, number, cells = first
         other = next((one[1] for one in more if one[2] != label), None)
+        lacks = next((why for why, at in needed.items() if not first[at]), None)
         if other is not None:
             reasons = [
                 (one[1], f"its label is contradicted by row {other if one[2] == label else place}")
                 for one in (first, *more)
             ]
-        elif has_splits and not split:
-            reasons = [(one[1], "no split, while others have one") for one in (first, *more)]
+        elif lacks is not None:
+            reasons = [(one[1], lacks) for one in (first, *more)]
         else:
             reasons = [(one[1], f"listed before, in row {place}") for one in more]
             label, split = names.setdefault(label, label), names.setdefault(split, split)
             item = Item(key=key, label=label, bytes=size, place=place, split=split or None)
-            yield item, number
+            yield item, number, cells
         for row, reason in reasons:
             refused.add((key, 1, row, f"row {row}: {reason}"))

@@ -1,0 +1,170 @@
+"""What a user says of labels: their names and order, or that they are kept as they are."""
+
+import json
+import re
+from array import array
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
+from tfrtool.examples.objects.label_map import is_label_map, parse_label_map
+from tfrtool.examples.objects.record_features import LabelKind, Layout
+from tfrtool.sources.items import LeftOut, Source, label_problem
+from tfrtool.sources.manifest import ManifestWriter
+from tfrtool.sources.source_options import SourceOptions
+from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_CLASSES, MAX_LISTED, FirstOf
+from tfrtool.storage.locations import as_path
+from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.scratch.packed_rows import PackedRows
+
+SEVERAL = "\x1f"
+"""What stands between the labels of an item that may have several; no name has it."""
+
+KEEP = "keep"
+_BACKGROUND = "background"
+_INTEGER = re.compile("[+-]?[0-9]{1,30}")
+
+
+class UnfitLabelError(Exception):
+    """An image's labels can't be used; says why."""
+
+
+def several_labels(text: str, separator: str) -> str:
+    """Return the labels in a cell, once each; a list of JSON, or of Python, is one."""
+    parts: list[Any] = text.split(separator)
+    if text.startswith("[") and text.endswith("]"):
+        try:
+            parts = json.loads(text if '"' in text else text.replace("'", '"'), parse_int=str)
+        except (ValueError, RecursionError):
+            parts = [None]
+        if not all(isinstance(part, str) for part in parts):
+            raise UnfitLabelError("its labels are no list of names")
+    return SEVERAL.join(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def read_class_list(path: Path) -> dict[str, int]:
+    """Read the names of classes, one a line, or a label map: their numbers, from 1 on, by name.
+
+    Raises:
+        SourceError: the file can't be read, or can't be understood; the message has the line.
+    """
+    with os_errors_as(SourceError, path):
+        data = read_bounded(path, MAX_CLASS_FILE_BYTES)
+    try:
+        text = data.decode("utf-8-sig")
+        if is_label_map(text) or path.suffix == ".pbtxt":
+            names = parse_label_map(text)
+            if names.get(0) == _BACKGROUND:
+                del names[0]
+            if 0 in names:
+                raise ValueError(f"the number 0 is for {_BACKGROUND!r}")
+            pairs = [("", number, name) for number, name in sorted(names.items())]
+        else:
+            lines = text.rstrip().split("\n") if text.strip() else []
+            pairs = [(f"line {n}: ", n, line.strip()) for n, line in enumerate(lines, 1)]
+        if not 0 < len(pairs) <= MAX_CLASSES:
+            raise ValueError(f"it has {len(pairs):,} names, and 1 to {MAX_CLASSES:,} are read")
+        found: dict[str, int] = {}
+        for where, number, name in pairs:
+            problem = label_problem(name) if name else "is empty"
+            problem = "is there twice" if name in found else problem
+            if problem:
+                raise ValueError(f"{where}the name {_shown(name)!r} {problem}")
+            found[name] = number
+    except ValueError as error:
+        raise SourceError(
+            f"no list of class names: {error}",
+            path=path,
+            expected="a name a line, or a label_map.pbtxt",
+        ) from error
+    return found
+
+
+def with_labels(source: Source, options: SourceOptions, where: str, scratch: Path) -> Source:
+    """Return a source with the labels and the layout that a user chose.
+
+    An image whose labels aren't among those of the file, or are no integers where these are to be
+    kept, is left out and listed.
+    """
+    features = replace(source.features, layout=options.names)
+    if features.label is LabelKind.NONE:
+        if options.labels is not None:
+            raise UsageError("has no labels that --labels could be for", path=where)
+        return replace(source, features=features)
+    multi, known = options.multi_label, dict[str, int]()
+    split = multi is not None and features.label is LabelKind.CLASS
+    if split:
+        features = replace(features, label=LabelKind.CLASSES, separator=SEVERAL)
+    if options.labels == KEEP:
+        features = replace(features, label=LabelKind.NUMBER)
+    elif options.labels is not None:
+        known = read_class_list(as_path(options.labels))
+        ids = tuple(known.values())
+        if features.layout is Layout.TFOD and ids != (*range(1, len(ids) + 1),):
+            features = replace(features, class_ids=ids)
+    elif not split:
+        return replace(source, features=features)
+
+    @lru_cache(maxsize=4096)
+    def fit(label: str) -> str:
+        if split:
+            label = several_labels(label, multi or "")
+        for name in features.names(label):
+            if known and name not in known:
+                raise UnfitLabelError(f"its label '{_shown(name)}' is not in {options.labels}")
+        return _integer(label) if features.label is LabelKind.NUMBER else label
+
+    items, beside, used = ManifestWriter(scratch), PackedRows(scratch), set[str]()
+    groups = array("Q")
+    rejected = FirstOf[LeftOut](MAX_LISTED)
+    for entry in source.rejected:
+        rejected.add(entry)
+    for position, item in enumerate(source.items):
+        try:
+            label = fit(item.label)
+        except UnfitLabelError as error:
+            rejected.add(LeftOut(key=item.key, reason=str(error)))
+            continue
+        items.add(item if label == item.label else replace(item, label=label))
+        if source.beside:
+            beside.add(source.beside[position])
+        if source.groups:
+            groups.append(source.groups[position])
+        used.update(features.names(label))
+        if len(used) > MAX_CLASSES:
+            raise SourceError(
+                "too many different labels",
+                path=where,
+                expected=f"{MAX_CLASSES:,} at most",
+                hint="--column NAME:int64 writes a table's numbers, whatever they are",
+            )
+    if not items.count:
+        first = rejected.kept[min(len(source.rejected), len(rejected.kept) - 1)]
+        raise SourceError(
+            "none of its images has a label that can be used",
+            path=where,
+            found=f"{printable(first.key)}: {first.reason}",
+        )
+    numeric = features.label is LabelKind.NUMBER
+    return replace(
+        source,
+        items=items.close(),
+        labels=tuple(known or sorted(used, key=int if numeric else None)),
+        features=features,
+        beside=beside if source.beside else (),
+        groups=groups if source.groups else (),
+        rejected=tuple(rejected.kept),
+        more_rejected=rejected.more + source.more_rejected,
+    )
+
+
+def _integer(label: str) -> str:
+    if not _INTEGER.fullmatch(label) or not -(2**63) <= int(label) < 2**63:
+        raise UnfitLabelError(f"its label '{_shown(label)}' is no integer of 64 bits")
+    return str(int(label))
+
+
+def _shown(label: str) -> str:
+    return printable(label[:40])

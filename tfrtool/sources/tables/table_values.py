@@ -1,0 +1,225 @@
+"""Columns of a table that become features: which there are, and what their cells hold."""
+
+import datetime
+import decimal
+import marshal
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
+from tfrtool.examples.example import DType, Value
+from tfrtool.examples.objects.annotation import Beside
+from tfrtool.examples.objects.record_features import OWN_NAMES, ColumnKind, Layout
+from tfrtool.sources.tables.table_columns import NUMBER, TEXT_SHOWN, TableColumns, quoted
+from tfrtool.storage.scratch.packed_rows import PackedRows
+
+_LONGEST_NAME = 1024
+_MOST_COLUMNS = 10_000
+_SHOWN = 10
+_DTYPES = {dtype.value: dtype for dtype in DType}
+_INT64 = range(-(2**63), 2**63)
+_EXACT = 2.0**53
+_FLOAT32_END = 2.0**128 - 2.0**103
+"""From this number on, rounding makes infinity of it."""
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+_ORDER = (DType.INT64, DType.FLOAT32, DType.STRING)
+"""What each value of the first can also be written as."""
+
+
+class UnfitCellError(Exception):
+    """A cell can't be the value of a feature; says why."""
+
+
+class ValueColumns:
+    """The columns that a user wants written, and their cells, in scratch files.
+
+    Of a column whose type isn't given, all values decide: int64 where all are integers, float32
+    where all are numbers, string for everything else, which are numbers that neither can hold,
+    too, and in a CSV numbers that start with zeros. A truth value is 0 or 1.
+    """
+
+    def __init__(
+        self, asked: Sequence[str], layout: Layout, table: Path, scratch: Path | None
+    ) -> None:
+        """Start with ``NAME`` or ``NAME:DTYPE`` of each; ("all",) stands for all there are."""
+        self.all = (*asked,) == ("all",)
+        self._given: dict[str, DType | None] = {}
+        for text in () if self.all else asked:
+            name, _, dtype = text.rpartition(":")
+            named = bool(name) and dtype in _DTYPES
+            self._given[name if named else text] = _DTYPES[dtype] if named else None
+        self._own, self._table, self._rows = OWN_NAMES[layout], table, PackedRows(scratch)
+        self._seen: dict[str, None] = {}
+        self._ranks: dict[str, int] = {}  # of the columns in rows, what all values so far can be
+        self._lists: set[str] = set()
+        self._present: dict[str, int] = {}
+        self.unfit: dict[str, str] = {}  # why columns of all are not written
+        self._names: Sequence[str] = ()
+
+    def of(self, names: Sequence[str], roles: TableColumns) -> tuple[TableColumns, list[str]]:
+        """Return what a table's columns are besides those that become features, and these."""
+        if len(self._seen) < _MOST_COLUMNS:
+            self._seen.update(dict.fromkeys(names))
+        elif self.all:
+            raise SourceError(f"more than {_MOST_COLUMNS:,} columns", path=self._table)
+        if self.all:
+            mine = [name for name in names if name.strip() and name not in roles]
+            for name in mine:
+                if problem := self._name_problem(name, labelled=roles.label is not None):
+                    self.unfit[name] = problem
+            return roles, [name for name in mine if name not in self.unfit]
+        mine = [name for name in names if name in self._given]
+        if roles.label in self._given:
+            roles = roles._replace(label=None)
+        for name in mine:
+            if problem := self._name_problem(name, labelled=roles.label is not None):
+                shown = printable(name[:TEXT_SHOWN])
+                raise UsageError(f"its column '{shown}' {problem}", path=self._table)
+        return roles, mine
+
+    @property
+    def asked(self) -> Collection[str]:
+        """The names of those that were asked for one by one."""
+        return self._given.keys()
+
+    def _name_problem(self, name: str, *, labelled: bool) -> str | None:
+        if name in self._own and (labelled or name != "label"):
+            return "would have the name of another feature"
+        if len(name) > _LONGEST_NAME:
+            return f"has a name of {len(name):,} characters"
+        return None if name.isprintable() else "has a name that can't be printed"
+
+    def check(self) -> None:
+        """Raise a `UsageError` if no row had a column that was asked for, once all are read."""
+        for name in self._given:
+            if name not in self._seen:
+                raise UsageError(
+                    f"no column '{printable(name)}'",
+                    path=self._table,
+                    expected="NAME, or NAME:DTYPE with int64, float32 or string",
+                    found=quoted(nearest(name, self._seen)),
+                )
+
+    def add(self, cells: Mapping[str, object], names: Sequence[str], *, typed: bool) -> int:
+        """Keep the cells of a row, and return their number; `UnfitCellError` if one can't be.
+
+        ``typed`` says whether a text is one; else it may be a number, and nothing where it is
+        empty.
+        """
+        kept: dict[str, list[Any]] = {}
+        told: dict[str, int] = {}
+        for name in names:
+            cell = cells.get(name)
+            if cell is None or (not typed and isinstance(cell, str) and not cell.strip()):
+                continue
+            try:
+                values = [*map(_scalar, cell if isinstance(cell, list) else (cell,))]
+                if given := self._given.get(name):
+                    values = [_converted(value, given) for value in values]
+                else:
+                    told[name] = max((_rank(one, typed) for one in values), default=0)
+            except UnfitCellError as error:
+                if not self.all:
+                    raise UnfitCellError(f"its column '{printable(name)}' holds {error}") from None
+                self.unfit[name] = f"holds {error}"
+                continue
+            kept[name] = values
+            if isinstance(cell, list):
+                self._lists.add(name)
+        for name in kept:
+            self._present[name] = self._present.get(name, 0) + 1
+            self._ranks[name] = max(told.get(name, 0), self._ranks.get(name, 0))
+        self._rows.add(marshal.dumps(kept))
+        return len(self._rows) - 1
+
+    def notices(self) -> Iterator[str]:
+        """Yield why columns of all are not written."""
+        if self.unfit:
+            reasons = [f"'{printable(k[:TEXT_SHOWN])}' {why}" for k, why in self.unfit.items()]
+            yield f"columns that are not written: {some_of(reasons, _SHOWN)}"
+
+    def kinds(self) -> tuple[ColumnKind, ...]:
+        """Return the features, once all rows are there."""
+        names = self._given if not self.all else [n for n in self._present if n not in self.unfit]
+        return tuple(
+            ColumnKind(
+                name,
+                self._given.get(name) or _ORDER[self._ranks.get(name, 2)],
+                name in self._lists or self._present.get(name, 0) < len(self._rows),
+            )
+            for name in names
+        )
+
+    def packed(self, number: int, kinds: Sequence[ColumnKind]) -> bytes:
+        """Return what is written of a row, as a packed `Beside`."""
+        kept = marshal.loads(self._rows[number])
+        values = {
+            name: tuple(_converted(one, dtype) for one in kept.get(name, ()))
+            for name, dtype, _ in kinds
+        }
+        return Beside(values=values).pack()
+
+
+def _scalar(value: object) -> object:
+    """Return a value as something that can be kept."""
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
+        return str(value)
+    if isinstance(value, str):
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise UnfitCellError("a text that is no UTF-8") from None
+        return value
+    if isinstance(value, bool | int | float | bytes):
+        return value
+    kinds = {list: "a list in a list", dict: "an object", type(None): "a list with empty places"}
+    raise UnfitCellError(kinds.get(type(value), f"a {type(value).__name__}"))
+
+
+def _rank(value: object, typed: bool) -> int:
+    """Return what a value can be: its place in `_ORDER`."""
+    if isinstance(value, str) and not typed:
+        text = value.strip()
+        if _WHOLE.fullmatch(text):
+            plain = text.lstrip("+-")
+            return 2 if (plain[0] == "0" and plain != "0") or int(text) not in _INT64 else 0
+        return 1 if NUMBER.fullmatch(text) and _is_float32(float(text), text) else 2
+    if isinstance(value, int):
+        return 0 if value in _INT64 else 2
+    return 1 if isinstance(value, float) and _is_float32(value) else 2
+
+
+def _is_float32(value: float, text: str = "inf") -> bool:
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" in text.lower()
+    return not abs(value) >= _FLOAT32_END  # a NaN is one
+
+
+def _converted(value: Any, dtype: DType) -> Value:
+    """Return a value as a feature of some type has it; `UnfitCellError` if that can't be."""
+    if dtype is DType.STRING:
+        if isinstance(value, bytes):
+            return value
+        return (str(value).lower() if isinstance(value, bool) else str(value)).encode()
+    text = value.strip() if isinstance(value, str) else ""
+    if dtype is DType.INT64:
+        if _WHOLE.fullmatch(text):
+            value = int(text)
+        elif isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+            value = int(value)
+        if isinstance(value, int) and value in _INT64:
+            return int(value)
+    else:
+        if NUMBER.fullmatch(text):
+            value = float(text)
+        if isinstance(value, int | float) and _is_float32(value, text or "inf"):
+            return float(value)
+    shown = printable(repr(value[:TEXT_SHOWN] if isinstance(value, str | bytes) else value))
+    raise UnfitCellError(f"{shown[:TEXT_SHOWN]}, which is no {dtype.value}")
