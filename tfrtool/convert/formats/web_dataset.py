@@ -22,13 +22,8 @@ from tfrtool.inspection.rows.batches import rows_of
 from tfrtool.inspection.summary.summary_json import as_json
 from tfrtool.sources.archives.tar_archive import read_headers, starts_tar
 from tfrtool.sources.folders.listing import is_image_name
+from tfrtool.sources.samples.web_dataset_tars import MEMBER, SKIPPED
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
-
-_NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
-"""A sample's key and a member's extension, as ``webdataset.tariterators`` parts them."""
-
-_SKIPPED = re.compile(r"__[^/]*__($|/)")
-"""What the library skips."""
 
 _FEATURES = "__features__"
 """In the JSON of a sample: by the extensions of its other members, which features they are."""
@@ -70,8 +65,8 @@ class WebDatasetFormat(JsonLinesFormat):
         try:
             for member in read_headers(file):
                 offset, where = member.offset, f" in or after {printable(member.name)}"
-                match = _NAME.fullmatch(member.name)
-                if match is None or not member.isreg() or _SKIPPED.match(member.name):
+                match = MEMBER.fullmatch(member.name)
+                if match is None or not member.isreg() or SKIPPED.match(member.name):
                     continue
                 if held and match[1] != key:
                     place = file.tell()
@@ -197,7 +192,7 @@ class _SampleWriter:
         *folders, last = safe_path(name if isinstance(name, bytes) else b"") or ("",)
         last = (last.rpartition(".")[0] if is_image_name(last) else last).replace(".", "%2E")
         key = "/".join([*folders, last])
-        if not last or len(last.encode()) > _LONGEST_KEY or _SKIPPED.match(f"{key}."):
+        if not last or len(last.encode()) > _LONGEST_KEY or SKIPPED.match(f"{key}."):
             key = f"{self._name}-{self._rows:06d}"
         while key in self._keys:
             key += "_"

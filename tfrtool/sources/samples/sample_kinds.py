@@ -7,9 +7,10 @@ from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.sources.items import Source
 from tfrtool.sources.samples.parquet_images import read_parquet_images
 from tfrtool.sources.samples.sample_source import sample_files
+from tfrtool.sources.samples.web_dataset_tars import read_web_dataset
 from tfrtool.storage.remote_path import is_url
 
-_KINDS = ((".parquet", read_parquet_images),)
+_KINDS = ((".parquet", read_parquet_images), (".tar", read_web_dataset))
 
 
 def read_samples(argument: str, scratch: Path) -> Source | None:

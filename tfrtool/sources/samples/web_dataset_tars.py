@@ -1,0 +1,146 @@
+"""WebDataset as a source: tars whose members that are called alike up to a dot are one sample."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from tfrtool.errors import SourceError
+from tfrtool.sources.archives.members import Stamp, opened, read_at
+from tfrtool.sources.archives.tar_archive import read_headers
+from tfrtool.sources.folders.listing import is_image_name
+from tfrtool.sources.items import Item, Source
+from tfrtool.sources.samples.sample_source import FoundSample, source_of
+from tfrtool.sources.tables.table_columns import find_columns
+from tfrtool.storage.limits import MAX_ROW_BYTES
+from tfrtool.storage.opening import open_regular, stamp_of
+
+MEMBER = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
+"""A sample's key and a member's extension, as ``webdataset.tariterators`` parts them."""
+
+SKIPPED = re.compile(r"__[^/]*__($|/)")
+"""What the library skips."""
+
+_LOOKED_AT = 1000
+_OFFSET_BITS = 48
+_LONGEST_CLASS = 4096
+
+_Members = dict[str, tuple[str, int, int]]
+"""Of a sample: the name, the place and the size of each, by its extension."""
+
+
+@dataclass(frozen=True, slots=True)
+class TarsReader:
+    """Reads items from several tars; a place is the number of one, and an offset in it."""
+
+    tars: tuple[str, ...]
+    stamps: tuple[Stamp, ...]  # when they were listed
+
+    def read(self, item: Item) -> bytes:
+        """Return all bytes of an item."""
+        number, offset = divmod(item.place, 1 << _OFFSET_BITS)
+        with opened(self.tars[number], self.stamps[number]) as descriptor:
+            return read_at(descriptor, offset, item.bytes)
+
+    def describe(self, item: Item) -> str:
+        """Return the path of the tar, and the item's key."""
+        return f"{self.tars[item.place >> _OFFSET_BITS]}/{item.key}"
+
+
+def read_web_dataset(files: Sequence[str], where: str, scratch: Path) -> Source | None:
+    """List the images of tars with their labels; None for a tar of another kind, as of folders."""
+    with open_regular(files[0]) as file, suppress(ValueError):
+        if not any(_tells(members) for members in _sampled(file, _LOOKED_AT)):
+            return None
+        stamps = []
+        for path in files:
+            with open_regular(path) as one:
+                stamps.append(stamp_of(one))
+        samples = (
+            (path, sample)
+            for number, path in enumerate(files)
+            for sample in _samples(path, number, several=len(files) > 1)
+        )
+        return source_of(files, samples, TarsReader((*files,), (*stamps,)), where, scratch)
+    return None
+
+
+def _tells(members: _Members) -> bool:
+    """Return whether a sample tells that a tar is WebDataset's.
+
+    An image in a folder may have JSON or text beside it in a tar of class folders, too.
+    """
+    image = _image(members)
+    if image is None:
+        return False
+    return "cls" in members or (not members.keys().isdisjoint(("json", "txt")) and "/" not in image)
+
+
+def _image(members: _Members) -> str | None:
+    images = (
+        name for end, (name, *_) in members.items() if "." not in end and is_image_name(f".{end}")
+    )
+    return next(images, None)
+
+
+def _sampled(file: BinaryIO, most: int | None = None) -> Iterator[_Members]:
+    """Yield the members of each sample; of the first ``most`` members if it is given."""
+    last, members = "", _Members()
+    for number, member in enumerate(read_headers(file)):
+        if number == most:
+            break
+        name = member.name.removeprefix("./")
+        found = MEMBER.fullmatch(name)
+        if not member.isreg() or found is None or SKIPPED.match(name):
+            continue
+        key, end = found[1], found[2].lower()
+        if key != last and members:
+            yield members
+            members = {}
+        last = key
+        members.setdefault(end, (name, member.offset_data, member.size))
+    if members:
+        yield members
+
+
+def _samples(path: str, number: int, *, several: bool) -> Iterator[FoundSample]:
+    """Yield the images of a tar; their keys start with its name where there are several."""
+    start, last = f"{Path(path).stem}/" if several else "", ""
+    with open_regular(path) as file, open_regular(path) as texts:
+        try:
+            for members in _sampled(file):
+                last = next(iter(members.values()))[0]
+                image = _image(members)
+                if image is None:
+                    yield FoundSample(start + last, problem="no image in its sample")
+                    continue
+                _, place, size = next(one for one in members.values() if one[0] == image)
+                problem = None
+                if ".." in image.split("/"):
+                    problem = "its name leads out of the archive"
+                place |= number << _OFFSET_BITS
+                yield FoundSample(start + image, _label(members, texts), size, place, problem)
+        except ValueError as error:
+            what = f"the tar archive is cut or damaged in or after {last!r} ({error})"
+            raise SourceError(what, path=path, hint="fetch it again") from error
+
+
+def _label(members: _Members, file: BinaryIO) -> str:
+    """Return the label of a sample: all of ``.cls``, or what is called so in ``.json``."""
+    for end, longest in (("cls", _LONGEST_CLASS), ("json", MAX_ROW_BYTES)):
+        _, place, size = members.get(end, ("", 0, 0))
+        if not 0 < size <= longest:
+            continue
+        file.seek(place)
+        with suppress(ValueError, RecursionError):
+            text = file.read(size).decode()
+            if end == "cls":
+                return text.strip()
+            told = json.loads(text, parse_int=str)
+            name = find_columns([*told]).label if isinstance(told, dict) else None
+            if isinstance(label := told[name] if name else None, str):
+                return label.strip()
+    return ""
