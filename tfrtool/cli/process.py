@@ -121,7 +121,10 @@ def starting_tensorflow() -> Iterator[None]:
 
     TensorFlow 2.21 writes some before any log level counts, straight to file descriptor 2. They
     are given out if the block fails.
+
+    What its modules hold is no garbage, and is not searched for any while they come.
     """
+    import gc
     import tempfile
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -130,6 +133,7 @@ def starting_tensorflow() -> Iterator[None]:
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         said = b""
+        gc.disable()
         try:
             yield
         except Exception:
@@ -137,6 +141,7 @@ def starting_tensorflow() -> Iterator[None]:
             said = held.read()
             raise
         finally:
+            gc.enable()
             sys.stderr.flush()
             os.dup2(saved, 2)
             os.close(saved)

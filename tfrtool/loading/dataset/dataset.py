@@ -195,8 +195,7 @@ class Dataset(Shown):
                 batched_parse: records parsed at a time, as one batch; they are parsed one by one.
                 shuffle_buffer: images in the shuffle buffer; all of them where they are cached,
                 and elsewhere 1024, or as many as 32 MiB of records hold. So many are drawn from
-                also while a cache in memory is filled, from 16 shards at a time; of its first epoch
-                the first 256 images are mixed, then as many, then 512, 1024 and so on.
+                also while a cache in memory is filled, from 16 shards at a time.
                 prefetch (2): batches made ahead.
 
         Returns:
