@@ -43,7 +43,7 @@ def read_json(path: str | os.PathLike[str], *, follow: bool = True) -> Any:
     if values > MAX_JSON_VALUES:
         raise ValueError(f"about {values:,} values, and at most {MAX_JSON_VALUES:,} are read")
     try:
-        return json.loads(content, parse_int=_integer, parse_constant=_refuse)
+        return json.loads(content, parse_int=bounded_integer, parse_constant=_refuse)
     except RecursionError as error:
         raise ValueError("lists in lists, too deep") from error
 
@@ -59,7 +59,7 @@ def read_member(path: str | os.PathLike[str], name: str) -> Any:
     if found is None:
         raise ValueError(f"no {name}")
     try:
-        decoder = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse)
+        decoder = json.JSONDecoder(parse_int=bounded_integer, parse_constant=_refuse)
         return decoder.raw_decode(text, found.end())[0]
     except RecursionError as error:
         raise ValueError("lists in lists, too deep") from error
@@ -74,7 +74,8 @@ def text_of(value: object) -> str:
     return value
 
 
-def _integer(text: str) -> int:
+def bounded_integer(text: str) -> int:
+    """Return a number in JSON; `ValueError` if it is longer than 64 bits can be."""
     if len(text) > _INT64_DIGITS:
         raise ValueError(f"a number of {len(text):,} digits")
     return int(text)

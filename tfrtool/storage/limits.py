@@ -86,6 +86,23 @@ MAX_JSON_VALUES = 4_000_000
 """Of a JSON file of metadata: about 400 MB in Python at worst; a dataset_info.json has some
 hundreds, and one for each shard."""
 
+MAX_PART_BYTES = 16 * 1024 * 1024
+"""Of one element of an annotation file, such as an object with its outline: some hundred bytes, and
+a megabyte for the run lengths of a large mask."""
+
+MAX_IMAGE_OBJECTS = 100_000
+"""Objects in one image: they are held at once. LVIS and crowds of cells have a thousand or two."""
+
+MAX_KEYPOINTS = 1_000
+"""Of one object, and so of each in its dataset. A whole body with hands and face has 133."""
+
+MAX_OUTLINE_POINTS = 2**22
+"""Along an outline, five for each pixel; they are held at once, in some 250 MB. That is the rim of
+an image of 65,500 x 65,500 pixels three times."""
+
+MAX_MASK_PIXELS = 2**33
+"""Of all masks of one image together: a minute's work."""
+
 MAX_MEMBER_BYTES = 16 * 1024 * 1024
 """Of a report, up to the end of what it says of the shards, of which 100,000 take 16 MB."""
 

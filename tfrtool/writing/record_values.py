@@ -2,10 +2,11 @@
 
 from tfrtool.examples.example import encode_example
 from tfrtool.examples.objects.annotation import Beside, ImageAnnotation
-from tfrtool.examples.objects.record_features import Layout, WrittenImage
+from tfrtool.examples.objects.record_features import Layout, Masks, WrittenImage
 from tfrtool.images.audit import UPRIGHTING, RenderedImage
 from tfrtool.images.decoder import RefusedImageError
 from tfrtool.images.frame import ImageFrame, read_frame
+from tfrtool.images.masks import mask_bitmap, mask_png, moved_masks
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.items import Source
 
@@ -66,6 +67,11 @@ def payload_of(
         if beside.annotation is not None:
             annotation = _moved(beside.annotation, frame, image, rendered, recipe)
             beside = beside._replace(annotation=annotation)
+            if features.masks is Masks.PNG and "segmentation" in features.optional:
+                masks = [
+                    mask_png(mask_bitmap(one.segmentation, image.width, image.height))
+                    for one in annotation.objects
+                ]
     return encode_example(features.values(image, item.key, item.label, numbers, beside, masks))
 
 
@@ -92,4 +98,4 @@ def _moved(
     turn = 1
     if frame.orientation in UPRIGHTING and turned != upright:
         turn = frame.orientation if turned else -frame.orientation
-    return annotation.moved(turn, image.width, image.height)
+    return moved_masks(annotation, turn, image.width, image.height)

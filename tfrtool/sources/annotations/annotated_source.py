@@ -1,6 +1,5 @@
 """Images and their annotations, brought together: every object is kept, or listed with a reason."""
 
-import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +10,7 @@ from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectA
 from tfrtool.examples.objects.record_features import LabelKind, Masks, RecordFeatures
 from tfrtool.images.decoder import RefusedImageError
 from tfrtool.images.frame import read_frame
-from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
+from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject, is_number
 from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem
 from tfrtool.sources.items import AnnotationAccount, Item, LeftOut, Source, label_problem
 from tfrtool.sources.label_choice import read_class_list
@@ -199,7 +198,7 @@ class _Together:
         if one.problem is not None:
             raise _RefusedError(one.problem)
         sides = one.box
-        if len(sides) != 4 or not all(map(_is_number, sides)):
+        if len(sides) != 4 or not all(map(is_number, sides)):
             raise _RefusedError("its box is not four numbers")
         scale = (width, height) * 2 if one.relative else (1, 1, 1, 1)
         x0, y0, x1, y1 = box = [float(v) * by for v, by in zip(sides, scale, strict=True)]  # type: ignore[arg-type]
@@ -261,12 +260,3 @@ class _Together:
     def _lose(self, key: str, image: FoundImage, reason: str) -> None:
         for one in image.objects:
             self._lost.add(LeftOut(key=key, reason=f"{one.what}: its image: {reason}"))
-
-
-def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and abs(value) < 1e9
-    )

@@ -1,5 +1,6 @@
 """What annotation files say, before it is checked; none of it is trusted."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -60,3 +61,13 @@ class AnnotationReader(Protocol):
 
     def ignored(self) -> Sequence[LeftOut]:
         """Return, after the images, files that were not read."""
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number that a place in an image can be."""
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and abs(value) < 1e9
+    )

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tfrtool.errors import UsageError
+from tfrtool.examples.objects.record_features import Masks
 from tfrtool.sources.annotations.annotation_folder import AnnotationFolder
 from tfrtool.sources.annotations.found import AnnotationReader
 from tfrtool.sources.source_options import SourceOptions
@@ -21,6 +22,10 @@ def open_annotations(
     """
     kind, _, place = (options.annotations or "").partition(":")
     path = as_path(place)
+    if kind == "coco":
+        from tfrtool.sources.annotations.coco import CocoReader
+
+        return CocoReader(path, scratch, Masks(options.masks))
     if kind == "voc":
         from tfrtool.sources.annotations.voc import VocReader
 
@@ -31,5 +36,4 @@ def open_annotations(
         named = path.suffix.lower() in (".yaml", ".yml")
         folder = AnnotationFolder(path.parent if named else path, images)
         return YoloReader(folder, path.name if named else None)
-    del scratch
     raise UsageError(f"{kind} can't be read yet", path=path)

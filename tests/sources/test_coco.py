@@ -1,0 +1,294 @@
+"""COCO's annotation files: what is written of them, what is listed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.annotated_sets import SCENES, scenes, write_coco
+from tfrtool.errors import SourceError, TfrtoolError
+from tfrtool.examples.objects.annotation import Beside, ObjectAnnotation
+from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.items import Source
+from tfrtool.sources.open_source import open_source
+from tfrtool.sources.source_options import SourceOptions
+
+_A_CAT = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [16, 24, 64, 48]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of images."""
+    folder = tmp_path_factory.mktemp("drawn")
+    scenes(folder)
+    return folder
+
+
+Opening = Callable[..., Source]
+
+
+@pytest.fixture
+def opening(folder: Path, tmp_path: Path) -> Opening:
+    """Return a function that opens the images with what COCO's JSON tells of them."""
+
+    def open_it(content: object = None, **more: Any) -> Source:
+        path = tmp_path / "some.json"
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            write_coco(path, **(content or {}))  # type: ignore[arg-type]
+        options = SourceOptions(annotations=f"coco:{more.pop('path', path)}", **more)
+        return open_source(str(folder), LabelFrom.FOLDER, tmp_path, options=options)
+
+    return open_it
+
+
+def _objects(source: Source, name: str = "a.jpg") -> tuple[ObjectAnnotation, ...]:
+    at = [item.key for item in source.items].index(name)
+    annotation = Beside.unpack(source.beside[at]).annotation
+    assert annotation is not None
+    return annotation.objects
+
+
+def _reasons(source: Source) -> list[str]:
+    assert source.annotations is not None
+    listed = source.annotations.rejected
+    written = sum(len(_objects(source, item.key)) for item in source.items)
+    assert source.annotations.read == written + len(listed)
+    return [f"{entry.key}: {entry.reason}" for entry in listed]
+
+
+@pytest.mark.parametrize("first", ["images", "annotations", "categories"])
+def test_all_that_is_told_is_there(opening: Opening, tmp_path: Path, first: str) -> None:
+    """Each image has its objects, with all of their numbers, in whatever order arrays come."""
+    whole = write_coco(tmp_path / "x.json")
+    turned = {first: whole[first], **whole}
+    source = opening(json.dumps(turned).encode())
+    assert [item.key for item in source.items] == [one.name for one in SCENES]
+    assert source.labels == ("cat", "dog", "traffic light")
+    assert source.features.class_ids == (1, 3, 7)
+    assert source.features.optional == ("id", "area", "crowd", "segmentation")
+    assert _reasons(source) == []
+    number = 0
+    for scene in SCENES:
+        objects = _objects(source, scene.name)
+        for thing, one in zip(scene.things, objects, strict=True):
+            number += 1
+            assert one[:4] == thing[1:]
+            assert (source.labels[one.label], one.area) == (thing.category, thing.area)
+            assert (one.id, one.crowd) == (number, False)
+            assert json.loads(one.segmentation) == [thing.polygon]
+    assert "of its file not written: info" in source.notices
+    assert "of its categories not written: supercategory" in source.notices
+
+
+_RLE = {"size": [120, 160], "counts": [24 + 16 * 120, 48, 72, 48, 160 * 120 - 24 - 18 * 120 + 48]}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"bbox": ["16", 24, 64, 48]}, "annotation 1: its bbox is not four numbers"),
+        ({"bbox": [float("nan"), 24, 64, 48]}, "annotation 1: its bbox is not four numbers"),
+        ({"bbox": [16, 24, 64]}, "annotation 1: its bbox is not four numbers"),
+        ({"bbox": {"x": 1}}, "annotation 1: its bbox is not four numbers"),
+        ({"bbox": [16, 24, 1e300, 48]}, "annotation 1: its bbox is not four numbers"),
+        ({"bbox": None}, "annotation 1: it has no bbox"),
+        ({"bbox": [16, 24, -64, 48]}, "annotation 1: its box is inverted"),
+        ({"bbox": [16, 24, 0, 48]}, "annotation 1: its box is empty"),
+        ({"bbox": [200, 24, 64, 48]}, "annotation 1: its box lies outside of the image's 160 x"),
+        ({"category_id": 2}, "annotation 1: no category has its category_id 2"),
+        ({"category_id": [1]}, "annotation 1: no category has its category_id None"),
+        ({"image_id": 99}, "image 99: annotation 1: no image has its image_id"),
+        ({"image_id": None}, "annotation 1: no image has its image_id"),
+        ({"area": "large"}, "annotation 1: its area is no number"),
+        ({"iscrowd": 7}, "annotation 1: its iscrowd is neither 0 nor 1"),
+        ({"segmentation": "x"}, "neither polygons nor run lengths"),
+        ({"segmentation": [[1, 2, 3, "4"]]}, "no list of polygons"),
+        ({"segmentation": [[1, 2, 3, 4, float("inf"), 6]]}, "impossible numbers"),
+        ({"segmentation": {"size": [120, 160]}}, "its mask has no run lengths"),
+        ({"segmentation": {"counts": [5]}}, "its mask has no size"),
+        ({"segmentation": {"size": [120, 160], "counts": [5]}}, "don't fill 160 x 120 pixels"),
+        ({"segmentation": {"size": [120, 160], "counts": "~~~"}}, "no text as COCO writes it"),
+        ({"segmentation": {"size": [120, 160], "counts": "o" * 99 + "0"}}, "too many digits"),
+        ({"segmentation": {"size": [2, 2], "counts": [1, 3]}}, "its mask has 2 x 2 pixels, and"),
+        ({"segmentation": {"size": [10**6, 10**6], "counts": [0]}}, "more than 89,478,485"),
+        ({"keypoints": [1, 2]}, "its keypoints are no places"),
+        ({"keypoints": [1, 2, 3]}, "its keypoints are no places"),
+        ({"keypoints": [1.0] * 3003}, "its keypoints are no places"),
+    ],
+)
+def test_what_is_wrong_with_an_object_is_listed(
+    opening: Opening, change: dict[str, Any], reason: str
+) -> None:
+    """An object that can't be used is listed with what is wrong, and costs no other."""
+    good = {**_A_CAT, "id": 2}
+    source = opening({"annotations": [{**_A_CAT, **change}, good]})
+    (listed,) = _reasons(source)
+    assert reason in listed
+    assert [one.id for one in _objects(source)] == [2]
+
+
+@pytest.mark.parametrize("what", ["polygons", "run lengths"])
+@pytest.mark.parametrize("masks", ["polygons", "none"])
+def test_boxes_come_from_outlines(opening: Opening, what: str, masks: str) -> None:
+    """Where there is no box, that around the outline is taken."""
+    outline: object = [SCENES[0].things[0].polygon]
+    if what != "polygons":
+        outline = {"size": [120, 160], "counts": [16 * 120 + 24, *[48, 72] * 63, 48]}
+        outline["counts"].append(120 * 160 - sum(outline["counts"]))  # type: ignore[index]
+    bare = {"id": 1, "image_id": 1, "category_id": 1, "segmentation": outline}
+    source = opening({"annotations": [bare]}, masks=masks)
+    (one,) = _objects(source)
+    assert one[:4] == (16, 24, 80, 72)
+    assert (
+        (json.loads(one.segmentation) == outline) if masks == "polygons" else not one.segmentation
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "reason"),
+    [
+        ({"id": None}, "a.jpg", "images[0]: its id is neither a number nor a short text"),
+        ({"file_name": 5}, "image 1", "image 1: it has no file_name"),
+        ({"width": "160"}, "a.jpg", "image 1: its width and height are no whole numbers"),
+        ({"height": -120}, "a.jpg", "image 1: an image can't have 160 x -120 pixels"),
+        ({"file_name": "gone.jpg"}, "gone.jpg", "image 1: no such image"),
+        ({"file_name": "../../etc/passwd"}, "../../etc/passwd", "image 1: no such image"),
+        ({"id": 2}, "a.jpg", "image 2: several images have its id"),
+    ],
+)
+def test_what_is_wrong_with_an_image_is_listed(
+    opening: Opening, tmp_path: Path, change: dict[str, Any], key: str, reason: str
+) -> None:
+    """An image that can't be used is listed, and so are its objects."""
+    images = write_coco(tmp_path / "x.json")["images"]
+    images[0] |= change
+    source = opening({"images": images})
+    assert (key, reason) in [(entry.key, entry.reason) for entry in source.rejected]
+    assert "a.jpg" not in [item.key for item in source.items]
+    assert _reasons(source)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "offset 0: no JSON: expecting {: found the end of the file"),
+        (b"[]", "offset 0: no JSON: expecting {: found '[]'"),
+        (b'{"images": [], "images": []}', "a member has a name that no other has"),
+        (b'{"images": []} x', "offset 15: no JSON: something follows its end: found 'x'"),
+        (b'{"images": {}}', "its images are no list"),
+        (b'{"images": [7]}', "images[0] is no object"),
+        (b'{"images": [{"id": 1, "id": 2}]}', "offset 12: no JSON: a key that occurs twice"),
+        (b'{"images": [{"id": ' + b"9" * 10_000 + b"}]}", "offset 12: no JSON: a number of 10,000"),
+        (b'{"images": ' + b"[" * 100_000, "offset 12: no JSON: lists in lists, too deep"),
+        (b'{"images": ["\xff"]}', "offset 13: no UTF-8"),
+        (b'{"images": [], "categories": [{"id": 1}]}', "a category has no id or no name"),
+        (
+            b'{"images": [], "categories": [{"id":1,"name":"a"},{"id":1,"name":"b"}]}',
+            "two categories have the id 1: found 'a' and 'b'",
+        ),
+        (b'{"images": [], "annotations": [{"segments_info": []}]}', "it holds panoptic segments"),
+        (b'{"annotations": [{"caption": "a cat"}], "images": []}', "it holds captions"),
+        (b'{"a": 1}', "it lists no images: expected COCO's instances or key points"),
+        (b'{"images": [' + b" " * 3_000_000 + b"x]}", "offset 3000012: no JSON: expecting value"),
+    ],
+)
+def test_files_that_are_no_annotations_are_refused(
+    opening: Opening, content: bytes, reason: str
+) -> None:
+    """What can't be read at all is an error that names the file, the place and the reason."""
+    with pytest.raises(SourceError, match=re.escape(reason)) as caught:
+        opening(content)
+    assert caught.value.path is not None
+    assert caught.value.path.endswith("some.json")
+
+
+def test_a_file_cut_anywhere_is_an_error(opening: Opening, tmp_path: Path) -> None:
+    """Wherever the JSON ends early, that is said; never is a part taken for the whole."""
+    path = tmp_path / "x.json"
+    write_coco(path, SCENES[:1])
+    content = path.read_bytes()
+    for end in range(len(content)):
+        with pytest.raises(SourceError, match="no JSON"):
+            opening(content[:end])
+
+
+def test_any_damage_is_told(opening: Opening, tmp_path: Path) -> None:
+    """Damaged JSON is an error of ours, or objects that are all written or listed."""
+    path = tmp_path / "x.json"
+    write_coco(path, SCENES[:3])
+    draw, content = random.Random(3), path.read_bytes()
+    pieces = [b"null", b"[]", b"{}", b'"', b"1e999", b"-1", b"NaN", b"\\ud800", b"\x00", b"9" * 19]
+    for _ in range(150):
+        damaged = bytearray(content)
+        for _ in range(draw.randint(1, 3)):
+            at = draw.randrange(len(damaged))
+            damaged[at : at + draw.randint(0, 8)] = draw.choice(pieces)
+        try:
+            _reasons(opening(bytes(damaged)))
+        except TfrtoolError as error:
+            assert str(error)  # noqa: PT017
+
+
+def test_ids_that_are_no_label_map_s(opening: Opening) -> None:
+    """Categories are numbered anew, in their order, where one has an id that is none there."""
+    source = opening({"ids": {"cat": 0, "dog": 5, "traffic light": 2}})
+    assert source.labels == ("cat", "dog", "traffic light")
+    assert source.features.class_ids == (1, 2, 3)
+    assert any("numbered 1, 2" in notice for notice in source.notices)
+
+
+def test_ids_of_objects_that_repeat(opening: Opening) -> None:
+    """Objects of one id are all kept, without it, and that is said."""
+    other = {**_A_CAT, "image_id": 6, "bbox": [1, 2, 3, 4]}
+    source = opening({"annotations": [_A_CAT, other, {**other, "id": 5}]})
+    assert [one.id for one in _objects(source)] == [None]
+    assert [one.id for one in _objects(source, "z.jpg")] == [None, 5]
+    assert any("have one id, which is not written: 1" in notice for notice in source.notices)
+
+
+def test_a_folder_of_files_has_splits(opening: Opening, tmp_path: Path) -> None:
+    """Names of files, and Roboflow's folders, say splits; captions beside them are no part."""
+    several = tmp_path / "annotations"
+    write_coco(several / "instances_train2017.json", SCENES[:2])
+    write_coco(several / "valid" / "_annotations.coco.json", SCENES[2:])
+    captions = [{"image_id": 1, "id": 1, "caption": "rectangles"}]
+    write_coco(several / "captions_train2017.json", SCENES, annotations=captions)
+    source = opening(path=several)
+    assert source.splits == ("train", "validation")
+    assert [item.split for item in source.items] == ["train"] * 2 + ["validation"] * 4
+    assert any("captions" in entry.reason for entry in source.ignored)
+    assert _reasons(source) == []
+    assert len(_objects(source, "z.jpg")) == 1
+
+
+def test_images_of_one_name_are_told_apart_by_folders(tmp_path: Path) -> None:
+    """Files of Roboflow's name the images that lie beside them."""
+    for split, number in (("train", 0), ("valid", 5)):
+        scene = SCENES[number]._replace(name="1.jpg")
+        scenes(tmp_path / "set" / split, [scene])
+        write_coco(tmp_path / "set" / split / "_annotations.coco.json", [scene])
+    options = SourceOptions(annotations=f"coco:{tmp_path / 'set'}")
+    source = open_source(str(tmp_path / "set"), LabelFrom.FOLDER, tmp_path, options=options)
+    assert [(item.key, item.split) for item in source.items] == [
+        ("train/1.jpg", "train"),
+        ("valid/1.jpg", "validation"),
+    ]
+    assert _reasons(source) == []
+
+
+def test_two_files_that_tell_of_an_image(opening: Opening, tmp_path: Path) -> None:
+    """An image counts once, in the split that tells of it first; what the other says is listed."""
+    several = tmp_path / "annotations"
+    write_coco(several / "test.json", SCENES[:1])
+    write_coco(several / "train.json", SCENES)
+    source = opening(path=several)
+    assert [item.split for item in source.items] == ["test"] + ["train"] * 5
+    assert _reasons(source) == ["a.jpg: annotation 1: its image is told twice"]

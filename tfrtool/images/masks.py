@@ -1,0 +1,189 @@
+"""Masks of objects: COCO's outlines and run lengths, as bitmaps and as PNG.
+
+Every pixel is where pycocotools has it. That reads run lengths in C, and takes some that are longer
+than their image: these here are checked before anything is made of them.
+"""
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from tfrtool.examples.objects.annotation import ImageAnnotation
+from tfrtool.images.audit import UPRIGHTING
+from tfrtool.storage.limits import MAX_IMAGE_PIXELS, MAX_OUTLINE_POINTS
+
+Bitmap = npt.NDArray[np.uint8]
+"""1 in an object, else 0: height x width."""
+
+_SCALE = 5  # parts of a pixel that an outline is followed by, in pycocotools
+_DIGITS = 7  # of a compressed run length, of 5 bits each
+_BACK = {-6: 8, -8: 6}
+
+
+def run_lengths(mask: Any) -> tuple[npt.NDArray[np.int64], int, int]:
+    """Return the run lengths of COCO's mask, column by column, and its width and height.
+
+    `ValueError` if it is none: they must fill the size that it says.
+    """
+    size, counts = mask.get("size"), mask.get("counts")
+    if not isinstance(size, list) or [type(side) for side in size] != [int, int] or min(size) < 1:
+        raise ValueError("its mask has no size")
+    height, width = size
+    if width * height > MAX_IMAGE_PIXELS:
+        raise ValueError(f"its mask has {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}")
+    if isinstance(counts, str):
+        runs = _uncompressed(counts)
+    elif isinstance(counts, list) and {*map(type, counts)} == {int} and max(counts) < 2**31:
+        runs = np.array(counts, np.int64)
+    else:
+        raise ValueError("its mask has no run lengths")
+    if runs.min() < 0 or runs.sum() != width * height:
+        raise ValueError(f"its mask's run lengths don't fill {width} x {height} pixels")
+    return runs, width, height
+
+
+def _uncompressed(text: str) -> npt.NDArray[np.int64]:
+    """Return the run lengths of pycocotools' ``rleToString``: differences, in digits of 6 bits."""
+    digits = np.frombuffer(text.encode("utf-8", "replace"), np.uint8).astype(np.int64) - 48
+    ends = np.flatnonzero((digits & 32) == 0)
+    if not len(ends) or ends[-1] != len(digits) - 1 or digits.min() < 0 or digits.max() > 63:
+        raise ValueError("its mask's run lengths are no text as COCO writes it")
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    lengths = ends - starts + 1
+    if lengths.max() > _DIGITS:
+        raise ValueError("its mask has a run length of too many digits")
+    places = 5 * (np.arange(len(digits)) - np.repeat(starts, lengths))
+    runs = np.add.reduceat((digits & 31) << places, starts)
+    runs -= np.where(digits[ends] & 16, 1 << 5 * lengths, 0)
+    for some in (runs[1::2], runs[2::2]):
+        np.cumsum(some, out=some)
+    return runs
+
+
+def _compressed(runs: Sequence[int]) -> str:
+    """Return what `_uncompressed` reads."""
+    digits = bytearray()
+    for at, run in enumerate(runs):
+        rest = run - runs[at - 2] if at > 2 else run
+        more = True
+        while more:
+            digit, rest = rest & 31, rest >> 5
+            more = rest != (-1 if digit & 16 else 0)
+            digits.append(48 + digit + 32 * more)
+    return digits.decode()
+
+
+def mask_bounds(mask: Any) -> tuple[float, float, float, float] | None:
+    """Return the box around a mask of run lengths; None if it is empty; or `ValueError`."""
+    runs, _, height = run_lengths(mask)
+    ends = np.cumsum(runs)
+    starts, ends = (ends - runs)[1::2][runs[1::2] > 0], ends[1::2][runs[1::2] > 0] - 1
+    if not len(starts):
+        return None
+    left, right = starts // height, ends // height
+    over = bool((left != right).any())  # to the next column, through its top
+    top = 0 if over else (starts % height).min()
+    low = height if over else (ends % height).max() + 1
+    return float(left[0]), float(top), float(right[-1] + 1), float(low)
+
+
+def mask_bitmap(segmentation: str, width: int, height: int) -> Bitmap:
+    """Return the mask of an object in an image of a size; it is empty where nothing is known.
+
+    Args:
+        segmentation: as `ObjectAnnotation` has it.
+        width: of the image, in pixels.
+        height: likewise.
+    """
+    found = json.loads(segmentation or "[]")
+    if isinstance(found, dict):
+        runs, wide, high = run_lengths(found)
+        inside = np.arange(len(runs), dtype=np.uint8) & 1
+        bitmap = np.repeat(inside, runs).reshape(wide, high).T
+        return bitmap if (wide, high) == (width, height) else _transformed(bitmap, 1, width, height)
+    bitmap = np.zeros((height, width), np.uint8)
+    for outline in found:
+        bitmap |= _filled(outline, width, height)
+    return bitmap
+
+
+def outline_points(outline: Sequence[float]) -> float:
+    """Return about how many points are looked at to fill an outline."""
+    x, y = (np.abs(np.diff(np.array(some, float))) for some in (outline[::2], outline[1::2]))
+    return float(2 * _SCALE * np.maximum(x, y).sum())  # with the way back to its start
+
+
+def _filled(outline: Sequence[float], width: int, height: int) -> Bitmap:
+    """Fill a polygon as pycocotools' ``rleFrPoly`` does."""
+    if outline_points(outline) > MAX_OUTLINE_POINTS:
+        raise ValueError(f"an outline has more than {MAX_OUTLINE_POINTS:,} points")
+    x, y = (np.trunc(_SCALE * np.array(some) + 0.5) for some in (outline[::2], outline[1::2]))
+    (x0, y0), (x1, y1) = (x, y), (np.roll(x, -1), np.roll(y, -1))
+    steep = abs(x1 - x0) < abs(y1 - y0)
+    back = np.where(steep, y0 > y1, x0 > x1)
+    x0, x1 = np.where(back, x1, x0), np.where(back, x0, x1)
+    y0, y1 = np.where(back, y1, y0), np.where(back, y0, y1)
+    steps = np.maximum(abs(x1 - x0), abs(y1 - y0)).astype(np.int64)
+    counts = steps + 1
+    of = np.repeat(np.arange(len(counts)), counts)
+    step = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
+    step = np.where(back[of], steps[of] - step, step)
+    slope = np.where(steep, x1 - x0, y1 - y0) / np.maximum(steps, 1)
+    across = np.trunc(np.where(steep, x0, y0)[of] + slope[of] * step + 0.5)
+    along = np.where(steep, y0, x0)[of] + step
+    u, v = np.where(steep[of], across, along), np.where(steep[of], along, across)
+    column = np.where(u[1:] < u[:-1], u[1:], u[1:] - 1)
+    column = (column + 0.5) / _SCALE - 0.5
+    met = (u[1:] != u[:-1]) & (column == np.floor(column)) & (column >= 0) & (column < width)
+    row = (np.minimum(v[1:], v[:-1])[met] + 0.5) / _SCALE - 0.5
+    edges = column[met] * height + np.ceil(np.clip(row, 0, height))
+    places, often = np.unique(edges.astype(np.int64), return_counts=True)
+    changes = np.zeros(width * height + 1, np.uint8)
+    changes[places[often % 2 == 1]] = 1
+    filled: Bitmap = np.bitwise_xor.accumulate(changes[:-1]).reshape((width, height)).T
+    return filled
+
+
+def _transformed(bitmap: Bitmap, turn: int, width: int, height: int) -> Bitmap:
+    image = Image.fromarray(np.ascontiguousarray(bitmap))
+    if (turn := _BACK.get(turn, abs(turn))) in UPRIGHTING:
+        image = image.transpose(UPRIGHTING[turn])
+    return np.asarray(image.resize((width, height), Image.Resampling.NEAREST))
+
+
+def moved_masks(annotation: ImageAnnotation, turn: int, width: int, height: int) -> ImageAnnotation:
+    """Return what `ImageAnnotation.moved` does, with the masks moved that are run lengths."""
+    moved = annotation.moved(turn, width, height)
+    if moved is annotation:
+        return moved
+    objects = []
+    for one in moved.objects:
+        if one.segmentation.startswith("{"):
+            bitmap = mask_bitmap(one.segmentation, annotation.width, annotation.height)
+            text = mask_text(_transformed(bitmap, turn, width, height))
+            objects.append(one._replace(segmentation=text))
+        else:
+            objects.append(one)
+    return moved._replace(objects=tuple(objects))
+
+
+def mask_text(bitmap: Bitmap) -> str:
+    """Return a mask as run lengths, in JSON as COCO has it."""
+    flat = bitmap.T.ravel()
+    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    ends = [*([0] if flat[0] else []), *changes.tolist(), len(flat)]
+    runs = np.diff([0, *ends]).tolist()
+    mask = {"size": [*bitmap.shape], "counts": _compressed(runs)}
+    return json.dumps(mask, separators=(",", ":"))
+
+
+def mask_png(bitmap: Bitmap) -> bytes:
+    """Return a mask as a PNG of one channel, of 0 and 1, as the TF Object Detection API has it."""
+    output = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(bitmap)).save(output, "PNG")
+    return output.getvalue()

@@ -1,0 +1,395 @@
+"""COCO's annotations: instances and key points, in files of any size."""
+
+import json
+import math
+import os
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import SourceError, human_count, os_errors_as, printable, some_of
+from tfrtool.examples.objects.record_features import Masks
+from tfrtool.images.masks import mask_bounds, outline_points, run_lengths
+from tfrtool.sources.annotations.found import FoundImage, FoundObject, is_number
+from tfrtool.sources.annotations.json_parts import JsonParts
+from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER
+from tfrtool.sources.items import LeftOut
+from tfrtool.storage.limits import (
+    MAX_CLASSES,
+    MAX_IMAGE_OBJECTS,
+    MAX_KEYPOINTS,
+    MAX_MASK_PIXELS,
+    MAX_OUTLINE_POINTS,
+)
+from tfrtool.storage.opening import open_regular
+from tfrtool.storage.scratch.external_sort import ExternalSort
+
+_WRITTEN = {
+    "images": {"id", "file_name", "width", "height"},
+    "annotations": {"id", "image_id", "category_id", "bbox", "segmentation", "area", "iscrowd"}
+    | {"keypoints", "num_keypoints"},
+    "categories": {"id", "name"},
+}
+_LONGEST_ID = 64
+_SHOWN = 10
+_POLYGONS = re.compile(r'"segmentation"\s*:\s*(\[[][\d\s.,eE+-]*\])')
+_NOT_READ = {"segments_info": "panoptic segments", "caption": "captions"}
+_EXPECTED = "COCO's instances or key points"
+
+_Row = tuple[int, int, str, bool, int, tuple[Any, ...]]
+"""The number of a file, the length of an image's id, this id, whether it tells of an object and
+not of the image, a number, and what is told."""
+
+
+class _OtherKindError(Exception):
+    """A file holds something else; says what."""
+
+
+class CocoReader:
+    """Reads a file of COCO's instances or key points, or a folder of such files.
+
+    What tells of objects, and of images, comes in any order, and is sorted in a scratch folder.
+    """
+
+    def __init__(self, path: Path, images: Path | None, scratch: Path, masks: Masks) -> None:
+        """Take the file, or the folder of files; ``images`` is where images are, if a folder."""
+        self._path, self._folder, self._masks = path, images, masks
+        self._rows = ExternalSort[_Row](scratch)
+        self._lost = ExternalSort[tuple[str, int, str, str]](scratch)
+        self._categories: list[dict[str, str]] = []  # of each file: names by ids
+        self._repeated: dict[
+            int, frozenset[int]
+        ] = {}  # of each file: ids that several objects have
+        self._splits: list[str | None] = []
+        self._near: list[list[str]] = []  # of each file: folders where its images may be
+        self._ignored: list[LeftOut] = []
+        self._unread: set[int] = set()
+        self._unwritten: dict[str, set[str]] = {}
+        self._thin = self._unnumbered = 0
+        self._notices: list[str] = []
+
+    def images(self) -> Iterator[FoundImage]:
+        """Yield all images, one after another; those with problems, too."""
+        files = self._files()
+        for number, (path, split) in enumerate(files):
+            self._splits.append(split)
+            self._near.append(self._folders(path))
+            try:
+                self._read(number, path)
+            except _OtherKindError as error:
+                if self._path == path:
+                    raise SourceError(str(error), path=path, expected=_EXPECTED) from error
+                self._unread.add(number)
+                self._ignored.append(LeftOut(key=str(path), reason=str(error)))
+        if len(self._unread) == len(files):
+            raise SourceError("has no file of annotations", path=self._path, expected=_EXPECTED)
+        splits = {self._splits[at]: str(path) for at, (path, _) in enumerate(files)}
+        if None in splits and len(splits) > 1:
+            what = "its name says no split, and those of other files do"
+            raise SourceError(what, path=splits[None], expected="as in instances_train2017.json")
+        for (file, _, key), rows in groupby(self._rows, itemgetter(0, 1, 2)):
+            if file not in self._unread:
+                yield from self._images(file, key, rows)
+
+    def _files(self) -> list[tuple[Path, str | None]]:
+        """Return files, and the splits that their names tell, or those of Roboflow's folders."""
+        if not self._path.is_dir():
+            return [(self._path, None)]
+        files = [(path, path.stem) for path in sorted(self._path.glob("*.json"))]
+        deeper = sorted(self._path.glob("*/_annotations.coco.json"))
+        files += [(path, path.parent.name) for path in deeper]
+        found = []
+        for path, name in files:
+            words = re.findall("[a-z]+", name.lower())
+            found.append(
+                (path, next((SPLIT_NAMES[one] for one in words if one in SPLIT_NAMES), None))
+            )
+        if not found:
+            raise SourceError("has no file of annotations", path=self._path, expected="*.json")
+        return found
+
+    def _folders(self, path: Path) -> list[str]:
+        """Return folders below that of the images where images of a file may be."""
+        if self._folder is None:
+            return []
+        named = path.stem.partition("_")[2]
+        beside = os.path.relpath(path.parent, self._folder)
+        return [
+            folder
+            for folder in (beside, named, f"images/{named}")
+            if folder and folder[0] != "." and (self._folder / folder).is_dir()
+        ]
+
+    def _read(self, file: int, path: Path) -> None:
+        told: dict[str, str] = {}
+        ids = array("q")
+        self._categories.append(told)
+        members = set()
+        with os_errors_as(SourceError, path), open_regular(path) as opened:
+            for member, at, value, text in JsonParts(opened, str(path)):
+                members.add(member)
+                if member not in _WRITTEN or at < 0:
+                    if member in _WRITTEN and value is not None:
+                        raise SourceError(f"its {member} are no list", path=path)
+                    self._leave("file", (member,))
+                elif not isinstance(value, dict):
+                    raise SourceError(f"{member}[{at}] is no object", path=path)
+                else:
+                    self._leave(member, value.keys() - _WRITTEN[member])
+                    if member == "images":
+                        self._rows.add((file, *_image_row(at, value)))
+                    elif member == "annotations":
+                        self._rows.add((file, *self._object_row(at, value, text)))
+                        if _is_id(value.get("id")):
+                            ids.append(value["id"])
+                        else:
+                            self._unnumbered += 1
+                    else:
+                        _add_category(told, value, path)
+        if "images" not in members:
+            raise _OtherKindError("it lists no images")
+        if twice := _twice(ids):
+            self._repeated[file] = twice
+            what = f"several objects of {printable(path.name)} have one id, which is not written"
+            self._notices.append(f"{what}: {some_of([*map(str, sorted(twice))], _SHOWN)}")
+
+    def _leave(self, member: str, keys: Iterable[str]) -> None:
+        known = self._unwritten.setdefault(member, set())
+        if len(known) < _SHOWN:
+            known.update(keys)
+
+    def _object_row(self, at: int, value: dict[str, Any], text: str) -> Any:
+        """Return what is told of an object, checked but for its category."""
+        if "bbox" not in value and "segmentation" not in value:
+            for name, what in _NOT_READ.items():
+                if name in value:
+                    raise _OtherKindError(f"it holds {what}")
+        number = value["id"] if _is_id(value.get("id")) else None
+        what = f"annotations[{at}]" if number is None else f"annotation {number}"
+        more: dict[str, object] = {}
+        box: Sequence[object] = ()
+        problem = size = None
+        try:
+            size, around = self._outline(value.get("segmentation"), text, more)
+            box = _box(value.get("bbox"), around)
+            _take_more(value, more)
+        except ValueError as error:
+            problem = str(error)
+        key = _key(value.get("image_id")) or ""
+        told = (what, number, _key(value.get("category_id")), box, more, size, problem)
+        return len(key), key, True, at, told
+
+    def _outline(self, found: Any, text: str, more: dict[str, object]) -> Any:
+        """Take an outline; return the size of a mask, and the box around it where that is known."""
+        if not found:
+            return None, None
+        if isinstance(found, dict):
+            _, width, height = run_lengths(found)
+            if self._masks is not Masks.NONE:
+                mask = {"size": found["size"], "counts": found["counts"]}
+                more["segmentation"] = json.dumps(mask, separators=(",", ":"))
+            return (width, height), found
+        if not isinstance(found, list):
+            raise ValueError("its segmentation is neither polygons nor run lengths")
+        polygons = found if isinstance(found[0], list) else [found]
+        for line in polygons:
+            if not isinstance(line, list) or not {*map(type, line)} <= {int, float}:
+                raise ValueError("its segmentation is no list of polygons")
+            if line and not (math.isfinite(sum(line)) and min(line) > -1e9 and max(line) < 1e9):
+                raise ValueError("its segmentation has impossible numbers")
+        lines = [line for line in polygons if len(line) >= 6 and len(line) % 2 == 0]
+        self._thin += len(lines) < len(polygons)
+        if self._masks is Masks.PNG and sum(map(outline_points, lines)) > MAX_OUTLINE_POINTS:
+            raise ValueError(f"its outline has more than {MAX_OUTLINE_POINTS:,} points")
+        if lines and self._masks is not Masks.NONE:
+            # The file's own text, if it is plain, is there at once; numbers take long to write.
+            own = [] if "\\" in text else _POLYGONS.findall(text)
+            same = len(own) == 1 and lines == found
+            more["segmentation"] = own[0] if same else json.dumps(lines, separators=(",", ":"))
+        return None, lines
+
+    def _images(self, file: int, key: str, rows: Iterable[_Row]) -> Iterator[FoundImage]:
+        """Yield the images that have an id, of which there should be one, with its objects."""
+        told, objects = [], list[FoundObject]()
+        for *_, is_object, at, some in rows:
+            if not is_object:
+                told.append(some)
+                continue
+            one = self._object(file, told, some)
+            if not told or len(objects) == MAX_IMAGE_OBJECTS:
+                many = f"its image has more than {MAX_IMAGE_OBJECTS:,} objects"
+                why = one.problem or (many if told else "no image has its image_id")
+                self._lost.add((printable(f"image {key}"), at, one.what, why))
+            else:
+                objects.append(one)
+        for name, width, height, problem, where in told:
+            if len({some[0] for some in told}) > 1:
+                problem = "several images have its id"
+            masks = [one for one in objects if self._is_mask(one)]
+            if len(masks) * (width or 0) * (height or 0) > MAX_MASK_PIXELS:
+                problem = f"its masks would have more than {MAX_MASK_PIXELS:,} pixels"
+            yield FoundImage(
+                name=self._placed(file, name),
+                where=where,
+                width=width,
+                height=height,
+                objects=objects,
+                source_id=key,
+                split=self._splits[file],
+                problem=problem,
+            )
+            objects = []
+
+    def _is_mask(self, one: FoundObject) -> bool:
+        outline = str(one.more.get("segmentation", ""))
+        return bool(outline) and (self._masks is Masks.PNG or outline.startswith("{"))
+
+    def _placed(self, file: int, name: str) -> str:
+        for folder in self._near[file]:
+            if self._folder is not None and (self._folder / folder / name).is_file():
+                return f"{folder}/{name}"
+        return name
+
+    def _object(self, file: int, told: list[Any], some: tuple[Any, ...]) -> FoundObject:
+        what, number, category, box, more, size, problem = some
+        name = self._categories[file].get(category)
+        if problem is None and name is None:
+            problem = f"no category has its category_id {printable(str(category))}"
+        if problem is None and told and size and None not in told[0][1:3] and size != told[0][1:3]:
+            problem = "its mask has {} x {} pixels, and its image {} x {}".format(
+                *size, *told[0][1:3]
+            )
+        if number is not None and number not in self._repeated.get(file, ()):
+            more["id"] = number
+        return FoundObject(what=what, box=box, category=name or "", more=more, problem=problem)
+
+    def stray(self) -> Iterator[tuple[str, FoundObject]]:
+        """Yield, after the images, objects of images that are not there, with the image's name."""
+        for image, _, what, problem in self._lost:
+            yield image, FoundObject(what=what, box=(), category="", problem=problem)
+
+    def classes(self) -> Mapping[str, int]:
+        """Return, after the images, the classes: for each name its number in a label map, > 0."""
+        found: dict[str, str] = {}
+        clash = False
+        for told in self._categories:
+            for key, name in told.items():
+                clash |= found.setdefault(name, key) != key
+        if len(found) > MAX_CLASSES:
+            raise SourceError(f"it has more than {MAX_CLASSES:,} categories", path=self._path)
+        if clash:
+            self._notices.append("categories of one name become one class")
+        if all(key.isdecimal() and 0 < int(key) < 2**31 for key in found.values()) and len(
+            {*found.values()}
+        ) == len(found):
+            return dict(sorted(((n, int(key)) for n, key in found.items()), key=itemgetter(1)))
+        self._notices.append(
+            "the ids of its categories are no label map's; they are numbered 1, 2, ..."
+        )
+        return {name: number for number, name in enumerate(found, 1)}
+
+    def splits(self) -> tuple[str, ...]:
+        """Return, after the images, the splits that they are in; none if there are none."""
+        return tuple(name for name in SPLIT_ORDER if name in self._splits)
+
+    def notices(self) -> Sequence[str]:
+        """Return, after the images, what a user should know, each a clause."""
+        notices = [*self._notices]
+        for member, keys in self._unwritten.items():
+            if keys:
+                notices.append(f"of its {member} not written: {some_of(sorted(keys), _SHOWN)}")
+        if self._thin:
+            notices.append(
+                f"outlines of fewer than three points: of {human_count(self._thin, 'object')}"
+            )
+        if self._unnumbered:
+            notices.append(f"{human_count(self._unnumbered, 'object')} without a number as id")
+        return notices
+
+    def ignored(self) -> Sequence[LeftOut]:
+        """Return, after the images, files that were not read."""
+        return self._ignored
+
+
+def _key(value: object) -> str | None:
+    """Return what identifies an image or a category, a number or a short text; None for others."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    return key if len(key := str(value)) <= _LONGEST_ID and key.isprintable() else None
+
+
+def _is_id(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _twice(ids: "array[int]") -> frozenset[int]:
+    import numpy
+
+    found = numpy.sort(numpy.frombuffer(ids, "q"))
+    return frozenset(found[1:][found[1:] == found[:-1]].tolist())
+
+
+def _image_row(at: int, value: Mapping[str, Any]) -> Any:
+    key, name = _key(value.get("id")), value.get("file_name", value.get("coco_url"))
+    where = f"images[{at}]" if key is None else f"image {printable(key)}"
+    problem = "its id is neither a number nor a short text" if key is None else None
+    if not isinstance(name, str):
+        name, problem = where, "it has no file_name"
+    sides = []
+    for side in (value.get("width"), value.get("height")):
+        if not (side is None or (is_number(side) and side == int(side))):
+            problem = "its width and height are no whole numbers"
+        sides.append(None if side is None or problem else int(side))
+    told = (name, *sides, problem, where)
+    return (-1, str(at), False, at, told) if key is None else (len(key), key, False, at, told)
+
+
+def _add_category(told: dict[str, str], value: Mapping[str, Any], path: Path) -> None:
+    key, name = _key(value.get("id")), value.get("name")
+    if key is None or not isinstance(name, str):
+        raise SourceError("a category has no id or no name", path=path)
+    if told.setdefault(key, name) != name:
+        found = f"{printable(told[key])!r} and {printable(name)!r}"
+        raise SourceError(f"two categories have the id {printable(key)}", path=path, found=found)
+
+
+def _box(box: Any, around: Any) -> Sequence[object]:
+    if box is None and isinstance(around, dict):
+        return mask_bounds(around) or ()
+    if box is None and around:
+        x, y = ([v for line in around for v in line[at::2]] for at in (0, 1))
+        return min(x), min(y), max(x), max(y)
+    if box is None:
+        raise ValueError("it has no bbox")
+    if not isinstance(box, list) or len(box) != 4 or not all(map(is_number, box)):
+        raise ValueError("its bbox is not four numbers")
+    x, y, width, height = box
+    return x, y, x + width, y + height
+
+
+def _take_more(value: Mapping[str, Any], more: dict[str, object]) -> None:
+    """Take what else is told of an object."""
+    if (area := value.get("area")) is not None:
+        if not is_number(area) or area < 0:
+            raise ValueError("its area is no number")
+        more["area"] = float(area)
+    if (crowd := value.get("iscrowd")) is not None:
+        if crowd not in (0, 1):
+            raise ValueError("its iscrowd is neither 0 nor 1")
+        more["crowd"] = bool(crowd)
+    if points := value.get("keypoints"):
+        if (
+            not isinstance(points, list)
+            or len(points) % 3
+            or len(points) > 3 * MAX_KEYPOINTS
+            or not all(map(is_number, points))
+            or not {*points[2::3]} <= {0, 1, 2}
+        ):
+            raise ValueError("its keypoints are no places with a visibility of 0, 1 or 2")
+        more["keypoints"] = tuple(map(float, points))
