@@ -1,11 +1,28 @@
-"""A file of annotations as large as COCO's instances_train2017: read, and planned."""
+"""A file of annotations as large as COCO's instances_train2017: reading it, and listing images.
+
+What JSON alone takes is measured by three ways to read it; what is read is counted each time.
+"""
 
 from __future__ import annotations
 
 import json
 import random
+import resource
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.photos import image_bytes
+from tfrtool.examples.objects.record_features import Masks
+from tfrtool.sources.annotations.coco import CocoReader
+from tfrtool.sources.annotations.json_parts import JsonParts
+from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.open_source import open_source
+from tfrtool.sources.source_options import SourceOptions
+
+__all__ = ["run", "write_large"]
 
 IMAGES, OBJECTS, CATEGORIES = 118_287, 860_001, 80
 """Of instances_train2017.json, which has 448 MB."""
@@ -77,3 +94,76 @@ def _outline(draw: random.Random) -> tuple[str, str, float]:
     text = ",".join(map(str, points))
     box = ",".join(f"{side:.2f}" for side in (x, y, wide, high))
     return f"[[{text}]]", f"[{box}]", round(wide * high * 0.6, 4)
+
+
+def _whole(path: Path, _: Path) -> int:
+    with path.open(encoding="utf-8") as file:
+        return len(json.load(file)["annotations"])
+
+
+def _ijson(path: Path, _: Path) -> int:
+    import ijson
+
+    count = 0
+    for name in ("images", "annotations", "categories"):
+        with path.open("rb") as file:
+            some = ijson.items(file, f"{name}.item", use_float=True, buf_size=2**20)
+            count += sum(1 for _ in some) * (name == "annotations")
+    return count
+
+
+def _window(path: Path, _: Path) -> int:
+    with path.open("rb") as file:
+        return sum(member == "annotations" for member, *_ in JsonParts(file, path.name))
+
+
+def _reader(path: Path, _: Path) -> int:
+    return sum(
+        len(image.objects) for image in CocoReader(path, path.parent, Masks.POLYGONS).images()
+    )
+
+
+def _images_alone(_: Path, images: Path) -> int:
+    source = open_source(str(images), LabelFrom.FOLDER, images.parent)
+    return OBJECTS * (len(source.items) == IMAGES)
+
+
+def _source(path: Path, images: Path) -> int:
+    options = SourceOptions(annotations=f"coco:{path}")
+    source = open_source(str(images), LabelFrom.FOLDER, path.parent, options=options)
+    assert source.annotations is not None
+    return source.annotations.read - len(source.annotations.rejected)
+
+
+_WAYS = {
+    "json.load": _whole,
+    "ijson, three passes": _ijson,
+    "json, element by element": _window,
+    "read and checked": _reader,
+    "listing images by class": _images_alone,
+    "listing images with objects": _source,
+}
+
+
+def run(directory: Path) -> Iterator[str]:
+    """Yield a line for each way, each in a process of its own."""
+    path, images = directory / "instances.json", directory / "images"
+    write_large(path)
+    data = image_bytes(size=(8, 6))
+    for at in range(1, IMAGES + 1):
+        file = images / f"{at % 8}" / f"{at:012d}.jpg"
+        if at <= 8:
+            file.parent.mkdir(parents=True)
+        file.write_bytes(data)
+    yield f"{path.stat().st_size / 1e6:.0f} MB, {IMAGES:,} images, {OBJECTS:,} objects"
+    for name in _WAYS:
+        command = [sys.executable, "-m", "tests.bench.large_coco", name, path, images]
+        yield subprocess.run(command, check=True, capture_output=True, text=True).stdout.rstrip()
+
+
+if __name__ == "__main__":
+    start = time.process_time()
+    if _WAYS[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3])) != OBJECTS:
+        raise RuntimeError("not all objects were read")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"  {sys.argv[1]:28} {time.process_time() - start:6.1f} s CPU, {peak:6.0f} MiB at most")

@@ -64,7 +64,7 @@ def _noise(width: int, height: int, seed: int, share: float = 0.5) -> Bitmap:
     return (np.random.default_rng(seed).random((height, width)) < share).astype(np.uint8)
 
 
-_UPRIGHT = {
+_UPRIGHT: dict[int, Any] = {
     1: lambda b: b,
     2: np.fliplr,
     3: lambda b: np.rot90(b, 2),

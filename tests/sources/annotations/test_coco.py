@@ -37,12 +37,12 @@ Opening = Callable[..., Source]
 def opening(folder: Path, tmp_path: Path) -> Opening:
     """Return a function that opens the images with what COCO's JSON tells of them."""
 
-    def open_it(content: object = None, **more: Any) -> Source:
+    def open_it(content: Any = None, **more: Any) -> Source:
         path = tmp_path / "some.json"
         if isinstance(content, bytes):
             path.write_bytes(content)
         else:
-            write_coco(path, **(content or {}))  # type: ignore[arg-type]
+            write_coco(path, **(content or {}))
         options = SourceOptions(annotations=f"coco:{more.pop('path', path)}", **more)
         return open_source(str(folder), LabelFrom.FOLDER, tmp_path, options=options)
 
@@ -84,8 +84,8 @@ def test_all_that_is_told_is_there(opening: Opening, tmp_path: Path, first: str)
             assert (source.labels[one.label], one.area) == (thing.category, thing.area)
             assert (one.id, one.crowd) == (number, False)
             assert json.loads(one.segmentation) == [thing.polygon]
-    assert "of its file not written: info" in source.notices
-    assert "of its categories not written: supercategory" in source.notices
+    assert "not written of the file: info" in source.notices
+    assert "not written of categories: supercategory" in source.notices
 
 
 _RLE = {"size": [120, 160], "counts": [24 + 16 * 120, 48, 72, 48, 160 * 120 - 24 - 18 * 120 + 48]}
@@ -142,7 +142,7 @@ def test_boxes_come_from_outlines(opening: Opening, what: str, masks: str) -> No
     outline: object = [SCENES[0].things[0].polygon]
     if what != "polygons":
         outline = {"size": [120, 160], "counts": [16 * 120 + 24, *[48, 72] * 63, 48]}
-        outline["counts"].append(120 * 160 - sum(outline["counts"]))  # type: ignore[index]
+        outline["counts"].append(120 * 160 - sum(outline["counts"]))
     bare = {"id": 1, "image_id": 1, "category_id": 1, "segmentation": outline}
     source = opening({"annotations": [bare]}, masks=masks)
     (one,) = _objects(source)

@@ -157,6 +157,7 @@ class _Together:
 
     def _find(self, image: FoundImage) -> str:
         """Return the key of the file that annotations name, by its path or the end of that."""
+        problem = "no such image"
         for name in filter(None, (image.name, image.other)):
             if name in self._files:
                 return name
@@ -167,10 +168,10 @@ class _Together:
             plain = [normalize("NFC", end) for end in ends]
             if (called := next((end for end in plain if end in self._called), None)) is None:
                 continue
-            if (found := self._called[called]) is None:
-                raise _RefusedError(f"several images are called {printable(called)}")
-            return found
-        raise _RefusedError("no such image")
+            if (found := self._called[called]) is not None:
+                return found
+            problem = f"several images are called {printable(called)}"
+        raise _RefusedError(problem)
 
     @cached_property
     def _called(self) -> dict[str, str | None]:

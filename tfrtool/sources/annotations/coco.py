@@ -2,11 +2,10 @@
 
 import json
 import math
-import os
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,22 @@ from typing import Any
 from tfrtool.errors import SourceError, human_count, os_errors_as, printable, some_of
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.images.masks import mask_bounds, outline_points, run_lengths
+from tfrtool.sources.annotations.annotation_folder import (
+    AnnotationFolder,
+    in_order,
+    number_classes,
+)
 from tfrtool.sources.annotations.found import FoundImage, FoundObject, is_number
 from tfrtool.sources.annotations.json_parts import JsonParts
-from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER
+from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import (
-    MAX_CLASSES,
     MAX_IMAGE_OBJECTS,
+    MAX_IMAGE_PIXELS,
     MAX_KEYPOINTS,
     MAX_MASK_PIXELS,
     MAX_OUTLINE_POINTS,
+    MAX_PATH_LENGTH,
 )
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.scratch.external_sort import ExternalSort
@@ -38,6 +43,7 @@ _LONGEST_ID = 64
 _SHOWN = 10
 _POLYGONS = re.compile(r'"segmentation"\s*:\s*(\[[][\d\s.,eE+-]*\])')
 _NOT_READ = {"segments_info": "panoptic segments", "caption": "captions"}
+_ROBOFLOW = "_annotations.coco.json"
 _EXPECTED = "COCO's instances or key points"
 
 _Row = tuple[int, int, str, bool, int, tuple[Any, ...]]
@@ -55,74 +61,45 @@ class CocoReader:
     What tells of objects, and of images, comes in any order, and is sorted in a scratch folder.
     """
 
-    def __init__(self, path: Path, images: Path | None, scratch: Path, masks: Masks) -> None:
-        """Take the file, or the folder of files; ``images`` is where images are, if a folder."""
-        self._path, self._folder, self._masks = path, images, masks
+    def __init__(self, path: Path, scratch: Path, masks: Masks) -> None:
+        """Say where the file is, or the folder of files, and what becomes of outlines."""
+        self._path, self._masks = path, masks
         self._rows = ExternalSort[_Row](scratch)
         self._lost = ExternalSort[tuple[str, int, str, str]](scratch)
         self._categories: list[dict[str, str]] = []  # of each file: names by ids
-        self._repeated: dict[
-            int, frozenset[int]
-        ] = {}  # of each file: ids that several objects have
-        self._splits: list[str | None] = []
-        self._near: list[list[str]] = []  # of each file: folders where its images may be
-        self._ignored: list[LeftOut] = []
-        self._unread: set[int] = set()
+        self._repeated: dict[int, frozenset[int]] = {}  # by files: ids that several objects have
+        self._files: list[tuple[str, str | None]] = []  # splits, and where their images may be
+        self._ignored: dict[int, LeftOut] = {}
         self._unwritten: dict[str, set[str]] = {}
         self._thin = self._unnumbered = 0
         self._notices: list[str] = []
 
     def images(self) -> Iterator[FoundImage]:
         """Yield all images, one after another; those with problems, too."""
-        files = self._files()
-        for number, (path, split) in enumerate(files):
-            self._splits.append(split)
-            self._near.append(self._folders(path))
+        folder = self._path.is_dir()
+        keys = AnnotationFolder(self._path, None).keys() if folder else [""]
+        for key in keys:
+            name, _, last = key.rpartition("/")
+            if folder and (not key.endswith(".json") or (name and last != _ROBOFLOW)):
+                continue
+            words = re.findall("[a-z]+", (name or last).lower())
+            split = next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
+            self._files.append((name or last[:-5].partition("_")[2], split))
             try:
-                self._read(number, path)
+                self._read(len(self._files) - 1, self._path / key if key else self._path)
             except _OtherKindError as error:
-                if self._path == path:
-                    raise SourceError(str(error), path=path, expected=_EXPECTED) from error
-                self._unread.add(number)
-                self._ignored.append(LeftOut(key=str(path), reason=str(error)))
-        if len(self._unread) == len(files):
-            raise SourceError("has no file of annotations", path=self._path, expected=_EXPECTED)
-        splits = {self._splits[at]: str(path) for at, (path, _) in enumerate(files)}
+                if not folder:
+                    raise SourceError(str(error), path=self._path, expected=_EXPECTED) from error
+                self._ignored[len(self._files) - 1] = LeftOut(key=key, reason=str(error))
+        splits = {split for at, (_, split) in enumerate(self._files) if at not in self._ignored}
+        if not splits:
+            raise SourceError("has no files of annotations", path=self._path, expected=_EXPECTED)
         if None in splits and len(splits) > 1:
-            what = "its name says no split, and those of other files do"
-            raise SourceError(what, path=splits[None], expected="as in instances_train2017.json")
+            what = "a file's name tells no split, and those of others do"
+            raise SourceError(what, path=self._path, expected="as instances_train2017.json does")
         for (file, _, key), rows in groupby(self._rows, itemgetter(0, 1, 2)):
-            if file not in self._unread:
+            if file not in self._ignored:
                 yield from self._images(file, key, rows)
-
-    def _files(self) -> list[tuple[Path, str | None]]:
-        """Return files, and the splits that their names tell, or those of Roboflow's folders."""
-        if not self._path.is_dir():
-            return [(self._path, None)]
-        files = [(path, path.stem) for path in sorted(self._path.glob("*.json"))]
-        deeper = sorted(self._path.glob("*/_annotations.coco.json"))
-        files += [(path, path.parent.name) for path in deeper]
-        found = []
-        for path, name in files:
-            words = re.findall("[a-z]+", name.lower())
-            found.append(
-                (path, next((SPLIT_NAMES[one] for one in words if one in SPLIT_NAMES), None))
-            )
-        if not found:
-            raise SourceError("has no file of annotations", path=self._path, expected="*.json")
-        return found
-
-    def _folders(self, path: Path) -> list[str]:
-        """Return folders below that of the images where images of a file may be."""
-        if self._folder is None:
-            return []
-        named = path.stem.partition("_")[2]
-        beside = os.path.relpath(path.parent, self._folder)
-        return [
-            folder
-            for folder in (beside, named, f"images/{named}")
-            if folder and folder[0] != "." and (self._folder / folder).is_dir()
-        ]
 
     def _read(self, file: int, path: Path) -> None:
         told: dict[str, str] = {}
@@ -135,7 +112,7 @@ class CocoReader:
                 if member not in _WRITTEN or at < 0:
                     if member in _WRITTEN and value is not None:
                         raise SourceError(f"its {member} are no list", path=path)
-                    self._leave("file", (member,))
+                    self._leave("the file", (member,))
                 elif not isinstance(value, dict):
                     raise SourceError(f"{member}[{at}] is no object", path=path)
                 else:
@@ -160,7 +137,7 @@ class CocoReader:
     def _leave(self, member: str, keys: Iterable[str]) -> None:
         known = self._unwritten.setdefault(member, set())
         if len(known) < _SHOWN:
-            known.update(keys)
+            known.update(printable(key[:40]) for key in islice(keys, _SHOWN))
 
     def _object_row(self, at: int, value: dict[str, Any], text: str) -> Any:
         """Return what is told of an object, checked but for its category."""
@@ -214,7 +191,7 @@ class CocoReader:
 
     def _images(self, file: int, key: str, rows: Iterable[_Row]) -> Iterator[FoundImage]:
         """Yield the images that have an id, of which there should be one, with its objects."""
-        told, objects = [], list[FoundObject]()
+        told, objects, (folder, split) = [], list[FoundObject](), self._files[file]
         for *_, is_object, at, some in rows:
             if not is_object:
                 told.append(some)
@@ -229,17 +206,18 @@ class CocoReader:
         for name, width, height, problem, where in told:
             if len({some[0] for some in told}) > 1:
                 problem = "several images have its id"
-            masks = [one for one in objects if self._is_mask(one)]
-            if len(masks) * (width or 0) * (height or 0) > MAX_MASK_PIXELS:
+            masks = sum(map(self._is_mask, objects))
+            if masks * (width * height if width and height else MAX_IMAGE_PIXELS) > MAX_MASK_PIXELS:
                 problem = f"its masks would have more than {MAX_MASK_PIXELS:,} pixels"
             yield FoundImage(
-                name=self._placed(file, name),
+                name=name,
                 where=where,
+                other=f"images/{folder}/{name}" if folder else "",
                 width=width,
                 height=height,
                 objects=objects,
                 source_id=key,
-                split=self._splits[file],
+                split=split,
                 problem=problem,
             )
             objects = []
@@ -248,21 +226,13 @@ class CocoReader:
         outline = str(one.more.get("segmentation", ""))
         return bool(outline) and (self._masks is Masks.PNG or outline.startswith("{"))
 
-    def _placed(self, file: int, name: str) -> str:
-        for folder in self._near[file]:
-            if self._folder is not None and (self._folder / folder / name).is_file():
-                return f"{folder}/{name}"
-        return name
-
     def _object(self, file: int, told: list[Any], some: tuple[Any, ...]) -> FoundObject:
         what, number, category, box, more, size, problem = some
         name = self._categories[file].get(category)
         if problem is None and name is None:
             problem = f"no category has its category_id {printable(str(category))}"
         if problem is None and told and size and None not in told[0][1:3] and size != told[0][1:3]:
-            problem = "its mask has {} x {} pixels, and its image {} x {}".format(
-                *size, *told[0][1:3]
-            )
+            problem = f"its mask has {size[0]} x {size[1]} pixels, and its image has not"
         if number is not None and number not in self._repeated.get(file, ()):
             more["id"] = number
         return FoundObject(what=what, box=box, category=name or "", more=more, problem=problem)
@@ -275,44 +245,40 @@ class CocoReader:
     def classes(self) -> Mapping[str, int]:
         """Return, after the images, the classes: for each name its number in a label map, > 0."""
         found: dict[str, str] = {}
-        clash = False
+        clashes = 0
         for told in self._categories:
             for key, name in told.items():
-                clash |= found.setdefault(name, key) != key
-        if len(found) > MAX_CLASSES:
-            raise SourceError(f"it has more than {MAX_CLASSES:,} categories", path=self._path)
-        if clash:
-            self._notices.append("categories of one name become one class")
-        if all(key.isdecimal() and 0 < int(key) < 2**31 for key in found.values()) and len(
-            {*found.values()}
-        ) == len(found):
-            return dict(sorted(((n, int(key)) for n, key in found.items()), key=itemgetter(1)))
-        self._notices.append(
-            "the ids of its categories are no label map's; they are numbered 1, 2, ..."
-        )
-        return {name: number for number, name in enumerate(found, 1)}
+                clashes += found.setdefault(name, key) != key
+        if clashes:
+            self._notices.append(f"categories that are one class with another: {clashes:,}")
+        numbers = number_classes(found, self._path)
+        ids = [int(key) if key.isdecimal() else 0 for key in found.values()]
+        if all(0 < one < 2**31 for one in ids) and len({*ids}) == len(ids):
+            return dict(sorted(zip(found, ids, strict=True), key=itemgetter(1)))
+        self._notices.append("ids of categories that no label map has: they are numbered 1, 2, ...")
+        return numbers
 
     def splits(self) -> tuple[str, ...]:
         """Return, after the images, the splits that they are in; none if there are none."""
-        return tuple(name for name in SPLIT_ORDER if name in self._splits)
+        return in_order(split for _, split in self._files if split)
 
     def notices(self) -> Sequence[str]:
         """Return, after the images, what a user should know, each a clause."""
         notices = [*self._notices]
         for member, keys in self._unwritten.items():
             if keys:
-                notices.append(f"of its {member} not written: {some_of(sorted(keys), _SHOWN)}")
+                notices.append(f"not written of {member}: {', '.join(sorted(keys))}")
         if self._thin:
-            notices.append(
-                f"outlines of fewer than three points: of {human_count(self._thin, 'object')}"
-            )
+            objects = human_count(self._thin, "object")
+            notices.append(f"not written: outlines of less than three points, of {objects}")
         if self._unnumbered:
-            notices.append(f"{human_count(self._unnumbered, 'object')} without a number as id")
+            objects = human_count(self._unnumbered, "object")
+            notices.append(f"not written: ids that are no numbers, of {objects}")
         return notices
 
     def ignored(self) -> Sequence[LeftOut]:
         """Return, after the images, files that were not read."""
-        return self._ignored
+        return [*self._ignored.values()]
 
 
 def _key(value: object) -> str | None:
@@ -339,7 +305,7 @@ def _image_row(at: int, value: Mapping[str, Any]) -> Any:
     key, name = _key(value.get("id")), value.get("file_name", value.get("coco_url"))
     where = f"images[{at}]" if key is None else f"image {printable(key)}"
     problem = "its id is neither a number nor a short text" if key is None else None
-    if not isinstance(name, str):
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_PATH_LENGTH:
         name, problem = where, "it has no file_name"
     sides = []
     for side in (value.get("width"), value.get("height")):
@@ -352,7 +318,7 @@ def _image_row(at: int, value: Mapping[str, Any]) -> Any:
 
 def _add_category(told: dict[str, str], value: Mapping[str, Any], path: Path) -> None:
     key, name = _key(value.get("id")), value.get("name")
-    if key is None or not isinstance(name, str):
+    if key is None or not isinstance(name, str) or len(name) > MAX_PATH_LENGTH:
         raise SourceError("a category has no id or no name", path=path)
     if told.setdefault(key, name) != name:
         found = f"{printable(told[key])!r} and {printable(name)!r}"
