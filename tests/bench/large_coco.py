@@ -157,7 +157,7 @@ def run(directory: Path) -> Iterator[str]:
         file.write_bytes(data)
     yield f"{path.stat().st_size / 1e6:.0f} MB, {IMAGES:,} images, {OBJECTS:,} objects"
     for name in _WAYS:
-        command = [sys.executable, "-m", "tests.bench.large_coco", name, path, images]
+        command = [sys.executable, "-m", "tests.bench.large_coco", name, str(path), str(images)]
         yield subprocess.run(command, check=True, capture_output=True, text=True).stdout.rstrip()
 
 
