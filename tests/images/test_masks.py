@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from pycocotools import mask as oracle
 
-from tfrtool.examples.objects.annotation import ImageAnnotation, ObjectAnnotation
 from tfrtool.images.masks import (
     Bitmap,
     mask_bitmap,
     mask_bounds,
     mask_png,
     mask_text,
-    moved_masks,
+    moved_mask,
     run_lengths,
 )
 
@@ -81,13 +80,10 @@ def test_masks_are_turned_and_scaled(turn: int) -> None:
     """Run lengths are turned as the image is, back again, and scaled to the nearest pixel."""
     bitmap = _noise(7, 5, turn)
     upright = _UPRIGHT[turn](bitmap)
-    one = ObjectAnnotation(0, 0, 7, 5, 0, segmentation=mask_text(bitmap))
-    annotation = ImageAnnotation(7, 5, (one,))
     high, wide = upright.shape
-    moved = moved_masks(annotation, turn, 2 * wide, 2 * high)
-    doubled = upright.repeat(2, axis=0).repeat(2, axis=1)
-    assert moved.objects[0].segmentation == mask_text(doubled)
-    assert moved_masks(moved, -turn, 7, 5).objects[0].segmentation == one.segmentation
+    moved = moved_mask(mask_text(bitmap), turn, 2 * wide, 2 * high)
+    assert moved == mask_text(upright.repeat(2, axis=0).repeat(2, axis=1))
+    assert moved_mask(moved, -turn, 7, 5) == mask_text(bitmap)
 
 
 def test_a_mask_is_a_png_of_one_channel() -> None:

@@ -16,6 +16,7 @@ import tfrtool
 from tests.annotated_sets import COLOURS, SCENES, Scene, Thing, scenes, write_coco
 from tests.more import more
 from tfrtool.examples.example import decode_example
+from tfrtool.images.masks import mask_bitmap, mask_text
 from tfrtool.writing.write_report import WriteReport
 
 pytestmark = pytest.mark.tf
@@ -122,6 +123,30 @@ def test_annotations_may_be_for_the_image_as_it_is_shown(tmp_path: Path, orienta
     box = [record[f"image/object/bbox/{side}"][0] for side in _SIDES]
     sides = [shown.width, shown.height] * 2
     assert np.array(box) * sides == pytest.approx(shown.things[0][1:], abs=0.01)
+
+
+@pytest.mark.parametrize("masks", ["png", "polygons"])
+def test_run_lengths_move_with_their_image(tmp_path: Path, masks: str) -> None:
+    """A crowd's mask is turned and scaled: its pixels are those of the box, and no others."""
+    (scene,) = scenes(tmp_path / "images", SCENES[:1], 6)
+    bitmap = np.zeros((scene.height, scene.width), np.uint8)
+    bitmap[24:72, 16:80] = 1
+    whole = write_coco(tmp_path / "some.json", [scene])
+    whole["annotations"][0] |= {"segmentation": json.loads(mask_text(bitmap)), "iscrowd": 1}
+    (tmp_path / "some.json").write_text(json.dumps(whole))
+    (record,) = _write(tmp_path, (), masks=masks, resize=(60, 80))
+    if masks == "png":
+        with Image.open(io.BytesIO(record["image/object/mask"][0])) as image:
+            found = np.asarray(image)
+    else:
+        found = mask_bitmap(record["image/object/segmentation"][0].decode(), 60, 80)
+    assert found.shape == (80, 60)
+    rows, columns = np.nonzero(found)
+    box = [record[f"image/object/bbox/{side}"][0] for side in _SIDES] * np.array([60, 80, 60, 80])
+    sides = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+    assert sides == pytest.approx(box, abs=0.01)
+    assert found.sum() == (sides[2] - sides[0]) * (sides[3] - sides[1])
+    assert record["image/object/is_crowd"] == (1,)
 
 
 def test_the_object_detection_api_reads_them(tmp_path: Path, tf: Any) -> None:

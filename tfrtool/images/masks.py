@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from tfrtool.examples.objects.annotation import ImageAnnotation
 from tfrtool.images.audit import UPRIGHTING
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS, MAX_OUTLINE_POINTS
 
@@ -102,13 +101,17 @@ def mask_bitmap(segmentation: str, width: int, height: int) -> Bitmap:
     """
     found = json.loads(segmentation or "[]")
     if isinstance(found, dict):
-        runs, wide, high = run_lengths(found)
-        inside = np.arange(len(runs), dtype=np.uint8) & 1
-        bitmap = np.repeat(inside, runs).reshape(wide, high).T
-        return bitmap if (wide, high) == (width, height) else _transformed(bitmap, 1, width, height)
+        bitmap = _unpacked(*run_lengths(found))
+        return _transformed(bitmap, 1, width, height)
     bitmap = np.zeros((height, width), np.uint8)
     for outline in found:
         bitmap |= _filled(outline, width, height)
+    return bitmap
+
+
+def _unpacked(runs: npt.NDArray[np.int64], width: int, height: int) -> Bitmap:
+    inside = np.arange(len(runs)) % 2
+    bitmap: Bitmap = np.repeat(inside.astype(np.uint8), runs).reshape((width, height)).T
     return bitmap
 
 
@@ -156,20 +159,10 @@ def _transformed(bitmap: Bitmap, turn: int, width: int, height: int) -> Bitmap:
     return np.asarray(image.resize((width, height), Image.Resampling.NEAREST))
 
 
-def moved_masks(annotation: ImageAnnotation, turn: int, width: int, height: int) -> ImageAnnotation:
-    """Return what `ImageAnnotation.moved` does, with the masks moved that are run lengths."""
-    moved = annotation.moved(turn, width, height)
-    if moved is annotation:
-        return moved
-    objects = []
-    for one in moved.objects:
-        if one.segmentation.startswith("{"):
-            bitmap = mask_bitmap(one.segmentation, annotation.width, annotation.height)
-            text = mask_text(_transformed(bitmap, turn, width, height))
-            objects.append(one._replace(segmentation=text))
-        else:
-            objects.append(one)
-    return moved._replace(objects=tuple(objects))
+def moved_mask(segmentation: str, turn: int, width: int, height: int) -> str:
+    """Return the run lengths of a mask, turned as `ImageAnnotation.moved` does, and scaled."""
+    runs, wide, high = run_lengths(json.loads(segmentation))
+    return mask_text(_transformed(_unpacked(runs, wide, high), turn, width, height))
 
 
 def mask_text(bitmap: Bitmap) -> str:

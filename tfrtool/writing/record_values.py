@@ -6,7 +6,7 @@ from tfrtool.examples.objects.record_features import Layout, Masks, WrittenImage
 from tfrtool.images.audit import UPRIGHTING, RenderedImage
 from tfrtool.images.decoder import RefusedImageError
 from tfrtool.images.frame import ImageFrame, read_frame
-from tfrtool.images.masks import mask_bitmap, mask_png, moved_masks
+from tfrtool.images.masks import mask_bitmap, mask_png, moved_mask
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.items import Source
 
@@ -98,4 +98,13 @@ def _moved(
     turn = 1
     if frame.orientation in UPRIGHTING and turned != upright:
         turn = frame.orientation if turned else -frame.orientation
-    return moved_masks(annotation, turn, image.width, image.height)
+    moved = annotation.moved(turn, image.width, image.height)
+    if moved is annotation:
+        return moved
+    objects = []
+    for one in moved.objects:
+        outline = one.segmentation
+        if outline.startswith("{"):
+            outline = moved_mask(outline, turn, image.width, image.height)
+        objects.append(one._replace(segmentation=outline))
+    return moved._replace(objects=tuple(objects))
