@@ -51,6 +51,10 @@ Where a hundred photographs are none, so are the others."""
 MAX_FONTS = 2000
 """Of the system, looked into for letters: one takes a millisecond or less."""
 
+MAX_OBJECTS_CHECKED = 100_000
+"""Of one record, objects that are looked at: each is an object of Python. The most crowded images
+of the common sets have some hundreds."""
+
 MAX_IMAGE_BYTES = 512 * 1024 * 1024
 """Of one encoded image, wherever it comes from. The most pixels that are decoded (89,478,485, as in
 Pillow) take 256 MiB as a plain bitmap in RGB, 512 MiB with 16 bits a channel; a file that is larger

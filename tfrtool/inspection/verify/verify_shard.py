@@ -15,6 +15,7 @@ from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.causes import Causes
 from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
+from tfrtool.inspection.verify.object_check import ObjectCheck
 from tfrtool.inspection.verify.payload_check import PayloadCheck, short_record, unparseable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Fault, Record
@@ -99,6 +100,7 @@ class VerifyFold:
         self._path = path_of(source)
         self.payloads = PayloadCheck(part=part)
         self.images = ImageCheck(folder_of(source)) if images else None
+        self.objects = ObjectCheck(folder_of(source), images=images)
         self.damage, self.misfits = FirstOf[Fault](MAX_FAULTS), FirstOf[Fault](MAX_FAULTS)
         self.records = self.lost = self.size = 0
         self.error: str | None = None
@@ -107,7 +109,7 @@ class VerifyFold:
 
     def read(self, items: Iterable[Record | Fault]) -> None:
         """Take in what is read, some records at a time."""
-        held, size, short = list[Record](), 0, self.images is None
+        held, size, whole = list[Record](), 0, True  # objects may be in long values
         try:
             for item in items:
                 if isinstance(item, Fault):
@@ -115,12 +117,13 @@ class VerifyFold:
                     self.damage.add(item)
                     continue
                 self.size += len(item.payload)
-                record = short_record(item) if short else item
+                record = item if whole else short_record(item)
                 held.append(record)
                 size += len(record.payload)
                 if size > _BYTES_HELD or len(held) == _RECORDS_HELD:
                     self._take(held)
                     held, size = [], 0
+                    whole = self.images is not None or self.objects.wanted
         except ShardError as caught:
             self.error = caught.what
         self._take(held)
@@ -132,7 +135,12 @@ class VerifyFold:
         for record, problem in self.payloads.problems(records):
             self.misfits.add(unparseable(record, problem))
             odd.add(record.index)
-        if self.images is not None and not self.payloads.others:
+        if self.payloads.others:
+            return
+        if self.objects.wanted:
+            for fault in self.objects.faults(one for one in records if one.index not in odd):
+                self.misfits.add(fault)
+        if self.images is not None:
             for record in records:
                 if record.index not in odd:
                     self.images.add(record)
@@ -147,8 +155,11 @@ class VerifyFold:
         """Take in a fold over a part, as `ShardFold` has it."""
         if other.error is not None:
             return False
+        if not self.objects.reads_alike(other.objects):
+            return False
         if self.images and other.images and not self.images.merge(other.images, index):
             return False
+        self.objects.join(other.objects)
         self.payloads.join(other.payloads)
         self.damage.merge(later(other.damage, index))
         self.misfits.merge(later(other.misfits, index))

@@ -1,0 +1,139 @@
+"""What verify finds in objects: boxes, classes, lists of other lengths, sizes of images."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.conftest import MakeShard
+from tests.examples.strategies import float32, int64, string
+from tests.inspection.test_split_shards import parts_of
+from tests.objects_written import CLASSES, changed, name_classes, object_record
+from tests.records.strategies import offsets_of
+from tfrtool.examples.example import encode_example
+from tfrtool.examples.objects.record_features import Layout
+from tfrtool.inspection.verify.verify import verify
+from tfrtool.records import parts
+from tfrtool.records.framing import FaultKind
+
+TWO = [(16, 24, 80, 72, 0), (8, 8, 40, 48, 2)]
+XMIN, XMAX = "image__object__bbox__xmin", "image__object__bbox__xmax"
+LABEL, TEXT = "image__object__class__label", "image__object__class__text"
+
+
+@pytest.mark.parametrize("layout", Layout)
+def test_sound_objects_have_no_faults(layout: Layout, make_shard: MakeShard) -> None:
+    """Records as they are written are sound, with their images and class names or without."""
+    fields = {"area": 12.0, "crowd": True, "keypoints": (1.0, 2.0, 2.0), "segmentation": "[]"}
+    records = [object_record(TWO, layout=layout), object_record([], layout=layout)]
+    records.append(object_record(TWO, layout=layout, optional=fields, masks=[b"a", b"b"]))
+    path = make_shard(records)
+    assert verify([path], images=False).is_sound
+    name_classes(path.parent, layout)
+    assert verify([path]).is_sound
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ({XMIN: float32(-0.5, 0.05)}, "object 0: its box -0.5, 0.2, 0.5, 0.6 reaches outside"),
+        ({XMIN: float32(0.1, 0.9)}, "object 1: its box 0.9, 0.0666667, 0.25, 0.4 is inverted"),
+        ({XMIN: float32(0.5, 0.05)}, "object 0: its box 0.5, 0.2, 0.5, 0.6 is empty"),
+        ({XMAX: float32(0.5, math.nan)}, "object 1: its box is not four numbers"),
+        ({XMAX: float32(0.5)}, "its boxes have 2, 2, 1, 2 values of xmin, ymin, xmax, ymax"),
+        ({XMAX: int64(1, 1)}, "is int64, not float32"),
+        ({LABEL: int64(1)}, "its 'image/object/class/label' has 1 values for 2 boxes"),
+        ({LABEL: int64(1, 0)}, "object 1: no class has its number 0 by the label map"),
+        ({LABEL: int64(1, 2)}, "its class 2 is 'dog' by the label map, not 'traffic light'"),
+        ({TEXT: string(b"cat", b"lamp")}, "is 'traffic light' by the label map, not 'lamp'"),
+        ({"image__object__is_crowd": int64(0, 0, 1)}, "has 3 values for 2 boxes"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    features: dict[str, Any], message: str, make_shard: MakeShard
+) -> None:
+    """A record's objects are one fault: with the file, the record and its offset."""
+    sound = object_record(TWO)
+    payloads = [sound, changed(sound, **features), sound]
+    path = make_shard(payloads)
+    name_classes(path.parent)
+    (verdict,) = verify([path]).shards
+    (fault,) = verdict.faults
+    assert (fault.kind, fault.record) == (FaultKind.PARSE, 1)
+    assert fault.offset == offsets_of(payloads)[1]
+    assert message in fault.message
+    assert verdict.n_faults == 1
+
+
+def test_tfds_layout_and_its_names(make_shard: MakeShard) -> None:
+    """Boxes of fours and numbers from 0 are held against TFDS' file of names."""
+    sound = object_record(TWO, layout=Layout.TFDS)
+    path = make_shard(
+        [
+            changed(sound, objects__label=int64(0, 3)),
+            changed(sound, objects__bbox=float32(0.5, 0.1, 0.2, 0.3, 0, 0, 1, 1)),
+            changed(sound, objects__bbox=float32(0, 0, 1, 1, 0.5)),
+        ]
+    )
+    name_classes(path.parent, Layout.TFDS)
+    (verdict,) = verify([path]).shards
+    told = [fault.message for fault in verdict.faults]
+    assert told[0] == "object 1: no class has its number 3 by the label map"
+    assert told[1] == "object 0: its box 0.1, 0.5, 0.3, 0.2 is inverted"
+    assert told[2].startswith("its 'objects/bbox' has 5 values")
+
+
+def test_sizes_are_those_of_images(make_shard: MakeShard) -> None:
+    """With images, another size than the image's is a fault; the image itself stays checked."""
+    sound = object_record(TWO)
+    turned = changed(sound, image__width=int64(120), image__height=int64(160))
+    broken = changed(turned, image__encoded=string(b"\x89PNG\r\n\x1a\n cut"))
+    path = make_shard([sound, turned, broken])
+    assert verify([path]).is_sound
+    (verdict,) = verify([path], images=True).shards
+    assert [fault.record for fault in verdict.faults] == [1, 2]
+    assert verdict.faults[0].message == (
+        "its width and height are 120 x 160, and its image has 160 x 120 pixels"
+    )
+    assert "feature 'image/encoded'" in verdict.faults[1].message
+
+
+def test_open_images_texts_are_no_names(make_shard: MakeShard) -> None:
+    """Identifiers beside numbers, as Open Images has them, disagree with no name."""
+    path = make_shard([changed(object_record(TWO), **{TEXT: string(b"/m/01yrx", b"/m/015qff")})])
+    name_classes(path.parent)
+    assert verify([path]).is_sound
+
+
+def test_many_problems_are_few_words(make_shard: MakeShard) -> None:
+    """The first three are told, and how many more there are."""
+    outside = [(10, 10, 20, 20, number % 3) for number in range(50)]
+    bad = changed(object_record(outside), **{XMIN: float32(*[0.9] * 50)})
+    (verdict,) = verify([make_shard([bad])]).shards
+    assert verdict.faults[0].message.endswith("; 47 more like that")
+
+
+def test_long_lists_are_looked_at(make_shard: MakeShard) -> None:
+    """Lists that are left out where nobody asks for them are whole where objects are checked."""
+    many = [(at % 150, 10, at % 150 + 8, 20, at % len(CLASSES)) for at in range(3000)]
+    sound = object_record(many)
+    values = [at % 150 / 160 for at in range(3000)]
+    torn = changed(sound, **{XMIN: float32(*values[:-1], 0.99)})
+    (verdict,) = verify([make_shard([sound] * 80 + [torn, sound])]).shards
+    assert [fault.record for fault in verdict.faults] == [80]
+    assert verdict.faults[0].message.startswith("object 2999: ")
+
+
+@pytest.mark.parametrize("objects_from", [0, 70])
+def test_parts_agree_with_the_whole(objects_from: int, make_shard: MakeShard) -> None:
+    """The first 64 records say whether a shard has objects, however it is read."""
+    bad = changed(object_record(TWO), **{XMIN: float32(0.9, 0.9)})
+    plain = encode_example({"label": 1, "image": b"x" * len(bad)})
+    path = make_shard([plain] * objects_from + [bad] * 90)
+    whole = verify([path], workers=1).to_json()
+    with parts_of(20_000):
+        assert verify([path], workers=1).to_json() == whole
+        assert len(list(parts.parts_of(path))) > 3
+    assert whole["fault_count"] == (0 if objects_from else 90)

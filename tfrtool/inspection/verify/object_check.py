@@ -1,0 +1,104 @@
+"""Whether the objects in a record's image can be what it says: boxes, classes, lists, sizes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from tfrtool.examples.example import Example, PayloadKind, decode_example
+from tfrtool.examples.long_values import hollowed
+from tfrtool.examples.objects.label_map import object_names
+from tfrtool.examples.objects.read_objects import ReadObject, has_boxes, read_objects
+from tfrtool.examples.whole_records import SHORT, shortened
+from tfrtool.inspection.verify.payload_check import unparseable
+from tfrtool.records.framing import Fault, Record
+from tfrtool.storage.limits import MAX_OBJECTS_CHECKED
+
+_TFOD_MARK, _TFDS_MARK = b"image/object/bbox/", b"objects/bbox"
+_PROBATION = 64  # records after which it is settled whether a shard holds objects
+_TOLD = 3
+_FREEBASE = "/m/"
+"""What the texts of Open Images' classes start with, which are identifiers beside a label map's
+names for people."""
+
+
+class ObjectCheck:
+    """A fold over the records of one shard; it finds those whose objects can't be.
+
+    The first records tell whether there are objects at all: nothing is asked of others.
+    """
+
+    def __init__(self, directory: Path | None, *, images: bool) -> None:
+        """Begin; with ``images``, their sizes are held against those that records say."""
+        self._directory, self._images = directory, images
+        self._names: Mapping[int, str] | None = None
+        self._looked = 0  # records that were asked
+        self._seen = False  # whether one has features of objects
+
+    @property
+    def wanted(self) -> bool:
+        """Whether records are looked at: those that are taken in later."""
+        return self._seen or self._looked < _PROBATION
+
+    def faults(self, records: Iterable[Record]) -> Iterator[Fault]:
+        """Take in records that are Examples, and yield a fault for each with a problem."""
+        for record in records:
+            if not self.wanted:
+                return
+            self._looked += 1
+            if _may_have_boxes(record.payload) and (problem := self._problem(record.payload)):
+                yield unparseable(record, problem)
+
+    def reads_alike(self, other: "ObjectCheck") -> bool:
+        """Return whether a fold over a part that follows has asked what this one would have."""
+        return not self._looked or (other.wanted if self._seen else not other._seen)
+
+    def join(self, other: "ObjectCheck") -> None:
+        """Take in a fold over a part that follows."""
+        self._seen |= other._seen
+        self._looked += other._looked
+
+    def _problem(self, payload: bytes) -> str | None:
+        example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
+        if not has_boxes(example.features):
+            return None
+        self._seen = True
+        if self._names is None:
+            self._names = {} if self._directory is None else object_names(self._directory)
+        found = read_objects(example.features, most=MAX_OBJECTS_CHECKED)
+        told = [*found.problems]
+        for at, one in enumerate(found.objects):
+            told += [f"object {at}: {what}" for what in self._doubts(one) if what not in told]
+        if self._images and found.size:
+            told += _wrong_size(example, found.size)
+        more = len(told) - _TOLD
+        return "; ".join(told[:_TOLD] + [f"{more:,} more like that"] * (more > 0)) or None
+
+    def _doubts(self, one: ReadObject) -> list[str]:
+        told = [one.problem] if one.problem else []
+        if one.label is None or not self._names:
+            return told
+        name = self._names.get(one.label)
+        if name is None:
+            told.append(f"no class has its number {one.label} by the label map")
+        elif one.text not in ("", name) and not one.text.startswith(_FREEBASE):
+            told.append(f"its class {one.label} is {name!r} by the label map, not {one.text!r}")
+        return told
+
+
+def _may_have_boxes(payload: bytes) -> bool:
+    """Return whether names of features of boxes may be in a record, at little cost."""
+    if len(payload) > SHORT:
+        payload = shortened(payload) or hollowed(payload)
+    return _TFOD_MARK in payload or _TFDS_MARK in payload
+
+
+def _wrong_size(example: Example, size: tuple[int, int]) -> list[str]:
+    from tfrtool.images.decoder import RefusedImageError, open_image, quiet_pillow
+
+    for value in example.values("image/encoded")[:1]:
+        if isinstance(value, bytes):
+            with suppress(RefusedImageError), quiet_pillow(), open_image(value) as image:
+                if image.size != size:
+                    said, found = (" x ".join(map(str, one)) for one in (size, image.size))
+                    return [f"its width and height are {said}, and its image has {found} pixels"]
+    return []
