@@ -92,7 +92,7 @@ def test_class_folders_stay_classes(tmp_path: Path) -> None:
     source = open_tree(write_tar(tmp_path / "x.tar", tree))
     assert [item.label for item in source.items] == ["cat", "dog"]
     flat = {"cat.0.jpg": IMAGES[0], "dog.1.jpg": IMAGES[1], "cat.0.txt": b"x"}
-    scratch = tmp_path / "scratch"
+    scratch = tmp_path / "other"
     scratch.mkdir()
     tar = write_tar(tmp_path / "y.tar", flat)
     source = open_source(str(tar), LabelFrom.NAME, scratch)
