@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import tfrtool
 from tests.photos import image_bytes
 from tests.sources.trees import open_tree
 from tfrtool.errors import SourceError
@@ -72,6 +73,40 @@ def test_plain_bytes_are_read(kind: Any, tmp_path: Path) -> None:
         ("x/00000005", "no label"),
         ("x/00000006", "row 6: its bytes are not in the table"),
     ]
+
+
+@pytest.mark.tf
+def test_columns_and_groups_are_those_of_the_table(tmp_path: Path) -> None:
+    """What --column names is in the records; a patient is in one split; integers are kept."""
+    rows = {
+        "image": [image_bytes(size=(20 + n, 20)) for n in range(12)],
+        "label": [7 * (n % 2) for n in range(12)],
+        "patient": [n // 3 for n in range(12)],
+        "boxes": [[0.5, n] for n in range(12)],
+        "note": ["x"] * 12,
+    }
+    pq.write_table(pa.table(rows), tmp_path / "x.parquet", row_group_size=5)
+    report = tfrtool.write(
+        tmp_path / "x.parquet",
+        tmp_path / "d",
+        columns=["boxes"],
+        labels="keep",
+        splits={"a": 0.5, "b": 0.5},
+        stratify=True,
+        group_by="patient",
+    )
+    assert report.notices == ("columns that are not written: 'note'",)
+    found: dict[int, str] = {}
+    for split, told in report.splits.items():
+        assert told.records == 6
+        assert abs(told.labels["7"] - told.labels["0"]) <= 2
+        for record in tfrtool.read(next((tmp_path / "d").glob(f"d-{split}.*"))):
+            assert isinstance(record, tfrtool.Record)
+            example: Any = tfrtool.parse_example(record.payload)
+            share, number = example["boxes"]
+            assert (share, example["label"]) == (0.5, 7 * (number % 2))
+            assert found.setdefault(number // 3, split) == split
+    assert len(found) == 4
 
 
 def test_what_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

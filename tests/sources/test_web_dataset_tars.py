@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.photos import image_bytes
 from tests.sources.trees import open_tree, write_tar
-from tfrtool.errors import SourceError
+from tfrtool.errors import SourceError, UsageError
+from tfrtool.examples.example import DType
+from tfrtool.examples.objects.annotation import Beside
+from tfrtool.examples.objects.record_features import ColumnKind, LabelKind
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
+from tfrtool.sources.source_options import SourceOptions
 
 IMAGES = [image_bytes(tint=tint) for tint in range(6)]
 
@@ -83,6 +88,41 @@ def test_labels_are_told_in_three_ways(tmp_path: Path) -> None:
         "4.txt": "no image in its sample",
         "../5.jpg": "its name leads out of the archive",
     }
+
+
+def test_other_members_become_columns(tmp_path: Path) -> None:
+    """Text and what JSON has, where --column asks; labels need not be; a group may be JSON's."""
+    tree: dict[str, bytes] = {}
+    for n in range(4):
+        told = {"score": n / 2, "who": f"p{n // 2}", "deep": {}, "tags": ["a"] * n, "label": n % 2}
+        tree |= {f"{n}.jpg": IMAGES[n], f"{n}.json": json.dumps(told).encode()}
+        tree |= {f"{n}.txt": f"caption {n}".encode()}
+    tar = write_tar(tmp_path / "x.tar", tree)
+
+    def opened(**said: Any) -> Source:
+        options = SourceOptions(**said)
+        return open_source(str(tar), LabelFrom.FOLDER, tmp_path, options=options)
+
+    source = opened(columns=("score", "text", "tags"), group_by="who")
+    assert source.features.columns == (
+        ColumnKind("score", DType.FLOAT32),
+        ColumnKind("text", DType.STRING),
+        ColumnKind("tags", DType.STRING, is_list=True),
+    )
+    values = [Beside.unpack(packed).values for packed in source.beside]
+    assert values[3] == {"score": (1.5,), "text": (b"caption 3",), "tags": (b"a",) * 3}
+    one, two, three, four = source.groups
+    assert one == two != three == four
+    assert source.labels == ("0", "1")
+    assert [column.name for column in opened(columns=("all",)).features.columns] == [
+        *("score", "who", "tags", "text"),
+    ]
+    with pytest.raises(UsageError, match="no column 'scores'"):
+        opened(columns=("scores",))
+    alone = write_tar(tmp_path / "y.tar", {"0.jpg": IMAGES[0], "0.txt": b"a caption"})
+    options = SourceOptions(columns=("text",))
+    source = open_source(str(alone), LabelFrom.FOLDER, tmp_path, options=options)
+    assert (source.features.label, source.labels) == (LabelKind.NONE, ())
 
 
 def test_class_folders_stay_classes(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _open(
     if not tfds and root is None and label_from is LabelFrom.FOLDER:
         from tfrtool.sources.samples.sample_kinds import read_samples
 
-        if (samples := read_samples(argument, scratch)) is not None:
+        if (samples := read_samples(argument, scratch, options)) is not None:
             return samples
     listing = None if tfds else _list(argument, scratch, spread)
     if listing is None and label_from is not LabelFrom.FOLDER:

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError
 from tfrtool.sources.items import Source
-from tfrtool.sources.samples.sample_source import FoundSample, Spool, source_of
-from tfrtool.sources.tables.table_columns import find_columns, quoted
+from tfrtool.sources.label_choice import KEEP
+from tfrtool.sources.samples.sample_source import FoundSample, Spool, source_of, value_columns
+from tfrtool.sources.source_options import SourceOptions
+from tfrtool.sources.tables.table_columns import TableColumns, find_columns, quoted
 from tfrtool.storage.limits import MAX_CLASSES
 from tfrtool.storage.opening import open_regular, size_of_file
 
@@ -30,6 +32,7 @@ class _ImageColumns(NamedTuple):
     label: str | None
     names: list[str] | None  # of the classes, where labels are their numbers
     others: list[str]
+    wanted: Sequence[str] = ()  # those of the others whose cells count
 
 
 def image_columns(file: Any) -> _ImageColumns | None:
@@ -76,27 +79,30 @@ def _holds_bytes(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def read_parquet_images(files: Sequence[str], where: str, scratch: Path) -> Source | None:
+def read_parquet_images(
+    files: Sequence[str], where: str, scratch: Path, options: SourceOptions
+) -> Source | None:
     """List the images in files of Parquet; None if they hold none themselves."""
     with open_regular(files[0]) as file:
         columns = image_columns(file)
     if columns is None:
         return None
-    if columns.label is None:
+    values = value_columns(options, where, scratch)
+    wanted = [name for name in columns.others if name == options.group_by]
+    if values is not None:
+        roles, mine = values.of(columns.others, TableColumns(None, columns.label, None))
+        wanted = [*dict.fromkeys((*mine, *wanted))]
+        columns = columns._replace(label=roles.label)
+    elif columns.label is None:
         what, expected = "no column of labels beside its images", "a column such as 'label'"
         raise SourceError(what, path=where, expected=expected, found=quoted(columns.others))
-    unused = f"columns that are not written: {quoted(columns.others)}" if columns.others else None
+    if options.labels == KEEP:
+        columns = columns._replace(names=None)
     with Spool(scratch, where) as spool:
+        columns = columns._replace(wanted=wanted)
         samples = ((file, one) for file in files for one in _samples(file, columns, spool))
-        return source_of(
-            files,
-            samples,
-            spool.reader,
-            where,
-            scratch,
-            columns.names,
-            (unused,) if unused else (),
-        )
+        told = (values, columns.names, columns.others)
+        return source_of(files, samples, spool.reader, where, scratch, options, *told)
 
 
 def _samples(path: str, columns: _ImageColumns, spool: Spool) -> Iterator[FoundSample]:
@@ -113,12 +119,15 @@ def _samples(path: str, columns: _ImageColumns, spool: Spool) -> Iterator[FoundS
                 (one.total_byte_size // max(1, one.num_rows) for one in groups), default=0
             )
             rows = max(1, min(1000, _BATCH_BYTES // max(1, largest)))
-            wanted = [columns.image, columns.label]
+            wanted = [columns.image, *columns.wanted, *filter(None, (columns.label,))]
             for batch in parquet.iter_batches(rows, columns=wanted, use_threads=False):
                 batch.validate(full=True)
-                for image, label in zip(*map(batch.column, wanted), strict=True):
+                for values in zip(*map(batch.column, wanted), strict=True):
                     number += 1
-                    yield _sample(path, number, image.as_py(), label.as_py(), names, spool)
+                    image, *cells = [value.as_py() for value in values]
+                    label = cells.pop() if columns.label else None
+                    sample = _sample(path, number, image, label, names, spool)
+                    yield sample._replace(cells=dict(zip(columns.wanted, cells, strict=True)))
     except (pyarrow.ArrowException, ValueError, LookupError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise

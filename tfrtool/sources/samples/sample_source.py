@@ -3,7 +3,8 @@
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
@@ -11,14 +12,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, WriteError, os_errors_as
+from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
 from tfrtool.sources.archives.members import UNPACK_HINT, PartReader
 from tfrtool.sources.archives.tar_archive import SPOOL
 from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER, is_image_name, size_problem
+from tfrtool.sources.grouping import alone_notice, group_number
 from tfrtool.sources.items import Item, ItemReader, LeftOut, Source, label_problem
 from tfrtool.sources.manifest import ManifestWriter
-from tfrtool.sources.tables.table_columns import number_notice, sort_labels
+from tfrtool.sources.source_options import SourceOptions
+from tfrtool.sources.tables.table_columns import (
+    TableColumns,
+    number_notice,
+    quoted,
+    sort_labels,
+)
+from tfrtool.sources.tables.table_values import UnfitCellError, ValueColumns
 from tfrtool.storage.limits import MAX_LISTED, FirstOf, unpacked_limit
 from tfrtool.storage.scratch.external_sort import ExternalSort
+from tfrtool.storage.scratch.packed_rows import PackedRows
 
 
 class FoundSample(NamedTuple):
@@ -29,6 +40,10 @@ class FoundSample(NamedTuple):
     bytes: int = 0
     place: int = 0
     problem: str | None = None  # why it can't be an item
+    cells: Mapping[str, object] = {}  # what may become features, or says its group, by its name
+
+
+_NO_ROLES = TableColumns(None, None, None)
 
 
 def sample_files(argument: str, suffix: str) -> list[str]:
@@ -91,37 +106,70 @@ class Spool:
         return place
 
 
+def value_columns(options: SourceOptions, where: str, scratch: Path) -> ValueColumns | None:
+    """Return what collects the columns that become features; None if there are none."""
+    if not options.columns:
+        return None
+    return ValueColumns(options.columns, options.names, Path(where), scratch)
+
+
 def source_of(
     files: Sequence[str],
     samples: Iterable[tuple[str, FoundSample]],
     reader: ItemReader,
     where: str,
     scratch: Path,
+    options: SourceOptions,
+    columns: ValueColumns | None = None,
     names: Sequence[str] | None = None,
-    notices: Iterable[str] = (),
+    others: Sequence[str] = (),
 ) -> Source:
     """Make a source of samples, each given with its file or, where that is its own, its split.
 
-    Splits are those that the names of all files say. Labels are those ``names``, if there are any.
+    Splits are those that the names of all files say. Labels are those ``names``, if there are any;
+    with columns that become features there need be none. The columns of a table are ``others``.
     """
     splits = {file: _split_of(file) or (file if file in SPLIT_ORDER else "") for file in files}
     has_splits = all(splits.values()) and (len(files) > 1 or files[0] in SPLIT_ORDER)
-    rows = ExternalSort[tuple[str, str, int, int, str]](scratch)
+    rows = ExternalSort[tuple[str, str, int, int, str, int, int]](scratch)
     rejected, items, used = FirstOf[LeftOut](MAX_LISTED), ManifestWriter(scratch), set[str]()
-    for file, (key, label, size, place, problem) in samples:
-        problem = problem or size_problem(size) or ("" if label else "no label")
-        if problem or (unfit := label_problem(label)):
-            rejected.add(LeftOut(key=key, reason=problem or f"its label {unfit}"))
-        else:
-            rows.add((key, label, size, place, splits[file] if has_splits else ""))
+    group_by, grouped, labelled = options.group_by or "", False, False
+    for file, (key, label, size, place, problem, cells) in samples:
+        problem = problem or size_problem(size) or ("" if label or columns else "no label")
+        if not problem and label and (unfit := label_problem(label)):
+            problem = f"its label {unfit}"
+        number, group = 0, cells.get(group_by)
+        try:
+            if columns is not None and not problem:
+                _, mine = columns.of([*cells], _NO_ROLES)
+                number = columns.add(cells, mine, typed=True)
+        except UnfitCellError as error:
+            problem = str(error)
+        if problem:
+            rejected.add(LeftOut(key=key, reason=problem))
+            continue
+        labelled, grouped = labelled or bool(label), grouped or group is not None
+        said = group_number("" if group is None else str(group).strip())
+        rows.add((key, label, size, place, splits[file] if has_splits else "", said, number))
+    features, beside, groups = RecordFeatures(), PackedRows(scratch), array("Q")
+    if columns is not None:
+        columns.check()
+        kind = LabelKind.CLASS if labelled else LabelKind.NONE
+        features = RecordFeatures(label=kind, columns=columns.kinds())
     texts = dict[str, str]()  # one for each label and split
-    for key, group in groupby(rows, key=itemgetter(0)):
-        (_, label, size, place, split), *more = group
+    for key, same in groupby(rows, key=itemgetter(0)):
+        (_, label, size, place, split, said, number), *more = same
         label, split = texts.setdefault(label, label), texts.setdefault(split, split)
-        items.add(Item(key=key, label=label, bytes=size, place=place, split=split or None))
-        used.add(label)
         for _ in more:
             rejected.add(LeftOut(key=key, reason="its name is there twice"))
+        if labelled and not label:
+            rejected.add(LeftOut(key=key, reason="no label"))
+            continue
+        items.add(Item(key=key, label=label, bytes=size, place=place, split=split or None))
+        used.add(label)
+        groups.append(said)
+        if columns is not None:
+            beside.add(columns.packed(number, features.columns))
     if not items.count:
         first = rejected.kept[0] if rejected.kept else None
         raise SourceError(
@@ -130,14 +178,24 @@ def source_of(
             expected="images with a label each",
             found=f"{first.key}: {first.reason}" if first else None,
         )
-    labels = sort_labels(used) if names is None else tuple(names)
-    numbers = number_notice(labels) if names is None else None
+    labels = sort_labels(used - {""}) if names is None else tuple(names)
+    written = {column.name for column in features.columns}
+    unused = [name for name in others if name not in (*written, group_by)]
+    notices = (
+        number_notice(labels) if names is None and options.labels is None else None,
+        f"columns that are not written: {quoted(unused)}" if unused else None,
+        alone_notice(groups.count(0), len(groups), group_by) if grouped else None,
+        *(columns.notices() if columns is not None else ()),
+    )
     return Source(
         items=items.close(),
-        labels=labels,
+        labels=labels if labelled else (),
         reader=reader,
         splits=tuple(one for one in SPLIT_ORDER if has_splits and one in splits.values()),
         rejected=tuple(rejected.kept),
         more_rejected=rejected.more,
-        notices=tuple(filter(None, (numbers, *notices))),
+        notices=tuple(filter(None, notices)),
+        features=features,
+        beside=beside if columns is not None else (),
+        groups=groups if grouped else (),
     )

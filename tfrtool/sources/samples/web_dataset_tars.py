@@ -13,7 +13,8 @@ from tfrtool.sources.archives.members import Stamp, opened, read_at
 from tfrtool.sources.archives.tar_archive import read_headers
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.items import Item, Source
-from tfrtool.sources.samples.sample_source import FoundSample, source_of
+from tfrtool.sources.samples.sample_source import FoundSample, source_of, value_columns
+from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import find_columns
 from tfrtool.storage.limits import MAX_ROW_BYTES
 from tfrtool.storage.opening import open_regular, stamp_of
@@ -26,7 +27,6 @@ SKIPPED = re.compile(r"__[^/]*__($|/)")
 
 _LOOKED_AT = 1000
 _OFFSET_BITS = 48
-_LONGEST_CLASS = 4096
 
 _Members = dict[str, tuple[str, int, int]]
 """Of a sample: the name, the place and the size of each, by its extension."""
@@ -50,7 +50,9 @@ class TarsReader:
         return f"{self.tars[item.place >> _OFFSET_BITS]}/{item.key}"
 
 
-def read_web_dataset(files: Sequence[str], where: str, scratch: Path) -> Source | None:
+def read_web_dataset(
+    files: Sequence[str], where: str, scratch: Path, options: SourceOptions
+) -> Source | None:
     """List the images of tars with their labels; None for a tar of another kind, as of folders."""
     with open_regular(files[0]) as file, suppress(ValueError):
         if not any(_tells(members) for members in _sampled(file, _LOOKED_AT)):
@@ -64,7 +66,8 @@ def read_web_dataset(files: Sequence[str], where: str, scratch: Path) -> Source 
             for number, path in enumerate(files)
             for sample in _samples(path, number, several=len(files) > 1)
         )
-        return source_of(files, samples, TarsReader((*files,), (*stamps,)), where, scratch)
+        reader, columns = TarsReader((*files,), (*stamps,)), value_columns(options, where, scratch)
+        return source_of(files, samples, reader, where, scratch, options, columns)
     return None
 
 
@@ -122,25 +125,31 @@ def _samples(path: str, number: int, *, several: bool) -> Iterator[FoundSample]:
                 if ".." in image.split("/"):
                     problem = "its name leads out of the archive"
                 place |= number << _OFFSET_BITS
-                yield FoundSample(start + image, _label(members, texts), size, place, problem)
+                label, cells = _told(members, texts)
+                yield FoundSample(start + image, label, size, place, problem, cells)
         except ValueError as error:
             what = f"the tar archive is cut or damaged in or after {last!r} ({error})"
             raise SourceError(what, path=path, hint="fetch it again") from error
 
 
-def _label(members: _Members, file: BinaryIO) -> str:
-    """Return the label of a sample: all of ``.cls``, or what is called so in ``.json``."""
-    for end, longest in (("cls", _LONGEST_CLASS), ("json", MAX_ROW_BYTES)):
+def _told(members: _Members, file: BinaryIO) -> tuple[str, dict[str, object]]:
+    """Return the label of a sample, and what may be columns.
+
+    It is ``.cls``, or what is called so in ``.json``; the rest of that, and ``.txt`` as ``text``.
+    """
+    texts, cells, label = dict[str, str](), dict[str, object](), ""
+    for end in ("cls", "json", "txt"):
         _, place, size = members.get(end, ("", 0, 0))
-        if not 0 < size <= longest:
-            continue
-        file.seek(place)
-        with suppress(ValueError, RecursionError):
-            text = file.read(size).decode()
-            if end == "cls":
-                return text.strip()
-            told = json.loads(text, parse_int=str)
-            name = find_columns([*told]).label if isinstance(told, dict) else None
-            if isinstance(label := told[name] if name else None, str):
-                return label.strip()
-    return ""
+        if 0 < size <= MAX_ROW_BYTES:
+            file.seek(place)
+            with suppress(ValueError):
+                texts[end] = file.read(size).decode()
+    with suppress(ValueError, RecursionError):
+        told = json.loads(texts.get("json", "{}"))
+        cells = told if isinstance(told, dict) else {}
+        name = find_columns([*cells]).label
+        if name is not None and type(cells[name]) in (str, int):
+            label = str(cells.pop(name)).strip()
+    if "txt" in texts:
+        cells["text"] = texts["txt"]
+    return texts.get("cls", label).strip(), cells
