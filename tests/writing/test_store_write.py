@@ -132,3 +132,11 @@ def test_append_knows_the_digest_of_what_was_written(
         digests.append((more.digest_in, more.digest_out, again.digest_in, again.digest_out))
     assert digests[0] == digests[1]
     assert None not in digests[0]
+
+
+def test_class_names_of_another_layout_go(bucket: Bucket, url: str, photos: Path) -> None:
+    """What replaces a dataset leaves none of its files of class names, wherever they lay."""
+    for layout, name in (("tfds", "label.labels.txt"), ("tfod", "label_map.pbtxt")) * 2:
+        tfrtool.write(photos, url, shards=1, layout=layout, existing="overwrite")
+        found = [key.rpartition("/")[2] for key in bucket.names(f"{PREFIX}/")]
+        assert {one for one in found if one.startswith("label")} == {name}

@@ -149,10 +149,12 @@ def option_differences(now: Mapping[str, Any], before: object) -> str:
     """Return how the options of an earlier write, as its report tells them, are others."""
     if not isinstance(before, dict) or not before:
         return "options that are not known, or other images"
+    usual = json.loads(json.dumps(asdict(_AS_USUAL), default=_plain))  # which reports leave out
+    was, new = {**usual, **before}, {**usual, **now}
     changed = [
-        f"{key.replace('_', ' ')} {json.dumps(before[key])}, not {json.dumps(now[key])}"
-        for key in now
-        if key in before and before[key] != now[key]
+        f"{key.replace('_', ' ')} {json.dumps(was[key])}, not {json.dumps(new[key])}"
+        for key in (*now, *(key for key in usual if key not in now))
+        if key in was and was[key] != new[key]
     ]
     return "; ".join(changed) or f"other {'images' if 'check' in now else 'records'}"
 

@@ -16,7 +16,14 @@ from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import DType, PayloadKind, encode_example, feature_name
 from tfrtool.examples.tfds_features import tfds_features
-from tfrtool.examples.tfds_metadata import FEATURES, Json, SplitInfo, connector, dimensions
+from tfrtool.examples.tfds_metadata import (
+    FEATURES,
+    LABEL_MAP,
+    Json,
+    SplitInfo,
+    connector,
+    dimensions,
+)
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.schema.shard_schema import infer_schema
@@ -137,6 +144,7 @@ def _edit_metadata(
         for name, new in kept.items()
         if name not in changes.cast
     }
+    files[LABEL_MAP] = LABEL_MAP
     labels = carried.labels.items()
     carried.labels = {files[file]: text for file, text in labels if file in files}
     items = carried.info.pop("supervisedKeys", {}).get("tuple", {}).get("items", [])

@@ -31,6 +31,7 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import Tally
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import LeftOut, Starting
+from tfrtool.sources.label_choice import KEEP
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.json_files import reading_metadata, whole_number
@@ -115,6 +116,14 @@ def plan_new_images(
             path=root,
             expected="records to append",
         )
+    for option in ("annotations", "columns", "multi_label", "layout", "labels"):
+        said = carried.written.get(option)
+        if said and (option != "labels" or said == KEEP):
+            raise DatasetError(
+                f"was written with {option.replace('_', ' ')}, which images alone don't have",
+                path=root,
+                expected="records to append, which write makes with the same options",
+            )
     classes = read_class_names(root, "label")
     if classes is None:
         raise DatasetError(f"no {LABELS} tells the numbers of its classes", path=root)

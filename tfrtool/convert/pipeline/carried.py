@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError
-from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, REPORT, SplitInfo
+from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABEL_MAP, REPORT, SplitInfo
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
 from tfrtool.writing.write_report import json_text
@@ -14,8 +14,12 @@ from tfrtool.writing.write_report import json_text
 _WRITTEN = (
     "check", "encode", "resize", "quality", "orient", "label_from", "splits", "seed", "shuffle",
     "shard_bytes", "image", "stratify", "group_by",
+    "annotations", "columns", "labels", "multi_label", "layout",
 )  # fmt: skip
 """Options of `write` that those need who add images; ``image`` is one that `edit` encoded anew."""
+
+_CLASSES = (".labels.txt", LABEL_MAP)
+"""What the files with class names end in."""
 
 
 class CarriedMetadata:
@@ -44,7 +48,7 @@ class CarriedMetadata:
         homes: dict[str, Path] = {}
         written = []
         for folder in folders:
-            for path in sorted(p for p in folder.iterdir() if p.name.endswith(".labels.txt")):
+            for path in sorted(p for p in folder.iterdir() if p.name.endswith(_CLASSES)):
                 with reading_metadata(path, "TFDS"):
                     text = read_bounded(path).decode("utf-8")
                 if _lines(self.labels.setdefault(path.name, text)) != _lines(text):

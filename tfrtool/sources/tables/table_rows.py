@@ -251,7 +251,7 @@ def _read_json_lines(
 
 
 def _integer(text: str) -> int | str:
-    return int(text) if len(text) < 20 else text  # more than 64 bits have that
+    return int(text) if len(text) <= 20 else text  # no 64 bits have more
 
 
 def _read_parquet(

@@ -1,0 +1,202 @@
+"""Datasets with columns, captions, several labels, kept integers and the API's layout."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfrtool
+from tests.photos import write_class_folders
+from tests.writing.test_plan import make_options
+from tfrtool.examples.objects.annotation import Beside
+from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.open_source import open_source
+from tfrtool.sources.source_options import SourceOptions
+from tfrtool.storage.progress import silent
+from tfrtool.writing.image_audit import Audit
+from tfrtool.writing.shard_writer import write_shard
+from tfrtool.writing.write_plan import plan_shards
+from tfrtool.writing.write_report import WriteReport
+
+pytestmark = pytest.mark.tf
+
+ROWS = [
+    {"label": "cat", "text": "größer", "tags": ["a", "b"], "score": 1.5, "count": 3},
+    {"label": "dog", "text": "b", "tags": [], "score": 2, "count": 4},
+    {"label": "cat", "text": "c", "tags": ["c"], "score": 0.25, "count": -(2**63)},
+    {"label": "dog", "text": "d", "score": -1, "count": 2**63 - 1},
+]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of photographs of two classes."""
+    return write_class_folders(tmp_path_factory.mktemp("photos") / "photos", count=2)
+
+
+def _table(photos: Path, folder: Path, rows: list[dict[str, Any]], name: str = "t.jsonl") -> Path:
+    """Write a table of photographs, which lie beside it."""
+    if not (folder / "photos").exists():
+        (folder / "photos").symlink_to(photos, target_is_directory=True)
+    keys = sorted(path.relative_to(photos).as_posix() for path in photos.rglob("*.jpg"))
+    lines = [json.dumps({"path": f"photos/{k}", **row}) for k, row in zip(keys, rows, strict=False)]
+    (folder / name).write_text("\n".join(lines))
+    return folder / name
+
+
+def _write(photos: Path, folder: Path, rows: list[dict[str, Any]], **options: Any) -> WriteReport:
+    table = _table(photos, folder, rows)
+    return tfrtool.write(table, folder / "d", root=photos.parent, shuffle=False, **options)
+
+
+def _read(folder: Path) -> tuple[Any, list[dict[str, Any]]]:
+    """Return what TFDS says of a dataset, and its records."""
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder_from_directory(folder)
+    read = builder.as_dataset(split="train", shuffle_files=False)
+    return builder.info, [*tfds.as_numpy(read)]
+
+
+def test_columns_are_features_of_tfds(photos: Path, tmp_path: Path) -> None:
+    """Each value comes out of TFDS as it was, of its type, with lists of any length."""
+    _write(photos, tmp_path, ROWS, columns=["all"])
+    info, records = _read(tmp_path / "d")
+    kinds = {name: repr(info.features[name]) for name in ("text", "tags", "score", "count")}
+    assert kinds == {
+        "text": "Text(shape=(), dtype=string)",
+        "tags": "Sequence(Text(shape=(), dtype=string))",
+        "score": "Tensor(shape=(), dtype=float32)",
+        "count": "Tensor(shape=(), dtype=int64)",
+    }
+    assert info.features["label"].names == ["cat", "dog"]
+    for record, row in zip(records, ROWS, strict=True):
+        assert record["text"].decode() == row["text"]
+        assert [tag.decode() for tag in record["tags"]] == row.get("tags", [])
+        assert (record["score"], record["count"]) == (row["score"], row["count"])
+        assert record["image"].ndim == 3
+
+
+def test_captions_need_no_label(photos: Path, tmp_path: Path) -> None:
+    """A dataset of captions, or of targets, has no label, and no file of class names."""
+    rows = [{key: row[key] for key in ("text", "score")} for row in ROWS]
+    _write(photos, tmp_path, rows, columns=["text", "score:float32"])
+    info, records = _read(tmp_path / "d")
+    assert sorted(info.features) == ["image", "image/filename", "score", "text"]
+    assert [record["text"].decode() for record in records] == [row["text"] for row in rows]
+    assert not (tmp_path / "d" / "label.labels.txt").exists()
+    assert info.supervised_keys is None
+
+
+def test_several_labels(photos: Path, tmp_path: Path) -> None:
+    """Labels are lists of class numbers, empty where an image has none."""
+    labels = ["cat;dog", "", "dog", "fur;cat"]
+    _write(photos, tmp_path, [{"label": label} for label in labels], multi_label=";")
+    info, records = _read(tmp_path / "d")
+    assert info.features["label"].feature.names == ["cat", "dog", "fur"]
+    assert [list(record["label"]) for record in records] == [[0, 1], [], [1], [2, 0]]
+
+
+def test_integers_that_are_kept(photos: Path, tmp_path: Path) -> None:
+    """They come out of TFDS as they were, without names."""
+    numbers = [-5, 2**63 - 1, 7, 7]
+    _write(photos, tmp_path, [{"label": n} for n in numbers], labels="keep")
+    info, records = _read(tmp_path / "d")
+    assert repr(info.features["label"]) == "Tensor(shape=(), dtype=int64)"
+    assert [record["label"] for record in records] == numbers
+    assert [*tmp_path.glob("d/*.txt")] == []
+    assert info.supervised_keys == ("image", "label")
+
+
+def test_append_says_what_it_can_not_do(photos: Path, tmp_path: Path) -> None:
+    """Images alone lack what others have; records that were written alike can be appended."""
+    rows = [{"label": row["label"], "text": row["text"]} for row in ROWS]
+    table = _table(photos, tmp_path, rows)
+    options: list[dict[str, Any]] = [
+        {"columns": ["text"]}, {"layout": "tfod"}, {"labels": "keep"}, {"multi_label": ";"},
+    ]  # fmt: skip
+    for number, option in enumerate(options):
+        if option.get("labels"):
+            table = _table(photos, tmp_path, [{"label": n} for n in range(4)])
+        old = tmp_path / str(number) / "1.0.0"
+        tfrtool.write(table, old, root=photos.parent, **option)
+        what = next(iter(option)).replace("_", " ")
+        with pytest.raises(tfrtool.DatasetError, match=f"written with {what}.*expected records"):
+            tfrtool.append(old, photos)
+        made = tfrtool.append(old, old)
+        assert made.splits["train"].records == 2 * len(rows)
+        texts = [[*folder.glob("label*")] for folder in (old, old.parent / "1.1.0")]
+        assert [[p.read_text() for p in some] for some in texts[:1]] == [
+            [p.read_text() for p in some] for some in texts[1:]
+        ]
+    edited = tfrtool.edit(tmp_path / "1" / "1.0.0", tmp_path / "edited", drop=["image/height"])
+    assert (Path(edited.dataset) / "label_map.pbtxt").exists()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_layout_of_the_object_detection_api(
+    photos: Path, tmp_path: Path, several: bool
+) -> None:
+    """Labels are numbers of label_map.pbtxt with their names beside them."""
+    (tmp_path / "map.pbtxt").write_text("item{id:7 name:'cat'} item{id:2 name:'dog'}")
+    rows = [{"label": row["label"]} for row in ROWS]
+    options = {"multi_label": ";"} if several else {}
+    _write(photos, tmp_path, rows, layout="tfod", labels=tmp_path / "map.pbtxt", **options)
+    info, records = _read(tmp_path / "d")
+    assert info.supervised_keys == ("image/encoded", "image/class/label")
+    made = [(r["image/class/label"], r["image/class/text"]) for r in records]
+    if several:
+        made = [(numbers[0], texts[0]) for numbers, texts in made]
+    assert made == [(7, b"cat"), (2, b"dog"), (7, b"cat"), (2, b"dog")]
+    assert records[0]["image/encoded"].shape[:2] == (
+        records[0]["image/height"],
+        records[0]["image/width"],
+    )
+    text = (tmp_path / "d" / "label_map.pbtxt").read_text()
+    assert text.index('"dog"') < text.index('"cat"')
+
+
+def test_other_metadata_is_replaced_and_resumed(photos: Path, tmp_path: Path) -> None:
+    """What an earlier write left beside the shards goes, and what is complete is left alone."""
+    rows = [{"label": row["label"]} for row in ROWS]
+    folder = tmp_path / "d"
+
+    def write(existing: str, **options: Any) -> set[str]:
+        _write(photos, tmp_path, rows, existing=existing, **options)
+        return {path.name for path in folder.iterdir() if path.suffix in (".txt", ".pbtxt")}
+
+    assert write("refuse") == {"label.labels.txt"}
+    assert write("overwrite", layout="tfod") == {"label_map.pbtxt"}
+    stamps = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert write("resume", layout="tfod") == {"label_map.pbtxt"}
+    assert stamps == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    with pytest.raises(tfrtool.UsageError, match='was written with layout "tfod", not null;'):
+        write("resume")
+    assert write("overwrite", multi_label=";") == {"label.labels.txt"}
+
+
+def test_parts_hold_what_is_beside_their_images(photos: Path, tmp_path: Path) -> None:
+    """A shard that another process writes has the same columns, of its own images alone."""
+    table = _table(photos, tmp_path, ROWS)
+    options = make_options(shards=2)
+    meaning = SourceOptions(columns=("all",))
+    source = open_source(str(table), LabelFrom.FOLDER, tmp_path, photos.parent, options=meaning)
+    whole = Audit(source, options.recipe)
+    whole.look_at_all(1, silent)
+    shards = plan_shards(whole, options, None)
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir(), there.mkdir()
+    for shard in shards:
+        sent = pickle.loads(pickle.dumps(shard.part()))
+        beside = [Beside.unpack(packed).values for packed in sent.audit.source.beside]
+        own = [Beside.unpack(source.beside[at]).values for at in shard.positions]
+        assert beside == own != []
+        assert sent.fingerprint == shard.fingerprint
+        assert write_shard(sent, there) == write_shard(shard, here)
+    made = [{path.name: path.read_bytes() for path in one.iterdir()} for one in (here, there)]
+    assert made[0] == made[1]
+    assert b"gr\xc3\xb6\xc3\x9fer" in b"".join(made[0].values())
