@@ -189,7 +189,8 @@ def test_parts_hold_what_is_beside_their_images(photos: Path, tmp_path: Path) ->
     whole.look_at_all(1, silent)
     shards = plan_shards(whole, options, None)
     here, there = tmp_path / "here", tmp_path / "there"
-    here.mkdir(), there.mkdir()
+    here.mkdir()
+    there.mkdir()
     for shard in shards:
         sent = pickle.loads(pickle.dumps(shard.part()))
         beside = [Beside.unpack(packed).values for packed in sent.audit.source.beside]
